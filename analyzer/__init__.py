@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RunVerdict,
         Suspect,
         Totals,
+        VerdictVersion,
     )
 
 _PLACES = {
@@ -38,7 +39,7 @@ _PLACES = {
     "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
     "analyzer.web.records": (
         *("GivenLabel", "Issue", "Job", "Label", "LabelledRun", "ListedRun", "Opinion", "Quote", "Run"),
-        *("RunPage", "RunSteps", "RunVerdict", "Suspect", "Totals"),
+        *("RunPage", "RunSteps", "RunVerdict", "Suspect", "Totals", "VerdictVersion"),
     ),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
@@ -71,6 +72,7 @@ __all__ = [
     "Totals",
     "UnknownMethod",
     "UnreadableInput",
+    "VerdictVersion",
     "WholeRun",
     "WholeStep",
     "attribute",

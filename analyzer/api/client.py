@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.run_diff import RunDiff
 from analyzer.web.records import (
     GivenLabel,
     Issue,
@@ -86,13 +87,23 @@ class Client:
             page = self.runs(**filters | {"after": page.next})
             yield from page.runs
 
-    def run(self, run_id: str) -> LabelledRun:
-        """Return a run's verdict, with labels and second opinions."""
-        return _read(LabelledRun, self._get(_run_path(run_id)))
+    def run(self, run_id: str, *, version: int | None = None) -> LabelledRun:
+        """Return a run's verdict, with labels, second opinions and versions.
+
+        Args:
+            run_id: the run.
+            version: an earlier version of the verdict; ``None`` for the current one.
+        """
+        query = {} if version is None else {"version": version}
+        return _read(LabelledRun, self._get(_run_path(run_id), query))
 
     def steps(self, run_id: str, *, first: int = 0, limit: int = 1_000) -> RunSteps:
         """Return a run's steps in full, starting at step ``first``."""
         return _read(RunSteps, self._get(f"{_run_path(run_id)}/steps", {"from": first, "limit": limit}))
+
+    def compare(self, left: str, right: str | None = None) -> RunDiff:
+        """Compare two runs by id; without ``right``, with the nearest passing run of the same workflow."""
+        return _read(RunDiff, self._get("/api/compare", {"a": left, **({"b": right} if right else {})}))
 
     def issues(self, **filters: str | float) -> tuple[Issue, ...]:
         """Return recurring failures; filters are ``state``, ``service``, ``agent``, ``limit``."""
@@ -188,13 +199,17 @@ class AsyncClient:
         """As ``Client.runs``."""
         return await asyncio.to_thread(partial(self._client.runs, **filters))
 
-    async def run(self, run_id: str) -> LabelledRun:
+    async def run(self, run_id: str, *, version: int | None = None) -> LabelledRun:
         """As ``Client.run``."""
-        return await asyncio.to_thread(self._client.run, run_id)
+        return await asyncio.to_thread(self._client.run, run_id, version=version)
 
     async def steps(self, run_id: str, *, first: int = 0, limit: int = 1_000) -> RunSteps:
         """As ``Client.steps``."""
         return await asyncio.to_thread(self._client.steps, run_id, first=first, limit=limit)
+
+    async def compare(self, left: str, right: str | None = None) -> RunDiff:
+        """As ``Client.compare``."""
+        return await asyncio.to_thread(self._client.compare, left, right)
 
     async def issues(self, **filters: str | float) -> tuple[Issue, ...]:
         """As ``Client.issues``."""

@@ -17,7 +17,7 @@ from analyzer.labels.label import Statement
 from analyzer.labels.label_store import LabelStore
 from analyzer.labels.labelling import accept_label, find_run
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.run_api import kept_steps, page_document, run_document
+from analyzer.web.run_api import kept_steps, page_document, run_document, versions_document
 from analyzer.web.run_list import read_filters
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redact_run import Cleaner
@@ -129,7 +129,9 @@ class StoreSource:
 
     async def run(self, run_id: str) -> Document:
         """As ``RunSource.run``."""
-        return run_document(await asyncio.to_thread(self._find, run_id))
+        verdict = await asyncio.to_thread(self._find, run_id)
+        versions = await self._archive.versions(verdict.tenant, verdict.run_id)
+        return {**run_document(verdict), **versions_document(versions)}
 
     async def steps(self, run_id: str, first: int, limit: int) -> Document:
         """As ``RunSource.steps``."""

@@ -48,9 +48,9 @@ class StepPair:
     kind: str
     target: str | None
     differs: tuple[str, ...]
-    """The fields that differ: ``input``, ``output``, ``error``, ``status``, ``model``."""
+    """The fields that differ: `input`, `output`, `error`, `status`, `model`."""
     duration_s: float | None
-    """Second run minus first, as the numbers below; ``None`` where one of them is not known."""
+    """Second run minus first, as the numbers below; null where one of them is not known."""
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None
@@ -58,7 +58,7 @@ class StepPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTotals:
-    """Sums over a run's steps; ``None`` where no step has the number."""
+    """Sums over a run's steps; null where no step has the number."""
 
     steps: int
     errors: int
@@ -78,7 +78,7 @@ class RunDiff:
     same_task: bool
     same_output: bool
     first_divergence: int | None
-    """Place in ``pairs`` of the first one that is not the same; ``None`` if all are."""
+    """Place in `pairs` of the first one that is not the same; null if all are."""
     pairs: tuple[StepPair, ...]
     left_totals: RunTotals
     right_totals: RunTotals

@@ -207,6 +207,8 @@ def _run_reads(parts: WebParts, find: FindOne, whole: WholeRuns | None) -> RunRe
         tenant_of=tenant_of,
         now_ns=pages.now_ns,
         second=pages.second,
+        versions=pages.runs.versions,
+        version=pages.runs.version,
         steps=partial(read_steps, whole),
     )
 

@@ -162,13 +162,38 @@ class Opinion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictVersion:
+    """One version of a run's verdict, in short."""
+
+    version: int
+    """From 1; `GET /api/runs/RUN?version=N` returns it whole."""
+    status: Status
+    agent: str | None
+    step: int | None
+    span_id: str | None
+    confidence: float | None
+    reason: str
+    method: str
+    """The method that decided; `person` for a label, `experiment` for a proof."""
+    model: str | None
+    second_opinion: bool
+    """Whether a person requested this analysis."""
+    provisional: bool
+    """Whether the run had not ended yet."""
+    decided_ns: int
+    """Time of the verdict, in nanoseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledRun(Run):
-    """A run's current verdict with its labels and second opinions."""
+    """A run's verdict with its labels, second opinions and versions."""
 
     label: Label | None
     earlier_labels: tuple[Label, ...]
     opinions: tuple[Opinion, ...]
     """Newest first."""
+    versions: tuple[VerdictVersion, ...]
+    """The verdict's versions, newest first, at most 50."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from analyzer.web.reads.documents import read_document
 from analyzer.web.reads.sources import RunPage, RunQuery, Sort, row_of
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
+from collector_processor.otlp import Tenant
 from collector_processor.pipeline.analyst import NOTES
 from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.run_totals import RunTotals
@@ -32,6 +33,10 @@ _USUAL_STEPS: Final = 200
 
 ReadSteps: TypeAlias = Callable[[StoredVerdict, int, int], Awaitable[dict[str, Any] | None]]
 """Returns a run with its steps of a range; ``None`` if its steps are not kept."""
+ReadVersions: TypeAlias = Callable[[Tenant, str], Awaitable[Sequence[StoredVerdict]]]
+"""Returns the last versions of a run's verdict, newest first."""
+ReadVersion: TypeAlias = Callable[[StoredVerdict, int], Awaitable[StoredVerdict | None]]
+"""Returns one version of a verdict; ``None`` if there is no such version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,10 @@ class RunReads:
     """``None`` if second opinions are not kept."""
     steps: ReadSteps | None = None
     """``None`` if no steps are kept."""
+    versions: ReadVersions | None = None
+    """``None`` if only the current version of a verdict can be read."""
+    version: ReadVersion | None = None
+    """Likewise."""
 
 
 def run_api_routes(reads: RunReads) -> list[web.RouteDef]:
@@ -62,7 +71,12 @@ def run_api_routes(reads: RunReads) -> list[web.RouteDef]:
         second = reads.second
         given = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
         opinions = {"opinions": [opinion_document(one) for one in given]}
-        return web.json_response({**run_document(verdict), **label_document(said), **opinions})
+        read = reads.versions
+        versions = (verdict,) if read is None else await read(verdict.tenant, verdict.run_id)
+        shown = await _asked_version(reads, request, verdict)
+        return web.json_response(
+            {**run_document(shown), **label_document(said), **opinions, **versions_document(versions)}
+        )
 
     async def steps(request: web.Request) -> web.Response:
         first = read_number(request, "from", 0, 0, 10**9)
@@ -79,6 +93,23 @@ def run_api_routes(reads: RunReads) -> list[web.RouteDef]:
         web.get("/api/runs/{run_id}", one),
         web.get("/api/runs/{run_id}/steps", steps),
     ]
+
+
+async def _asked_version(reads: RunReads, request: web.Request, current: StoredVerdict) -> StoredVerdict:
+    """Return the version of a verdict that the request asks for; without one, the current version.
+
+    Raises:
+        web.HTTPNotFound: there is no such version.
+    """
+    if "version" not in request.query:
+        return current
+    number = read_number(request, "version", 1, 1, 10**9)
+    if number == current.version:
+        return current
+    found = None if reads.version is None else await reads.version(current, number)
+    if found is None:
+        raise web.HTTPNotFound(text=f"no such version: the current one is {current.version}\n")
+    return found
 
 
 def newest(
@@ -155,6 +186,23 @@ def totals_document(totals: RunTotals | None) -> dict[str, Any] | None:
     return {**document, "duration_s": None if duration_ns is None else duration_ns / 1e9}
 
 
+def versions_document(verdicts: Sequence[StoredVerdict]) -> dict[str, Any]:
+    """Return the versions of a verdict for the API, in the given order."""
+    return {"versions": [_version(verdict) for verdict in verdicts]}
+
+
+def _version(verdict: StoredVerdict) -> dict[str, Any]:
+    document = read_document(verdict.document, verdict.run_id)
+    names = ("status", "agent", "step", "span_id", "confidence", "reason", "method", "model")
+    return {
+        "version": verdict.version,
+        **{name: document[name] for name in names},
+        "second_opinion": document.get(SECOND_OPINION) is True,
+        "provisional": verdict.is_provisional,
+        "decided_ns": verdict.decided_ns,
+    }
+
+
 def run_document(verdict: StoredVerdict) -> dict[str, Any]:
     """Return a stored verdict for the API: the command line's object plus the store's fields."""
     document = read_document(verdict.document, verdict.run_id)
@@ -184,4 +232,5 @@ __all__ = [
     "run_api_routes",
     "run_document",
     "steps_document",
+    "versions_document",
 ]

@@ -19,6 +19,7 @@ from typing import Any, Final, get_args, get_type_hints
 import yaml
 from pydantic import TypeAdapter
 
+from analyzer.inquiry.run_diff import RunDiff
 from analyzer.web.records import (
     GivenLabel,
     Issue,
@@ -31,7 +32,18 @@ from analyzer.web.records import (
     RunVerdict,
 )
 
-_ANSWERS: Final = (RunVerdict, LabelledRun, RunPage, RunSteps, Opinion, Label, GivenLabel, Issue, Job)
+_ANSWERS: Final = (
+    RunVerdict,
+    LabelledRun,
+    RunPage,
+    RunSteps,
+    Opinion,
+    Label,
+    GivenLabel,
+    Issue,
+    Job,
+    RunDiff,
+)
 """The records that the API answers with; those inside them follow."""
 _PLACE: Final = "#/components/schemas/"
 

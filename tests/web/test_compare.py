@@ -8,6 +8,7 @@ from aiohttp.web import Application, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzer import AsyncClient, ServiceError
 from analyzer.inquiry.run_diff import Change, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
@@ -16,7 +17,7 @@ from semconv.model import StepKind, Trajectory
 from semconv.record import replace
 from tests.runs import run, step, tool
 from tests.security.test_hostile_text import HOSTILE
-from tests.web.stage import Stage
+from tests.web.stage import Stage, serving
 from tests.web.test_pages import blame, text_of
 
 Client = TestClient[Request, Application]
@@ -71,6 +72,20 @@ async def test_a_run_is_compared_with_the_nearest_passing_one_of_its_workflow(
     assert "nearest passing run" in page
     assert 'href="/compare?a=failed"' in await text_of(client, "/runs/failed")
     assert "/compare" not in await text_of(client, "/runs/passed")
+
+
+async def test_a_program_compares_runs_and_reads_versions(stage: Stage) -> None:
+    await stage.add(PASSED, "ferries")
+    await stage.add(FAILED, "ferries", blame(FAILED, 1))
+    async with serving(stage.parts()) as url:
+        service = AsyncClient(url=url)
+        found = await service.compare("failed", "passed")
+        versions = (await service.run("failed", version=1)).versions
+        with pytest.raises(ServiceError, match="no such version"):
+            await service.run("failed", version=2)
+    assert found.first_divergence is not None
+    assert found.pairs[found.first_divergence].differs == ("output",)
+    assert [(one.version, one.method, one.model) for one in versions] == [(1, "judge", "m")]
 
 
 @pytest.mark.parametrize(

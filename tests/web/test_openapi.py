@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -14,7 +15,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from analyzer.inquiry.run_diff import compare_runs
 from analyzer.inquiry.verdict import to_json
+from analyzer.inquiry.whole_run import whole_steps
 from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.recurrence.issue import IssueState
@@ -32,8 +35,10 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.kept_spans import PackedSpans
+from collector_processor.store.records import Commit
 from semconv.model import Status
 from tests.issues import Bench, opened_issue_service
+from tests.runs import run, step
 from tests.shown import fixtures
 from tests.web.stage import NOW_NS, Stage
 from tests.web.test_pages import RUN, blame
@@ -213,6 +218,46 @@ async def test_real_answers_of_steps_are_as_described(stage: Stage, api: Client)
     assert ([step["index"] for step in part["steps"]], part["total"]) == ([1], 3)
     assert "expected" in await asked(api, "get", "/api/runs/{run_id}/steps?from=x", **run)
     assert "no such run" in await asked(api, "get", "/api/runs/{run_id}/steps", run_id="none")
+
+
+async def test_versions_are_as_described_and_each_can_be_asked_for(stage: Stage, api: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    (first,) = stage.verdicts.find("run-1")
+    wicked = json.dumps({**json.loads(first.document), "reason": "<script>", "model": "other", "step": 0})
+    newer = replace(first, version=2, failure_id="f2", step=0, document=wicked)
+    damaged = replace(first, version=3, failure_id="f3", document="{")
+    for one in (newer, damaged):
+        stage.verdicts.commit(Commit(analysed=(), verdicts=(one,)))
+    path = "/api/runs/{run_id}"
+    found = await asked(api, "get", path, run_id="run-1")
+    told = [(one["version"], one["status"], one["step"], one["model"]) for one in found["versions"]]
+    assert told == [(3, "error", None, None), (2, "attributed", 0, "other"), (1, "attributed", 2, "m")]
+    for number, blamed in ((1, 2), (2, 0), (3, None)):
+        one = await asked(api, "get", f"{path}?version={number}", run_id="run-1")
+        assert (one["version"], one["step"], len(one["versions"])) == (number, blamed, 3)
+    assert "no such version" in await asked(api, "get", f"{path}?version=4", run_id="run-1")
+    for wrong in ("0", "x", "-1", "9" * 30):
+        assert "version: expected" in await asked(api, "get", f"{path}?version={wrong}", run_id="run-1")
+    async with api.get("/runs/run-1/run.json") as answer:
+        assert (await answer.json())["versions"] == found["versions"]
+
+
+async def test_a_comparison_is_as_described_and_that_of_the_command(stage: Stage, api: Client) -> None:
+    wicked = replace(RUN, run_id="<i>&b=", steps=RUN.steps[:2], task="</script><img src=x>")
+    for one in (RUN, wicked):
+        await stage.add(one, "shop", blame(one, 1))
+    path = "/api/compare"
+    found = await asked(api, "get", f"{path}?a=run-1&b={quote(wicked.run_id)}")
+    ours, theirs = (whole_steps(one, lambda run: run) for one in (RUN, wicked))
+    assert found == json.loads(json.dumps(compare_runs(ours, theirs).to_json()))
+    assert (found["right"], found["same_task"], found["first_divergence"]) == (wicked.run_id, False, 2)
+    assert "no passing run" in await asked(api, "get", f"{path}?a=run-1")
+    assert "no such run" in await asked(api, "get", f"{path}?a=run-1&b=none")
+    for wrong in ("", "?b=run-1", "?a=run-1&c=run-1", "?a="):
+        assert "expected ?a=RUN" in await asked(api, "get", f"{path}{wrong}")
+    long = run(*(step("a", "x") for _ in range(2_001)), run_id="long")
+    await stage.add(long, "shop", blame(long, 0))
+    assert "too long" in await asked(api, "get", f"{path}?a=long&b=long")
 
 
 async def test_whole_steps_are_as_described(stage: Stage, api: Client) -> None:

@@ -1,8 +1,9 @@
-"""The page of two runs side by side; the address is the link to share. Not pure."""
+"""The page and the API of two runs side by side; the address is the link to share. Not pure."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -37,31 +38,64 @@ class CompareContext:
 
 
 def compare_routes(context: CompareContext) -> list[web.RouteDef]:
-    """Return the route."""
-    return routed(context, ("GET", "/compare", _compared))
+    """Return the routes."""
+    return routed(context, ("GET", "/compare", _compared), ("GET", "/api/compare", _document))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TwoRuns:
+    """The two runs of a request."""
+
+    verdicts: tuple[StoredVerdict, StoredVerdict]
+    runs: tuple[WholeRun, WholeRun]
+
+
+async def _document(context: CompareContext, request: web.Request) -> web.Response:
+    """Return the comparison as ``blamespan diff --format json`` prints it."""
+    unknown = sorted(request.query.keys() - {"a", "b"})
+    left, right = _named(request)
+    if unknown or not left:
+        raise web.HTTPBadRequest(text="expected ?a=RUN&b=RUN, or ?a=RUN for the nearest passing run\n")
+    both = await _two(context, request, left, right)
+    text = await asyncio.to_thread(lambda: json.dumps(compare_runs(*both.runs).to_json()))
+    return web.Response(text=text, content_type="application/json")
+
+
+def _named(request: web.Request) -> tuple[str, str]:
+    left, right = (request.query.get(name, "").strip()[:_LONGEST_ID] for name in ("a", "b"))
+    return left, right
+
+
+async def _two(context: CompareContext, request: web.Request, left: str, right: str) -> _TwoRuns:
+    """Read two runs; an empty ``right`` stands for the passing run nearest to the first.
+
+    Raises:
+        web.HTTPError: a run is not known, not kept, or they are too long to compare here.
+    """
+    first = await context.find(request, left)
+    second = await context.find(request, right or (await _nearest(context, first)).key.run_id)
+    runs = await _read(context, first), await _read(context, second)
+    if len(runs[0].steps) * len(runs[1].steps) > MOST_COMPARED:
+        raise web.HTTPUnprocessableEntity(
+            text="these runs are too long to compare here: blamespan diff compares them\n"
+        )
+    return _TwoRuns(verdicts=(first, second), runs=runs)
 
 
 async def _compared(context: CompareContext, request: web.Request) -> web.StreamResponse:
-    left, right = (request.query.get(name, "").strip()[:_LONGEST_ID] for name in ("a", "b"))
+    left, right = _named(request)
     if not left:
         return await _shown(context, request, left, right, None)
     try:
-        first = await context.find(request, left)
-        note = ""
-        if not right:
-            right = (await _nearest(context, first)).key.run_id
-            note = "The second is the nearest passing run of the same workflow."
-        second = await context.find(request, right)
-        found = await _read(context, first), await _read(context, second)
-    except (web.HTTPNotFound, web.HTTPConflict) as refusal:
+        both = await _two(context, request, left, right)
+    except (web.HTTPNotFound, web.HTTPConflict, web.HTTPUnprocessableEntity) as refusal:
         page = await _shown(context, request, left, right, None, error=(refusal.text or "").strip())
         page.set_status(refusal.status)
         return page
-    if len(found[0].steps) * len(found[1].steps) > MOST_COMPARED:
-        too_long = "These runs are too long to compare on a page: blamespan diff compares them."
-        return await _shown(context, request, left, right, None, error=too_long)
-    shown = await asyncio.to_thread(_view, *found)
-    return await _shown(context, request, left, right, shown, note=note, verdicts=(first, second))
+    note = "" if right else "The second is the nearest passing run of the same workflow."
+    shown = await asyncio.to_thread(_view, *both.runs)
+    right = both.verdicts[1].run_id
+    return await _shown(context, request, left, right, shown, note=note, verdicts=both.verdicts)
 
 
 def _view(left: WholeRun, right: WholeRun) -> ShownComparison:

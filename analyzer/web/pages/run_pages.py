@@ -26,7 +26,7 @@ from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.sources import IssueSource, RunName
 from analyzer.web.reads.whole_runs import WholeRuns
-from analyzer.web.run_api import read_steps
+from analyzer.web.run_api import read_steps, versions_document
 from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.run_page import MOST_APART, TraceLink, Wanted, view
 from analyzer.web.views.versions import versions_of
@@ -204,8 +204,9 @@ async def _export(context: PageContext, request: web.Request) -> web.Response:
     verdict = await context.find(request)
     said = await context.labels.of(verdict.tenant, verdict.run_id)
     opinions = {"opinions": await _opinions(context, verdict)}
+    versions = versions_document(await context.pages.runs.versions(verdict.tenant, verdict.run_id))
     steps = {"run": await read_steps(context.whole, verdict)}
-    document = {**context.document(verdict), **label_document(said), **opinions, **steps}
+    document = {**context.document(verdict), **label_document(said), **opinions, **versions, **steps}
     # Escaped, so that a program that guesses the content type finds no HTML tag.
     text = await asyncio.to_thread(json.dumps, document, indent=2)
     text = text.replace("<", "\\u003c")

@@ -130,6 +130,10 @@ class RunArchive:
         """Return the last versions of a run's verdict, newest first."""
         return await self._beside(lambda: self._versions(tenant, run_id))
 
+    async def version(self, verdict: StoredVerdict, number: int) -> StoredVerdict | None:
+        """Return another version of a verdict; ``None`` if there is none of this number."""
+        return await self._beside(lambda: self._version(verdict, number))
+
     async def newest(self) -> tuple[int, int]:
         """Return a version that changes whenever a verdict is added or deleted."""
         return await self._beside(self._newest)
@@ -215,6 +219,13 @@ class RunArchive:
             (tenant, run_id),
         ).fetchall()
         return [_verdict(row) for row in rows]
+
+    def _version(self, verdict: StoredVerdict, number: int) -> StoredVerdict | None:
+        row = self._db.execute(
+            f"SELECT {_OF_VERDICT} FROM verdict WHERE tenant = ? AND run_id = ? AND version = ?",  # noqa: S608 - our own words
+            (verdict.tenant, verdict.run_id, number),
+        ).fetchone()
+        return None if row is None else _verdict(row)
 
     def _floor(self, start: Sequence[Condition], order: Order, most: int) -> RunKey | None:
         """Return the last run within one page's bound, by the index alone; ``None`` if all are."""
