@@ -195,12 +195,14 @@ def _is_again(act: Act, seen: set[int]) -> bool:
 def _contents_of(act: Act, step: Step, read: _OfferReader) -> _SpanContents:
     action = act.action
     is_call = step.kind is StepKind.LLM
-    heard = action.heard or ((Message(role="input", text=action.input),) if action.input else ())
-    said = action.said or ((Message(role="output", text=action.output),) if action.output else ())
+    given = action.input_messages or ((Message(role="input", text=action.input),) if action.input else ())
+    answered = action.output_messages or (
+        (Message(role="output", text=action.output),) if action.output else ()
+    )
     if not is_call:
-        return _SpanContents(messages=heard, answers=said)
+        return _SpanContents(messages=given, answers=answered)
     offered = read(act.span.attributes)
-    return _SpanContents(call=model_call(act.span), messages=heard, answers=said, offered=offered)
+    return _SpanContents(call=model_call(act.span), messages=given, answers=answered, offered=offered)
 
 
 def _joined(trajectory: Trajectory, contents: Sequence[_SpanContents], clean: CleanRun) -> WholeRun:
@@ -220,15 +222,15 @@ def _joined(trajectory: Trajectory, contents: Sequence[_SpanContents], clean: Cl
     own = with_changes(cleaned, steps=cleaned.steps[:count])
     clean_texts = iter([step.input for step in cleaned.steps[count:]])
     retries = retries_of(own.steps)
-    heard = [tuple([_message(message, clean_texts) for message in one.messages]) for one in contents]
-    said = [tuple([_message(message, clean_texts) for message in one.answers]) for one in contents]
+    given = [tuple([_message(message, clean_texts) for message in one.messages]) for one in contents]
+    answered = [tuple([_message(message, clean_texts) for message in one.answers]) for one in contents]
     offers = {tool: _tool(tool, clean_texts) for tool in tools}
     steps = [
         _whole(
             step,
             one.call,
-            heard[number],
-            said[number],
+            given[number],
+            answered[number],
             retries.get(step.index),
             offered=tuple([offers[tool] for tool in one.offered]),
         )

@@ -51,10 +51,10 @@ def said_by_provider(error: str) -> str:
 
 
 def obstacle_of_call(
-    act: Act, facts: CallFacts, heard: Sequence[Message], allow_tools: frozenset[str]
+    act: Act, facts: CallFacts, messages: Sequence[Message], allow_tools: frozenset[str]
 ) -> NotReplayable | None:
     """Return the obstacle to replaying a model call, if any."""
-    found = next(chain(_in_its_texts(act, heard), _at_the_provider(act, facts, allow_tools)), None)
+    found = next(chain(_in_its_texts(act, messages), _at_the_provider(act, facts, allow_tools)), None)
     if found is None:
         return None
     return NotReplayable(
@@ -65,7 +65,7 @@ def obstacle_of_call(
     )
 
 
-def _in_its_texts(act: Act, heard: Sequence[Message]) -> Iterator[NotReplayable]:
+def _in_its_texts(act: Act, messages: Sequence[Message]) -> Iterator[NotReplayable]:
     action, span = act.action, act.span
     if action.redacted:
         yield NotReplayable(
@@ -74,15 +74,15 @@ def _in_its_texts(act: Act, heard: Sequence[Message]) -> Iterator[NotReplayable]
     if span.dropped_attributes:
         reason = "the model call lost attributes to a limit"
         yield NotReplayable(obstacle=Obstacle.CUT, reason=reason, mend=(limit_line([span]),))
-    if not heard and action.failed:
+    if not messages and action.failed:
         reason = "the model call failed, and its span holds no request, as with some instrumentations"
         mend = (_ONLY_SOUND, *(replay_lines([act]) or content_lines(act)))
         yield NotReplayable(obstacle=Obstacle.NO_CONTENT, reason=reason, mend=mend)
-    if not heard or not (action.said or action.output or action.failed):
-        reason = f"the model call holds no {'answer' if heard else 'request'}"
+    if not messages or not (action.output_messages or action.output or action.failed):
+        reason = f"the model call holds no {'answer' if messages else 'request'}"
         mend = replay_lines([act]) or content_lines(act)
         yield NotReplayable(obstacle=Obstacle.NO_CONTENT, reason=reason, mend=mend)
-    if any(_CUT_MARK.search(message.text) for message in (*heard, *action.said)):
+    if any(_CUT_MARK.search(message.text) for message in (*messages, *action.output_messages)):
         yield NotReplayable(obstacle=Obstacle.CUT, reason="texts of the model call are cut")
 
 

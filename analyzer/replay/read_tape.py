@@ -43,7 +43,7 @@ class _Seen:
 
     act: Act
     facts: CallFacts
-    heard: tuple[Message, ...]
+    messages: tuple[Message, ...]
 
 
 def read_tape(run: Run, *, allow_tools: frozenset[str] = frozenset()) -> ReadTape:
@@ -60,7 +60,7 @@ def read_tape(run: Run, *, allow_tools: frozenset[str] = frozenset()) -> ReadTap
     if not seen:
         return no_model_calls(ordering.acts)
     for each in seen:
-        obstacle = obstacle_of_call(each.act, each.facts, each.heard, allow_tools)
+        obstacle = obstacle_of_call(each.act, each.facts, each.messages, allow_tools)
         if obstacle is not None:
             return obstacle
     if (obstacle := obstacle_of_run(run.trace.spans)) is not None:
@@ -90,18 +90,18 @@ def _model_acts(ordering: Ordering) -> list[Act]:
     return [
         act
         for act in chosen
-        if act.action.kind is LLM or (act.action.kind in MODEL_KINDS and act.action.heard)
+        if act.action.kind is LLM or (act.action.kind in MODEL_KINDS and act.action.input_messages)
     ]
 
 
 def _seen(act: Act) -> _Seen:
-    heard = act.action.heard
-    if not heard and act.action.input:
-        heard = (Message(role="user", text=act.action.input),)
+    messages = act.action.input_messages
+    if not messages and act.action.input:
+        messages = (Message(role="user", text=act.action.input),)
     instructions = act.action.instructions
-    if instructions and all(message.role != "system" for message in heard):
-        heard = (Message(role="system", text=instructions), *heard)
-    return _Seen(act=act, facts=facts_of(act.span), heard=heard)
+    if instructions and all(message.role != "system" for message in messages):
+        messages = (Message(role="system", text=instructions), *messages)
+    return _Seen(act=act, facts=facts_of(act.span), messages=messages)
 
 
 def _expanded(calls: Sequence[_Seen]) -> list[_Seen]:
@@ -110,13 +110,13 @@ def _expanded(calls: Sequence[_Seen]) -> list[_Seen]:
     expanded: list[_Seen] = []
     for each in sorted(calls, key=lambda seen: (seen.act.span.start_ns, seen.act.index)):
         earlier = known.get(each.facts.previous_response_id, ())
-        system = tuple(message for message in each.heard if message.role == "system")
-        own = tuple(message for message in each.heard if message.role != "system")
-        full = each if not earlier else replace(each, heard=(*system, *earlier, *own))
+        system = tuple(message for message in each.messages if message.role == "system")
+        own = tuple(message for message in each.messages if message.role != "system")
+        full = each if not earlier else replace(each, messages=(*system, *earlier, *own))
         expanded.append(full)
         if each.facts.response_id:
-            said = tuple(message for message in full.heard if message.role != "system")
-            known[each.facts.response_id] = (*said, *each.act.action.said)
+            conversation = tuple(message for message in full.messages if message.role != "system")
+            known[each.facts.response_id] = (*conversation, *each.act.action.output_messages)
     return expanded
 
 
@@ -128,26 +128,30 @@ def _call(seen: _Seen, steps: Mapping[_Place, Step]) -> RecordedCall:
         trace_id=act.span.trace_id,
         span_id=act.span.span_id,
         agent=(step.agent if step else act.agent) or "",
-        messages=seen.heard,
+        messages=seen.messages,
         answer=_answer(act, facts),
         step=step.index if step else None,
-        has_system=any(message.role == "system" for message in seen.heard),
-        has_calls=_shows_calls(seen.heard),
+        has_system=any(message.role == "system" for message in seen.messages),
+        has_calls=_shows_calls(seen.messages),
         start_ns=act.span.start_ns,
         end_ns=act.span.end_ns,
         group=step.group if step else None,
     )
 
 
-def _shows_calls(heard: Sequence[Message]) -> bool:
+def _shows_calls(messages: Sequence[Message]) -> bool:
     """Say whether there is a call for each result."""
-    return any(message.calls for message in heard) or all(message.role != "tool" for message in heard)
+    return any(message.calls for message in messages) or all(message.role != "tool" for message in messages)
 
 
 def _answer(act: Act, facts: CallFacts) -> Answer:
-    said = [message for message in act.action.said if message.role in {"assistant", "tool"} or message.calls]
-    texts = [message.text for message in said or act.action.said if message.text]
-    calls = tuple(call for message in act.action.said for call in message.calls)
+    answers = [
+        message
+        for message in act.action.output_messages
+        if message.role in {"assistant", "tool"} or message.calls
+    ]
+    texts = [message.text for message in answers or act.action.output_messages if message.text]
+    calls = tuple(call for message in act.action.output_messages for call in message.calls)
     text = "\n".join(texts) or ("" if calls else act.action.output)
     if act.action.failed and not text and not calls:
         error = act.action.error or "the recorded call failed"

@@ -74,7 +74,7 @@ class Act:
     def richness(self) -> int:
         """Whether it holds input and output: 0 for neither, 1 for one, 2 for both."""
         action = self.action
-        return bool(action.input or action.heard) + bool(action.output or action.said)
+        return bool(action.input or action.input_messages) + bool(action.output or action.output_messages)
 
 
 def merge(act: Act, other: Act) -> Act:
@@ -88,8 +88,8 @@ def merge(act: Act, other: Act) -> Act:
         mine,
         input=mine.input or theirs.input,
         output=mine.output or theirs.output,
-        heard=mine.heard or theirs.heard,
-        said=mine.said or theirs.said,
+        input_messages=mine.input_messages or theirs.input_messages,
+        output_messages=mine.output_messages or theirs.output_messages,
         instructions=mine.instructions or theirs.instructions,
         call_id=mine.call_id or theirs.call_id,
         target=mine.target or theirs.target,

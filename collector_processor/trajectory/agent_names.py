@@ -93,13 +93,13 @@ def name_by_messages(ordering: Ordering) -> Ordering:
         return ordering
     speakers: defaultdict[str, set[str]] = defaultdict(set)
     for action in filter(None, ordering.actions):
-        for message in (*action.heard, *action.said):
+        for message in (*action.input_messages, *action.output_messages):
             if message.name and message.role == "assistant" and message.text:
                 speakers[message.text].add(message.name)
     named = [
         _named(act, next(iter(names)), AgentSource.METADATA)
         for act in nameless
-        for message in act.action.said
+        for message in act.action.output_messages
         if len(names := speakers.get(message.text, set())) == 1
     ]
     return ordering.with_acts(named) if named else ordering

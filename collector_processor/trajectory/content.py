@@ -44,9 +44,9 @@ def inherit_content(ordering: Ordering) -> Ordering:
     if not silent:
         return ordering
     asked = {call.call_id: call for act in steps for call in act.action.requested if call.call_id}
-    heard = _results(steps)
+    results = _results(steps)
     changed = [
-        replace(act, action=_with_content(act.action, call, heard))
+        replace(act, action=_with_content(act.action, call, results))
         for act in silent
         if (call := asked.get(act.action.call_id)) is not None and call.name == act.action.tool
     ]
@@ -62,13 +62,13 @@ def _results(steps: Sequence[Act]) -> Mapping[str, str]:
     return {
         message.answers[0]: message.text
         for act in steps
-        for message in act.action.heard
+        for message in act.action.input_messages
         if len(message.answers) == 1
     }
 
 
-def _with_content(action: Action, call: ToolCall, heard: Mapping[str, str]) -> Action:
-    result = "" if action.output else heard.get(action.call_id, "")
+def _with_content(action: Action, call: ToolCall, results: Mapping[str, str]) -> Action:
+    result = "" if action.output else results.get(action.call_id, "")
     complaint = reported_failure(result)
     return replace(
         action,
@@ -84,7 +84,7 @@ def _with_content(action: Action, call: ToolCall, heard: Mapping[str, str]) -> A
 class _Memory:
     """State of one agent's last call."""
 
-    heard: Sequence[_Print]
+    prints: Sequence[_Print]
     act: Act
 
 
@@ -93,9 +93,9 @@ class NewMessages:
     """Finds the new content of each call, in order."""
 
     _last: dict[_Line, _Memory] = field(default_factory=dict)
-    _heard: dict[_Print, int] = field(default_factory=dict)
+    _counts: dict[_Print, int] = field(default_factory=dict)
     """Highest count of each message in one call: a text may be repeated."""
-    _said_by: dict[_Print, _Line] = field(default_factory=dict)
+    _speakers: dict[_Print, _Line] = field(default_factory=dict)
     """The agent that said each text last."""
     _latest: dict[str, _Line] = field(default_factory=dict)
     recovered: dict[int, str] = field(default_factory=dict)
@@ -103,12 +103,12 @@ class NewMessages:
 
     def take(self, act: Act) -> str:
         """Return the new content of the call's input as text, and remember the call."""
-        messages = [message for message in act.action.heard if message.role != "system"]
+        messages = [message for message in act.action.input_messages if message.role != "system"]
         prints = [_print(message) for message in messages]
         line = self._line_of(act)
         before = self._last.get(line)
         if before is None:
-            fresh = _without(messages, prints, self._heard) or list(messages[-1:])
+            fresh = _without(messages, prints, self._counts) or list(messages[-1:])
         else:
             fresh = self._since(before, line, messages, prints)
         self._remember(act, line, prints)
@@ -127,21 +127,21 @@ class NewMessages:
         counts: dict[_Print, int] = {}
         for each in prints:
             count = counts[each] = counts.get(each, 0) + 1
-            if count > self._heard.get(each, 0):
-                self._heard[each] = count
-        for message in act.action.said:
-            self._said_by[_print(message)] = line
+            if count > self._counts.get(each, 0):
+                self._counts[each] = count
+        for message in act.action.output_messages:
+            self._speakers[_print(message)] = line
 
     def _since(
         self, before: _Memory, line: _Line, messages: Sequence[Message], prints: Sequence[_Print]
     ) -> list[Message]:
-        count = len(before.heard)
-        if prints[:count] == before.heard:  # the usual case: the history, then new messages
+        count = len(before.prints)
+        if prints[:count] == before.prints:  # the usual case: the history, then new messages
             fresh = list(messages[count:])
         else:
-            fresh = _without(messages, prints, Counter(before.heard))
+            fresh = _without(messages, prints, Counter(before.prints))
         self._recover(before, fresh)
-        while before.act.action.said and fresh and self._is_own(fresh[0], before.act, line):
+        while before.act.action.output_messages and fresh and self._is_own(fresh[0], before.act, line):
             fresh.pop(0)
         return fresh
 
@@ -151,7 +151,7 @@ class NewMessages:
         It may be reworded (smolagents); but another agent's text is never this agent's.
         """
         is_spoken = message.role == "assistant" and message.name in {"", act.agent}
-        return is_spoken and self._said_by.get(_print(message), line) == line
+        return is_spoken and self._speakers.get(_print(message), line) == line
 
     def _recover(self, before: _Memory, fresh: list[Message]) -> None:
         if _lost_output(before.act) and fresh and fresh[0].role == "assistant":
@@ -184,7 +184,7 @@ def _answer_of(runner: Act, ordering: Ordering) -> str:
 def _lost_output(act: Act) -> bool:
     """Say whether none of the span's attributes holds the output: evicted, or never written."""
     action = act.action
-    if action.said or action.output or action.failed or action.redacted:
+    if action.output_messages or action.output or action.failed or action.redacted:
         return False
     return bool(act.span.dropped_attributes) or action.kind is LLM
 
@@ -224,7 +224,7 @@ def shortened(text: str) -> str:
     return f"{head}\n[{left_out} characters left out]\n{text[-_TAIL_CHARS:]}"
 
 
-def said_in_words(messages: Iterable[Message]) -> str:
+def output_text(messages: Iterable[Message]) -> str:
     """Return a model's output as text with its tool calls; the call of an answering tool is the answer."""
     return "\n".join(_answered_in_words(message) for message in messages)
 

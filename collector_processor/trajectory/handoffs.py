@@ -75,9 +75,9 @@ def _takes_over(act: Act, handoff: Act, closing: Act) -> bool:
 
 
 def _quotes(act: Act, closing: Act) -> bool:
-    said = last_answer(closing.action.said) or closing.action.output
-    heard = (act.action.input, *(message.text for message in act.action.heard))
-    return bool(said) and any(said in text for text in heard)
+    answer = last_answer(closing.action.output_messages) or closing.action.output
+    inputs = (act.action.input, *(message.text for message in act.action.input_messages))
+    return bool(answer) and any(answer in text for text in inputs)
 
 
 def add_unseen_handoffs(ordering: Ordering) -> Ordering:
@@ -153,7 +153,7 @@ def _answered_calls(ordering: Ordering) -> frozenset[str]:
         call_id
         for action in ordering.actions
         if action is not None
-        for message in (*action.heard, *action.said)
+        for message in (*action.input_messages, *action.output_messages)
         for call_id in message.answers
     )
 

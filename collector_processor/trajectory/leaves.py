@@ -205,7 +205,10 @@ class _Choice:
         last = self._acts[shown.latest].action
         if last.kind in TOOL_KINDS and last.output == act.action.output:
             return False  # a function that returns its tool's result
-        return last.kind not in MODEL_KINDS or (last_answer(last.said) or last.output) != act.action.output
+        return (
+            last.kind not in MODEL_KINDS
+            or (last_answer(last.output_messages) or last.output) != act.action.output
+        )
 
     def _pass_failure_on(self, act: Act, last: Act) -> None:
         """Give an agent's failure to its last model call, if that said nothing: the call broke.
@@ -213,7 +216,7 @@ class _Choice:
         Mastra's spans of a failed call say OK; only the agent's has the error.
         """
         call = last.action
-        is_silent = call.kind is LLM and not call.output and not any(map(body_of, call.said))
+        is_silent = call.kind is LLM and not call.output and not any(map(body_of, call.output_messages))
         if is_silent and not call.error and last.runner == act.index:
             failed = replace(call, failed=True, error=act.action.error)
             self._acts[last.index] = replace(last, action=failed)
@@ -248,8 +251,8 @@ def _is_several(act: Act, enclosed: list[Act]) -> bool:
     asked = {call.call_id for call in act.action.requested}
     called = {each.action.call_id for each in enclosed if each.action.kind in TOOL_KINDS}
     if called and not asked:
-        return bool(last_answer(act.action.said))
-    return bool(act.action.said) and "" not in called | asked and not called <= asked
+        return bool(last_answer(act.action.output_messages))
+    return bool(act.action.output_messages) and "" not in called | asked and not called <= asked
 
 
 def _asked_below(act: Act, enclosed: list[Act]) -> Act | None:

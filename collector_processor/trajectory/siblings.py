@@ -86,7 +86,7 @@ def _differ(outer: Act, inner: Act) -> bool:
 
 def _answer(act: Act) -> tuple[str, ...]:
     """Return a call's answer in a comparable form: its text, or the tools it requested."""
-    if text := (last_answer(act.action.said) or act.action.output).strip():
+    if text := (last_answer(act.action.output_messages) or act.action.output).strip():
         return (text,)
     return tuple(call.name for call in act.action.requested)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS, TOOL, Act, Ordering
 from collector_processor.trajectory.agent_names import agents_of
-from collector_processor.trajectory.content import NewMessages, said_in_words, shortened
+from collector_processor.trajectory.content import NewMessages, output_text, shortened
 from collector_processor.trajectory.handoffs import Settled, settle
 from collector_processor.trajectory.relations import causes_of
 from semconv.dialects import Action, ActionKind
@@ -73,7 +73,7 @@ def _tasks(ordering: Ordering, steps: Sequence[Act]) -> Iterator[str]:
         yield action.task
     first = next((act for act in steps if act.action.kind is LLM), None)
     if first is not None:
-        yield last_request(first.action.heard) or first.action.input
+        yield last_request(first.action.input_messages) or first.action.input
     for action in filter(None, ordering.actions):
         yield action.task
     yield from (act.action.input for act in steps[:1] if act.action.tool is None)
@@ -90,9 +90,11 @@ def output_of(ordering: Ordering, steps: Sequence[Act]) -> str:
     if stated or not steps or steps[-1].action.failed:
         return stated
     for act in reversed(steps):
-        said = last_answer(act.action.said) or (act.action.output if not act.action.said else "")
-        if said and act.action.kind in MODEL_KINDS:
-            return said
+        output = last_answer(act.action.output_messages) or (
+            act.action.output if not act.action.output_messages else ""
+        )
+        if output and act.action.kind in MODEL_KINDS:
+            return output
     return ""
 
 
@@ -220,9 +222,9 @@ def _steps(ordering: Ordering, acts: Sequence[Act]) -> tuple[Step, ...]:
     steps: list[Step] = []
     following: Sequence[Act | None] = [*acts[1:], None]
     for index, (act, after) in enumerate(zip(acts, following, strict=False)):
-        heard = new_messages.take(act) if act.action.heard else act.action.input
+        new_input = new_messages.take(act) if act.action.input_messages else act.action.input
         settled, group = settle(act, after, agents), ordering.groups.get(act.position)
-        step = _step(act, settled, heard, toolbox.of(act), index=index, group=group, causes=causes[index])
+        step = _step(act, settled, new_input, toolbox.of(act), index=index, group=group, causes=causes[index])
         steps.append(step)
     new_messages.recover_answers(ordering)
     for index, act in enumerate(acts):
@@ -267,7 +269,7 @@ class _Toolbox:
 def _step(
     act: Act,
     settled: Settled,
-    heard: str,
+    new_input: str,
     tools: str,
     *,
     index: int,
@@ -275,9 +277,9 @@ def _step(
     causes: tuple[int, ...],
 ) -> Step:
     action, span = act.action, act.span
-    said = said_in_words(action.said) if action.said else action.output
-    kept_heard, kept_said = shortened(heard), shortened(said)
-    is_cut = kept_heard is not heard or kept_said is not said
+    output = output_text(action.output_messages) if action.output_messages else action.output
+    kept_input, kept_output = shortened(new_input), shortened(output)
+    is_cut = kept_input is not new_input or kept_output is not output
     return Step(
         index=index,
         agent=act.agent or UNKNOWN_AGENT,
@@ -290,10 +292,10 @@ def _step(
         end_ns=span.end_ns,
         status=act.status,
         error=shortened(action.error),
-        input=kept_heard,
-        output=kept_said,
+        input=kept_input,
+        output=kept_output,
         target=settled.target,
-        content=_content(act, has_words=bool(heard or said), has_said=bool(said), is_cut=is_cut),
+        content=_content(act, has_words=bool(new_input or output), has_output=bool(output), is_cut=is_cut),
         instructions=shortened(action.instructions),
         tools=tools,
         group=group,
@@ -301,20 +303,20 @@ def _step(
     )
 
 
-def _content(act: Act, *, has_words: bool, has_said: bool, is_cut: bool) -> ContentState:
+def _content(act: Act, *, has_words: bool, has_output: bool, is_cut: bool) -> ContentState:
     if act.action.redacted:
         return ContentState.REDACTED
     if act.span.dropped_attributes:
-        return ContentState.TRUNCATED if has_said or act.action.failed else ContentState.DROPPED
+        return ContentState.TRUNCATED if has_output or act.action.failed else ContentState.DROPPED
     if not has_words and not act.action.failed and act.action.kind is not HANDOFF:
         return ContentState.ABSENT
     return ContentState.TRUNCATED if is_cut else ContentState.COMPLETE
 
 
-def _recovered(step: Step, said: str) -> Step:
-    is_cut = step.content is ContentState.DROPPED or shortened(said) is not said
+def _recovered(step: Step, output: str) -> Step:
+    is_cut = step.content is ContentState.DROPPED or shortened(output) is not output
     kept = ContentState.COMPLETE if step.content is ContentState.ABSENT else step.content
-    return replace(step, output=shortened(said), content=ContentState.TRUNCATED if is_cut else kept)
+    return replace(step, output=shortened(output), content=ContentState.TRUNCATED if is_cut else kept)
 
 
 def _warnings(ordering: Ordering, steps: Sequence[Step]) -> tuple[str, ...]:

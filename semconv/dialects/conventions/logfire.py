@@ -17,7 +17,13 @@ from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message
 from semconv.dialects.reading.agent_names import NO_AGENT, Found
 from semconv.dialects.reading.guardrails import TRIGGERED
 from semconv.dialects.reading.messages import message_of
-from semconv.dialects.reading.observations import Observation, action_of, handoff_of, heard_in, said_in
+from semconv.dialects.reading.observations import (
+    Observation,
+    action_of,
+    handoff_of,
+    input_messages_in,
+    output_messages_in,
+)
 from semconv.dialects.reading.values import items, mapping, structured, text, words
 from semconv.model import Span
 
@@ -73,9 +79,9 @@ def _observed(span: Span, kind: ActionKind, **more: Any) -> Observation:
     """Return the fields common to all spans; ``error`` is JSON with a message and data."""
     error = structured(span.attributes.get("error"))
     fields = mapping(error)
-    said = ": ".join(filter(None, (words(fields.get("message")), words(fields.get("data")))))
+    message = ": ".join(filter(None, (words(fields.get("message")), words(fields.get("data")))))
     return Observation(
-        dialect=NAME, kind=kind, failed=error not in (None, ""), error=said or words(error), **more
+        dialect=NAME, kind=kind, failed=error not in (None, ""), error=message or words(error), **more
     )
 
 
@@ -100,10 +106,15 @@ def _is_call(span: Span) -> bool:
 
 
 def _read_call(span: Span) -> Action:
-    heard, said = _conversation(span)
+    input_messages, output_messages = _conversation(span)
     name = text(span.attributes, GEN_AI_AGENT_NAME)
     agent = Found(name) if name is not None else NO_AGENT
-    return action_of(span, _observed(span, ActionKind.LLM, agent=agent, heard=heard, said=said))
+    return action_of(
+        span,
+        _observed(
+            span, ActionKind.LLM, agent=agent, input_messages=input_messages, output_messages=output_messages
+        ),
+    )
 
 
 def _conversation(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
@@ -111,13 +122,13 @@ def _conversation(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]
     events = [mapping(each) for each in items(span.attributes.get(EVENTS))]
     if events:
         return _split(events)
-    heard, said = conversation_of(span)
-    if heard or said:
-        return heard, said
+    input_messages, output_messages = conversation_of(span)
+    if input_messages or output_messages:
+        return input_messages, output_messages
     attributes = span.attributes
     given = next((attributes[key] for key in ("raw_input", "input", REQUEST) if attributes.get(key)), None)
     got = next((attributes[key] for key in ("response", "output", RESPONSE) if attributes.get(key)), None)
-    return heard_in(given), said_in(_raw_answer(got))
+    return input_messages_in(given), output_messages_in(_raw_answer(got))
 
 
 def _raw_answer(got: Any) -> Any:

@@ -37,7 +37,7 @@ from semconv.dialects.conventions.openinference_agents import (
     without_context,
 )
 from semconv.dialects.conventions.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
-from semconv.dialects.frameworks.ag2 import is_bookkeeper, said_by_tools
+from semconv.dialects.frameworks.ag2 import is_bookkeeper, is_reply_of_tools
 from semconv.dialects.frameworks.google_adk import SCOPE as ADK_SCOPE
 from semconv.dialects.frameworks.strands import SCOPE as STRANDS_SCOPE
 from semconv.dialects.frameworks.strands import TEAM_KINDS
@@ -205,27 +205,27 @@ def _about(
 
 
 def _read_llm(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:
-    heard = flattened(span, INPUT_MESSAGES)
-    said = flattened(span, OUTPUT_MESSAGES)
-    if not heard and not said:
-        heard, said = conversation_of(span)
+    input_messages = flattened(span, INPUT_MESSAGES)
+    output_messages = flattened(span, OUTPUT_MESSAGES)
+    if not input_messages and not output_messages:
+        input_messages, output_messages = conversation_of(span)
     if span.scope.name == STRANDS_SCOPE:  # its output includes the history's assistant messages
-        heard, said = (*heard, *said[:-1]), said[-1:]
+        input_messages, output_messages = (*input_messages, *output_messages[:-1]), output_messages[-1:]
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
     if span.scope.name == ADK_SCOPE:  # later calls overwrite earlier ones; only this is the last call's
-        said = messages_of(mapping(got).get("content")) or said
-    said = said or tuple(calls_in(got))
-    system = system_text(heard)
+        output_messages = messages_of(mapping(got).get("content")) or output_messages
+    output_messages = output_messages or tuple(calls_in(got))
+    system = system_text(input_messages)
     return _about(
         span,
         kind,
         surroundings,
-        heard=heard,
-        said=said,
-        input="" if heard else asked(given),
-        output="" if said else answered(got),
+        input_messages=input_messages,
+        output_messages=output_messages,
+        input="" if input_messages else asked(given),
+        output="" if output_messages else answered(got),
         instructions=system or instructions_of(span),
-        redacted=is_redacted(given, got, *(message.text for message in (*heard, *said))),
+        redacted=is_redacted(given, got, *(message.text for message in (*input_messages, *output_messages))),
     )
 
 
@@ -326,12 +326,16 @@ def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
     if action.agent is None and span.scope.name == _OPENAI_AGENTS:
         # openai-agents also marks its trace as an AGENT, named after the workflow.
         return replace(action, kind=ActionKind.WORKFLOW)
-    if said_by_tools(text(span.attributes, OUTPUT_VALUE) or ""):
+    if is_reply_of_tools(text(span.attributes, OUTPUT_VALUE) or ""):
         return replace(action, output="")  # AG2's user proxies return their tools' results
     if not surroundings.children(span) and "tool_calls" in (text(span.attributes, OUTPUT_VALUE) or ""):
         # AG2's replies have no model call below them; the reply lists the requested tools.
-        said = messages_of(span.attributes[OUTPUT_VALUE])
-        return replace(action, said=said) if any(message.calls for message in said) else action
+        output_messages = messages_of(span.attributes[OUTPUT_VALUE])
+        return (
+            replace(action, output_messages=output_messages)
+            if any(message.calls for message in output_messages)
+            else action
+        )
     return action
 
 

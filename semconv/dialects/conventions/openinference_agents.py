@@ -159,8 +159,8 @@ def calls_in(got: str) -> Sequence[Message]:
     """Return a model's reply that consists only of tool calls, as the event listener records it."""
     if not got.startswith("[{") or '"function"' not in got:
         return ()
-    said = messages_of({"role": "assistant", "tool_calls": items(got)})
-    return said if any(message.calls for message in said) else ()
+    output_messages = messages_of({"role": "assistant", "tool_calls": items(got)})
+    return output_messages if any(message.calls for message in output_messages) else ()
 
 
 DSPY: Final = "openinference.instrumentation.dspy"
@@ -207,8 +207,8 @@ def module_around(span: Span, surroundings: Surroundings) -> str | None:
 def _is_no_agent(span: Span) -> bool:
     if span.scope.name == DSPY:
         return True
-    is_said = span.attributes.get(OPENINFERENCE_SPAN_KIND) == "AGENT"
-    return not is_said and not any(span.attributes.get(key) for key in _AGENT_NAMES)
+    is_agent = span.attributes.get(OPENINFERENCE_SPAN_KIND) == "AGENT"
+    return not is_agent and not any(span.attributes.get(key) for key in _AGENT_NAMES)
 
 
 LLAMA_INDEX: Final = "openinference.instrumentation.llama_index"
@@ -301,11 +301,11 @@ def agent_name(span: Span, kind: ActionKind, surroundings: Surroundings) -> Foun
     """Return the agent of a span, as far as the span itself names it."""
     if kind is ActionKind.TOOL and span.scope.name == _AG2:
         return NO_AGENT  # its agent executes tools for others; the call names the caller
-    said = text(span.attributes, AGENT_NAME, GEN_AI_AGENT_NAME, PYDANTIC_AGENT_NAME)
-    if said is None and VERCEL_OPERATION in span.attributes:
+    name = text(span.attributes, AGENT_NAME, GEN_AI_AGENT_NAME, PYDANTIC_AGENT_NAME)
+    if name is None and VERCEL_OPERATION in span.attributes:
         return Found(text(span.attributes, VERCEL_FUNCTION))  # the span's name is the operation
-    said = spawned(span, surroundings).name or said
-    return Found(said) if said is not None else _named_elsewhere(span, kind, surroundings)
+    name = spawned(span, surroundings).name or name
+    return Found(name) if name is not None else _named_elsewhere(span, kind, surroundings)
 
 
 def _named_elsewhere(span: Span, kind: ActionKind, surroundings: Surroundings) -> Found:

@@ -150,25 +150,27 @@ def _about(
 
 
 def _read_llm(span: Span, kind: ActionKind, dialect: str) -> Action:
-    heard, said = conversation_of(span)
-    system = system_text(heard)
+    input_messages, output_messages = conversation_of(span)
+    system = system_text(input_messages)
     return _about(
         span,
         kind,
         dialect,
-        heard=heard,
-        said=said,
+        input_messages=input_messages,
+        output_messages=output_messages,
         # JSON cut short by a length limit is kept as text.
-        input="" if heard else text(span.attributes, GEN_AI_INPUT_MESSAGES, PROMPT_TEXT) or "",
-        output="" if said else text(span.attributes, GEN_AI_OUTPUT_MESSAGES, COMPLETION_TEXT) or "",
-        failed=_is_without_answer(said) and _broke(span),
+        input="" if input_messages else text(span.attributes, GEN_AI_INPUT_MESSAGES, PROMPT_TEXT) or "",
+        output=""
+        if output_messages
+        else text(span.attributes, GEN_AI_OUTPUT_MESSAGES, COMPLETION_TEXT) or "",
+        failed=_is_without_answer(output_messages) and _broke(span),
         instructions=instructions_of(span) or system,
-        redacted=is_redacted(*[message.text for message in (*heard, *said)]),
+        redacted=is_redacted(*[message.text for message in (*input_messages, *output_messages)]),
     )
 
 
-def _is_without_answer(said: Sequence[Message]) -> bool:
-    return not any(message.text or message.calls for message in said)
+def _is_without_answer(output_messages: Sequence[Message]) -> bool:
+    return not any(message.text or message.calls for message in output_messages)
 
 
 def _broke(span: Span) -> bool:
@@ -205,35 +207,44 @@ def _read_tool(span: Span, kind: ActionKind, dialect: str) -> Action:
 
 def _read_handoff(span: Span, kind: ActionKind, dialect: str) -> Action:
     source, target = text(span.attributes, HANDOFF_FROM), text(span.attributes, HANDOFF_TO)
-    heard, said = conversation_of(span)
-    action = _about(span, kind, dialect, target=target, input=last_request(heard), output=last_answer(said))
+    input_messages, output_messages = conversation_of(span)
+    action = _about(
+        span,
+        kind,
+        dialect,
+        target=target,
+        input=last_request(input_messages),
+        output=last_answer(output_messages),
+    )
     return action if source is None else replace(action, agent=source, agent_source=AgentSource.HANDOFF)
 
 
 def _read_agent(span: Span, kind: ActionKind, dialect: str) -> Action:
-    heard, said = conversation_of(span)
-    task = last_request(heard)
+    input_messages, output_messages = conversation_of(span)
+    task = last_request(input_messages)
     return _about(
         span,
         kind,
         dialect,
         instructions=instructions_of(span),
         task=task,
-        answer=_closing_words(said),
+        answer=_closing_words(output_messages),
         input=task,
-        output=body_of(said[-1]) if said else "",
-        heard=heard,
-        said=said,
+        output=body_of(output_messages[-1]) if output_messages else "",
+        input_messages=input_messages,
+        output_messages=output_messages,
     )
 
 
-def _closing_words(said: Sequence[Message]) -> str:
+def _closing_words(output_messages: Sequence[Message]) -> str:
     """Return the final text of an agent or team.
 
     AG2 outputs its whole history, with the last message as the user's.
     """
-    last = said[-1] if said else None
-    return last.text if last is not None and last.text and last.role != "tool" else last_answer(said)
+    last = output_messages[-1] if output_messages else None
+    return (
+        last.text if last is not None and last.text and last.role != "tool" else last_answer(output_messages)
+    )
 
 
 def instructions_of(span: Span) -> str:
@@ -256,14 +267,14 @@ def conversation_of(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...
 
     Several details events may each carry a part.
     """
-    heard = messages_of(span.attributes.get(GEN_AI_INPUT_MESSAGES))
-    said = messages_of(span.attributes.get(GEN_AI_OUTPUT_MESSAGES))
+    input_messages = messages_of(span.attributes.get(GEN_AI_INPUT_MESSAGES))
+    output_messages = messages_of(span.attributes.get(GEN_AI_OUTPUT_MESSAGES))
     if not span.events and not span.logs:
-        return heard, said
+        return input_messages, output_messages
     for source in _details(span):
-        heard = heard or messages_of(source.get(GEN_AI_INPUT_MESSAGES))
-        said = said or messages_of(source.get(GEN_AI_OUTPUT_MESSAGES))
-    return (heard, said) if heard or said else _event_messages(span)
+        input_messages = input_messages or messages_of(source.get(GEN_AI_INPUT_MESSAGES))
+        output_messages = output_messages or messages_of(source.get(GEN_AI_OUTPUT_MESSAGES))
+    return (input_messages, output_messages) if input_messages or output_messages else _event_messages(span)
 
 
 def _details(span: Span) -> Iterator[Attributes]:
@@ -273,12 +284,14 @@ def _details(span: Span) -> Iterator[Attributes]:
 
 
 def _event_messages(span: Span) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    heard = [
+    input_messages = [
         message_of({"role": MESSAGE_EVENTS[event.name], **_spoken(event)})
         for event in events_of(span, *MESSAGE_EVENTS)
     ]
-    said = [message_of({"role": "assistant", **_spoken(event)}) for event in events_of(span, CHOICE_EVENT)]
-    return tuple(filter(None, heard)), tuple(filter(None, said))
+    output_messages = [
+        message_of({"role": "assistant", **_spoken(event)}) for event in events_of(span, CHOICE_EVENT)
+    ]
+    return tuple(filter(None, input_messages)), tuple(filter(None, output_messages))
 
 
 def _fields(event: Event) -> Attributes:

@@ -57,7 +57,7 @@ from semconv.dialects.reading.agent_names import (
 )
 from semconv.dialects.reading.flattened import COMPLETIONS, PROMPTS, completions_of, prompts_of
 from semconv.dialects.reading.messages import last_answer, last_request
-from semconv.dialects.reading.observations import Observation, action_of, said_in
+from semconv.dialects.reading.observations import Observation, action_of, output_messages_in
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.values import items, mapping, structured, text, words
 from semconv.model import AgentSource, Attributes, Span
@@ -272,15 +272,15 @@ def _on_the_path(span: Span) -> Found:
 
 
 def _call(span: Span, agent: Found) -> Observation:
-    heard, said = prompts_of(span), completions_of(span)
-    if not heard and not said:
-        heard, said = conversation_of(span)
+    input_messages, output_messages = prompts_of(span), completions_of(span)
+    if not input_messages and not output_messages:
+        input_messages, output_messages = conversation_of(span)
     return Observation(
         dialect=NAME,
         kind=ActionKind.LLM,
         agent=agent,
-        heard=heard,
-        said=said,
+        input_messages=input_messages,
+        output_messages=output_messages,
         instructions=instructions_of(span),
         failed=_is_marked_failed(span),
     )
@@ -288,10 +288,21 @@ def _call(span: Span, agent: Found) -> Observation:
 
 def _turn(span: Span, action: Action) -> Action:
     """Return an agent's span that is one model call (openai-agents before 0.46), with its messages."""
-    heard, items_said = prompts_of(span), items(mapping(span.attributes.get(ENTITY_OUTPUT)).get("output"))
-    said = completions_of(span) or said_in([structured(each) for each in items_said])
-    asked, answer = last_request(heard), last_answer(said)
-    return replace(action, heard=heard, said=said, task=asked, input=asked, answer=answer, output=answer)
+    input_messages, outputs = (
+        prompts_of(span),
+        items(mapping(span.attributes.get(ENTITY_OUTPUT)).get("output")),
+    )
+    output_messages = completions_of(span) or output_messages_in([structured(each) for each in outputs])
+    asked, answer = last_request(input_messages), last_answer(output_messages)
+    return replace(
+        action,
+        input_messages=input_messages,
+        output_messages=output_messages,
+        task=asked,
+        input=asked,
+        answer=answer,
+        output=answer,
+    )
 
 
 def _at_task(span: Span, seen: Observation, surroundings: Surroundings) -> Observation:

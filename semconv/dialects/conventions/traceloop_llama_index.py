@@ -117,22 +117,22 @@ def _is_end(got: str) -> bool:
 
 def _read_turn(span: Span, turn: _Turn, dialect: str) -> Action:
     given = mapping(turn.setup.attributes.get(ENTITY_OUTPUT))
-    heard = tuple(_messages(given.get("input")))
+    input_messages = tuple(_messages(given.get("input")))
     is_unended = span is turn.setup
-    said = () if is_unended else _said(span, turn)
+    output_messages = () if is_unended else _output_messages(span, turn)
     seen = Observation(dialect=dialect, kind=ActionKind.AGENT, agent=turn.agent)
     return replace(
         action_of(span, seen),
-        heard=heard,
-        said=said,
-        input=last_request(heard),
-        output=body_of(said[-1]) if said else "",
-        instructions=system_text(heard),
+        input_messages=input_messages,
+        output_messages=output_messages,
+        input=last_request(input_messages),
+        output=body_of(output_messages[-1]) if output_messages else "",
+        instructions=system_text(input_messages),
         is_unended=is_unended,
     )
 
 
-def _said(span: Span, turn: _Turn) -> tuple[Message, ...]:
+def _output_messages(span: Span, turn: _Turn) -> tuple[Message, ...]:
     """Return a model's answer; for a stream, whose end no span records, it is inferred from what followed."""
     response = mapping(span.attributes.get(ENTITY_OUTPUT)).get("response")
     if response:
@@ -166,18 +166,18 @@ def _whole(span: Span, got: str, dialect: str) -> Action:
 def _tool(span: Span, agent: Found, dialect: str) -> Observation:
     done = mapping(span.attributes.get(ENTITY_OUTPUT))
     came_of_it = mapping(done.get("tool_output"))
-    said = content_of(_as_ours({"role": "tool", **came_of_it})) or words(came_of_it.get("raw_output"))
+    result = content_of(_as_ours({"role": "tool", **came_of_it})) or words(came_of_it.get("raw_output"))
     failed = came_of_it.get("is_error") is True
     return Observation(
         dialect=dialect,
         kind=ActionKind.TOOL,
         agent=agent,
         given=text(span.attributes, TOOL_ARGUMENTS),
-        got=said,
+        got=result,
         tool=text(span.attributes, TOOL_NAME) or "",
         call_id=text(done, "tool_id") or "",
         failed=failed,
-        error=said if failed else "",
+        error=result if failed else "",
     )
 
 

@@ -63,8 +63,8 @@ def _observed(span: Span, kind: ActionKind) -> Observation:
         agent=Found(text(attributes, FUNCTION_ID)),
         given=attributes.get(TOOL_ARGUMENTS) if kind is ActionKind.TOOL else _without_prompt(prompt),
         got=attributes.get(TOOL_RESULT) if kind is ActionKind.TOOL else text(attributes, *RESPONSE_TEXTS),
-        heard=messages_of(attributes.get(PROMPT_MESSAGES)) if is_call else (),
-        said=_said(span) if is_call else (),
+        input_messages=messages_of(attributes.get(PROMPT_MESSAGES)) if is_call else (),
+        output_messages=_output_messages(span) if is_call else (),
         tool=text(attributes, TOOL_NAME) or "",
         call_id=text(attributes, TOOL_CALL_ID) or "",
         instructions=text(mapping(prompt), "system") or "",
@@ -77,7 +77,7 @@ def _without_prompt(prompt: Any) -> Any:
     return given.get("prompt") or given.get("messages") or prompt
 
 
-def _said(span: Span) -> tuple[Message, ...]:
+def _output_messages(span: Span) -> tuple[Message, ...]:
     calls = next(filter(None, (items(span.attributes.get(key)) for key in RESPONSE_CALLS)), ())
     reply = {"role": "assistant", "content": text(span.attributes, *RESPONSE_TEXTS), "tool_calls": calls}
     return tuple(message for message in messages_of(reply) if message.text or message.calls)

@@ -75,28 +75,30 @@ def read_ag2(span: Span, surroundings: Surroundings) -> Action | None:
 
 
 def _kind_of(span: Span) -> ActionKind:
-    said = text(span.attributes, SPAN_TYPE)
-    if said is not None:
-        return _TYPES.get(said, ActionKind.CONTAINER)
+    span_type = text(span.attributes, SPAN_TYPE)
+    if span_type is not None:
+        return _TYPES.get(span_type, ActionKind.CONTAINER)
     return operation_kind(span) or ActionKind.CONTAINER
 
 
 def _read_llm(action: Action, span: Span, surroundings: Surroundings) -> Action:
     """Fill a call without texts from its agent: the first call gets the input, the last the output."""
     agent = surroundings.parent(span)
-    if action.heard or action.said or agent is None or not _is(agent, _AGENT):
+    if action.input_messages or action.output_messages or agent is None or not _is(agent, _AGENT):
         return action
-    heard, said = conversation_of(agent)
+    input_messages, output_messages = conversation_of(agent)
     calls = [child for child in surroundings.children(agent) if _is(child, _LLM)]
     return replace(
-        action, heard=heard if span is calls[0] else (), said=said if span is calls[-1] else action.said
+        action,
+        input_messages=input_messages if span is calls[0] else (),
+        output_messages=output_messages if span is calls[-1] else action.output_messages,
     )
 
 
 def _read_agent(action: Action, span: Span, surroundings: Surroundings) -> Action:
     action = replace(action, pseudo_agent=is_bookkeeper(action.agent))
-    if action.said and action.said[-1].role == "tool":
-        return replace(action, output="", said=())
+    if action.output_messages and action.output_messages[-1].role == "tool":
+        return replace(action, output="", output_messages=())
     asks = any(_is(child, _LLM) for child in surroundings.children(span))
     if not asks and not action.failed and surroundings.once_a_run(_shows_model_calls):
         return replace(action, kind=ActionKind.CONTAINER)
@@ -116,7 +118,7 @@ def is_bookkeeper(name: str | None) -> bool:
     return name is not None and (name in _BOOKKEEPERS or name.startswith("_"))
 
 
-def said_by_tools(reply: str) -> bool:
+def is_reply_of_tools(reply: str) -> bool:
     """Say whether an agent's JSON reply only passes on its tools' results."""
     return '"tool"' in reply and mapping(reply).get("role") == "tool"
 

@@ -64,14 +64,14 @@ class ToolUse:
 class Turn:
     """Messages received and sent within one agent's span."""
 
-    heard: list[str] = field(default_factory=list)
-    said: list[Mapping[str, Any]] = field(default_factory=list)
+    received: list[str] = field(default_factory=list)
+    sent: list[Mapping[str, Any]] = field(default_factory=list)
     """agentchat's messages, each once."""
 
     @property
     def _last(self) -> Mapping[str, Any]:
         nothing: Mapping[str, Any] = {}
-        return next((each for each in reversed(self.said) if _type(each) not in _EVENTS), nothing)
+        return next((each for each in reversed(self.sent) if _type(each) not in _EVENTS), nothing)
 
     @property
     def closing(self) -> str:
@@ -86,12 +86,12 @@ class Turn:
     @property
     def asks_a_person(self) -> bool:
         """Whether the turn waited for input from a person."""
-        return any(_type(each) == "UserInputRequestedEvent" for each in self.said)
+        return any(_type(each) == "UserInputRequestedEvent" for each in self.sent)
 
     def tool_use(self, call_id: str) -> ToolUse:
         """Return the agent's report of a call."""
         found = ToolUse()
-        for message in self.said:
+        for message in self.sent:
             for part in _parts(message):
                 if part.get("id") == call_id and "arguments" in part:
                     found = ToolUse(words(part["arguments"]), found.result, found.failed)
@@ -124,12 +124,12 @@ class Talk:
         return self._turns.get(speaker, Turn()) if speaker is not None else Turn()
 
     def _note(self, turn: Turn, speech: Span, surroundings: Surroundings) -> None:
-        known = {words(message.get("id")) for message in turn.said if message.get("id")}
+        known = {words(message.get("id")) for message in turn.sent if message.get("id")}
         received = (surroundings.once(payload_of, span) for span in surroundings.linking(speech))
         payload = next((found for found in received if found), {})
         for message in _messages(payload):
             if words(message.get("id")) not in known:
-                turn.said.append(message)
+                turn.sent.append(message)
 
     def _hear(self, received: Iterable[Span], surroundings: Surroundings) -> None:
         waiting: defaultdict[str, list[str]] = defaultdict(list)
@@ -143,7 +143,7 @@ class Talk:
                 self._turns.get(key_of(span)),
             )
             if turn is not None:
-                turn.heard.extend(waiting.pop(recipient, ()))
+                turn.received.extend(waiting.pop(recipient, ()))
 
 
 def is_processing(span: Span) -> bool:
@@ -264,7 +264,7 @@ def _with_turn(action: Action, span: Span, surroundings: Surroundings) -> Action
     return replace(
         action,
         kind=ActionKind.HUMAN if turn.asks_a_person else action.kind,
-        input="\n".join(turn.heard),
+        input="\n".join(turn.received),
         output=turn.own_words,
         answer=turn.closing,
     )

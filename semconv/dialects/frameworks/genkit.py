@@ -50,15 +50,15 @@ def read_genkit(span: Span, surroundings: Surroundings) -> Action | None:
     name = text(span.attributes, SPAN_NAME) or span.name
     given, got = (structured(span.attributes.get(key)) for key in (INPUT, OUTPUT))
     is_call = kind is ActionKind.LLM
-    heard, said = (_heard(given), _said(got)) if is_call else ((), ())
+    input_messages, output_messages = (_input_messages(given), _output_messages(got)) if is_call else ((), ())
     seen = Observation(
         dialect=NAME,
         kind=kind,
         agent=Found(name, AgentSource.SPAN_NAME) if kind is ActionKind.AGENT else NO_AGENT,
-        given=None if heard else given,
-        got=None if said else got,
-        heard=heard,
-        said=said,
+        given=None if input_messages else given,
+        got=None if output_messages else got,
+        input_messages=input_messages,
+        output_messages=output_messages,
         tool=name.rpartition("/")[2],
         function=name if subtype == "flow" else "",
         failed=span.attributes.get(STATE) == "error",
@@ -75,11 +75,11 @@ def _kind_of(span: Span, surroundings: Surroundings) -> ActionKind:
     return ActionKind.WORKFLOW if is_top else ActionKind.CONTAINER
 
 
-def _heard(given: Any) -> tuple[Message, ...]:
+def _input_messages(given: Any) -> tuple[Message, ...]:
     return messages_of([_plain(each) for each in items(mapping(given).get("messages"))])
 
 
-def _said(got: Any) -> tuple[Message, ...]:
+def _output_messages(got: Any) -> tuple[Message, ...]:
     fields = mapping(got)
     candidates = [mapping(each).get("message") for each in items(fields.get("candidates"))]
     messages = [fields["message"]] if fields.get("message") else candidates

@@ -93,7 +93,7 @@ def _read_llm(span: Span, surroundings: Surroundings) -> Action:
     response = mapping(_given(holder, LLM_RESPONSE))
     found = {**_from_logs(span), **_from_request(holder), **_from_response(response), **span.attributes}
     action = read_operation(replace(span, attributes=found), ActionKind.LLM, NAME)
-    action = replace(_named(action), said=tuple(action.said[-1:]))
+    action = replace(_named(action), output_messages=tuple(action.output_messages[-1:]))
     refused = words(response.get("error_message") or response.get("error_code"))
     return replace(action, failed=True, error=action.error or refused) if refused else action
 

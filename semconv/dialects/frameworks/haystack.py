@@ -67,15 +67,15 @@ def read_haystack(span: Span, surroundings: Surroundings) -> Action | None:
 
 def _read_call(span: Span, prefix: str, agent: Found = NO_AGENT) -> Action:
     given, got = span.attributes.get(f"{prefix}.input"), span.attributes.get(f"{prefix}.output")
-    heard, said = _messages(given, "messages"), _messages(got, "replies")
+    input_messages, output_messages = _messages(given, "messages"), _messages(got, "replies")
     seen = Observation(
         dialect=NAME,
         kind=ActionKind.LLM,
         agent=agent,
-        given="" if heard else given,
-        got="" if said else got,
-        heard=heard,
-        said=said,
+        given="" if input_messages else given,
+        got="" if output_messages else got,
+        input_messages=input_messages,
+        output_messages=output_messages,
     )
     return action_of(span, seen)
 
@@ -95,9 +95,9 @@ def _read_tool(span: Span) -> Action:
 
 
 def _read_agent(span: Span, surroundings: Surroundings) -> Action:
-    heard = _messages(span.attributes.get("haystack.agent.input"), "messages")
+    input_messages = _messages(span.attributes.get("haystack.agent.input"), "messages")
     answers = _messages(span.attributes.get("haystack.agent.output"), "messages")
-    task, answer = last_request(heard), last_answer(answers)
+    task, answer = last_request(input_messages), last_answer(answers)
     found = _run_by(span, surroundings)
     action = action_of(span, Observation(dialect=NAME, kind=ActionKind.AGENT, agent=found))
     return replace(

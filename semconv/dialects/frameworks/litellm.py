@@ -17,7 +17,12 @@ from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME
 from semconv.dialects.conventions.otel_genai import read_operation, read_otel_genai
 from semconv.dialects.conventions.traceloop import ENTITY_NAME, SPAN_KIND, read_traceloop
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
-from semconv.dialects.reading.observations import Observation, action_of, heard_in, said_in
+from semconv.dialects.reading.observations import (
+    Observation,
+    action_of,
+    input_messages_in,
+    output_messages_in,
+)
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.values import mapping, text
 from semconv.model import Span
@@ -73,8 +78,8 @@ def session_of(span: Span) -> str | None:
 
     A session alone may be a chat that lasts for days.
     """
-    said = requester(span)
-    return text(said, "session_id") if said.get("agent") else None
+    metadata = requester(span)
+    return text(metadata, "session_id") if metadata.get("agent") else None
 
 
 def _agent_of(span: Span) -> str | None:
@@ -93,8 +98,10 @@ def _read_raw(span: Span) -> Action:
     seen = Observation(
         dialect=NAME,
         kind=ActionKind.LLM,
-        heard=heard_in({name: value for name, value in fields.items() if name in _ASKED}),
-        said=said_in({name: value for name, value in fields.items() if name not in _ASKED}),
+        input_messages=input_messages_in({name: value for name, value in fields.items() if name in _ASKED}),
+        output_messages=output_messages_in(
+            {name: value for name, value in fields.items() if name not in _ASKED}
+        ),
     )
     return action_of(span, seen)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from semconv.dialects.conventions.otel_genai import read_operation
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
 from semconv.dialects.reading.messages import system_text
-from semconv.dialects.reading.observations import heard_in, said_in
+from semconv.dialects.reading.observations import input_messages_in, output_messages_in
 from semconv.dialects.reading.payloads import answered, asked
 from semconv.dialects.reading.values import is_redacted, mapping, text, words
 from semconv.model import Span
@@ -53,14 +53,18 @@ def read_mastra(span: Span, surroundings: Surroundings) -> Action | None:
 def _with_step(action: Action, step: Span) -> Action:
     """Return a model call, completed from the step around it."""
     given, got = _payload(step, _STEP)
-    heard = action.heard or heard_in(given)
-    said = action.said if action.requested else said_in(_reply(got)) or action.said
+    input_messages = action.input_messages or input_messages_in(given)
+    output_messages = (
+        action.output_messages
+        if action.requested
+        else output_messages_in(_reply(got)) or action.output_messages
+    )
     return replace(
         action,
-        heard=heard,
-        said=said,
-        input="" if heard else words(given),
-        instructions=action.instructions or system_text(heard),
+        input_messages=input_messages,
+        output_messages=output_messages,
+        input="" if input_messages else words(given),
+        instructions=action.instructions or system_text(input_messages),
         redacted=is_redacted(words(given), words(got)),
     )
 

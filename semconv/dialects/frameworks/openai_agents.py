@@ -41,7 +41,7 @@ def read_openai_agents_v2(span: Span, _: Surroundings) -> Action | None:
     if action.agent == _PLACEHOLDER:
         action = replace(action, agent=None)
     if kind is ActionKind.AGENT:
-        action = replace(action, answer=last_answer(action.said))
+        action = replace(action, answer=last_answer(action.output_messages))
     return action
 
 
@@ -62,12 +62,12 @@ def _message(value: Any) -> Any:
 
 def _part(value: Any) -> Any:
     part = mapping(value)
-    said = part.get("content")
-    if part.get("type") != "text" or not isinstance(said, str):
+    content = part.get("content")
+    if part.get("type") != "text" or not isinstance(content, str):
         return value
-    if said == _HIDDEN:
+    if content == _HIDDEN:
         return {"type": "text", "content": REDACTED}
-    item = object_in(said)
+    item = object_in(content)
     match item.get("type"):
         case "function_call":
             return {

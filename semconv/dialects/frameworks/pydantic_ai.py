@@ -71,14 +71,19 @@ def read_pydantic_ai(span: Span, _: Surroundings) -> Action | None:
 
 def _read_llm(action: Action, span: Span) -> Action:
     """Add the messages of version 1, stored as a list of events."""
-    if action.heard or action.said or EVENTS not in span.attributes:
+    if action.input_messages or action.output_messages or EVENTS not in span.attributes:
         return action
     events = [mapping(event) for event in items(span.attributes[EVENTS])]
-    heard = _messages(event for event in events if not _is_choice(event))
-    said = _messages(event for event in events if _is_choice(event))
-    system = system_text(heard)
+    input_messages = _messages(event for event in events if not _is_choice(event))
+    output_messages = _messages(event for event in events if _is_choice(event))
+    system = system_text(input_messages)
     return replace(
-        action, heard=heard, said=said, input="", output="", instructions=action.instructions or system
+        action,
+        input_messages=input_messages,
+        output_messages=output_messages,
+        input="",
+        output="",
+        instructions=action.instructions or system,
     )
 
 
@@ -116,9 +121,9 @@ def _gives_answer(span: Span) -> bool:
 
 
 def _read_agent(action: Action, span: Span) -> Action:
-    heard = _whole_conversation(span)
+    input_messages = _whole_conversation(span)
     result = text(span.attributes, FINAL_RESULT)
-    task = action.task or last_request(heard)
+    task = action.task or last_request(input_messages)
     return replace(
         action,
         agent=action.agent or text(span.attributes, AGENT_NAME),
@@ -126,8 +131,8 @@ def _read_agent(action: Action, span: Span) -> Action:
         input=action.input or task,
         answer=answered(result) if result else action.answer,
         output=words(result) if result else action.output,
-        heard=(),
-        said=(),
+        input_messages=(),
+        output_messages=(),
     )
 
 

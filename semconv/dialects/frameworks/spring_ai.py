@@ -20,7 +20,12 @@ from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME, GEN_AI_
 from semconv.dialects.conventions.otel_genai import KINDS, conversation_of
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
 from semconv.dialects.reading.agent_names import NO_AGENT, Found, agent_behind
-from semconv.dialects.reading.observations import Observation, action_of, heard_in_conversation, said_in
+from semconv.dialects.reading.observations import (
+    Observation,
+    action_of,
+    messages_in_conversation,
+    output_messages_in,
+)
 from semconv.dialects.reading.values import events_of, structured, text
 from semconv.model import AgentSource, Span
 from semconv.record import replace
@@ -91,10 +96,20 @@ def _is_named(above: Sequence[Span]) -> bool:
 def _read(span: Span, kind: ActionKind, agent: Found = NO_AGENT) -> Action:
     given, got = _content(span, PROMPT), _content(span, COMPLETION)
     is_call = kind is ActionKind.LLM
-    heard, said = (heard_in_conversation(given), said_in(got)) if is_call else ((), ())
-    if is_call and not heard and not said:
-        heard, said = conversation_of(span)
-    seen = Observation(dialect=NAME, kind=kind, agent=agent, given=given, got=got, heard=heard, said=said)
+    input_messages, output_messages = (
+        (messages_in_conversation(given), output_messages_in(got)) if is_call else ((), ())
+    )
+    if is_call and not input_messages and not output_messages:
+        input_messages, output_messages = conversation_of(span)
+    seen = Observation(
+        dialect=NAME,
+        kind=kind,
+        agent=agent,
+        given=given,
+        got=got,
+        input_messages=input_messages,
+        output_messages=output_messages,
+    )
     return action_of(span, seen)
 
 

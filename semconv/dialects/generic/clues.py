@@ -123,8 +123,8 @@ class Clues:
     tokens_in: int = 0
     tokens_out: int = 0
     model: str = ""
-    heard: tuple[Message, ...] = ()
-    said: tuple[Message, ...] = ()
+    input_messages: tuple[Message, ...] = ()
+    output_messages: tuple[Message, ...] = ()
     given: Any = None
     """The input as found, for spans that are not model calls."""
     got: Any = None
@@ -289,13 +289,13 @@ def _read_kind(clues: Clues, path: Path, value: str, source: str) -> None:
 
 
 def _read_name(clues: Clues, source: str, path: Path, value: str) -> None:
-    said = {*path}
-    if said & _OF_OTHERS:
+    parts = {*path}
+    if parts & _OF_OTHERS:
         return
-    if "tool" in said or "function" in said:
+    if "tool" in parts or "function" in parts:
         clues.tools.append(value)
         clues.found("tool", source)
-    elif "agent" in said or "node" in said:
+    elif "agent" in parts or "node" in parts:
         if _nameness(path) <= min(
             (_nameness(words_of(key)) for _, key in clues.agents), default=_LEAST_CLEAR
         ):
@@ -307,11 +307,11 @@ def _read_name(clues: Clues, source: str, path: Path, value: str) -> None:
 
 def _read_content(clues: Clues, source: str, path: Path, value: Any) -> None:
     """Read the input or output of a model or a tool."""
-    said = {*path}
-    is_out, is_in = bool(said & _OUT), bool(said & _IN)
-    if "definitions" in said or "schema" in said or path[-1] in _NOT_TEXT:
+    parts = {*path}
+    is_out, is_in = bool(parts & _OUT), bool(parts & _IN)
+    if "definitions" in parts or "schema" in parts or path[-1] in _NOT_TEXT:
         return
-    if {"instructions", "system"} <= said or path[-1] == "instructions":
+    if {"instructions", "system"} <= parts or path[-1] == "instructions":
         clues.instructions = clues.instructions or _text_in(value)
         clues.found("instructions", source)
         return
@@ -343,12 +343,12 @@ def _keep_conversation(
         is_out = all(message.role == "assistant" for message in found)
     if is_out and any(message.role in {"user", "system"} for message in found):
         return  # the state of a graph, not an answer
-    if is_out and (len(found) > len(clues.said) or _calls(found) > _calls(clues.said)):
-        clues.said = found
-        clues.sources["said"] = source
-    elif not is_out and len(found) > len(clues.heard):
-        clues.heard = found
-        clues.sources["heard"] = source
+    if is_out and (len(found) > len(clues.output_messages) or _calls(found) > _calls(clues.output_messages)):
+        clues.output_messages = found
+        clues.sources["output_messages"] = source
+    elif not is_out and len(found) > len(clues.input_messages):
+        clues.input_messages = found
+        clues.sources["input_messages"] = source
     clues.used.add(source)
 
 
@@ -360,8 +360,8 @@ def _read_events(clues: Clues) -> None:
     """Read events that are each one message, named after the speaker: ``gen_ai.user.message``."""
     span = clues.span
     events = sorted((*span.events, *span.logs), key=lambda event: event.time_ns)
-    heard: list[Message] = []
-    said: list[Message] = []
+    input_messages: list[Message] = []
+    output_messages: list[Message] = []
     for event in events:
         role = _speaker(event.name)
         if role:
@@ -370,13 +370,13 @@ def _read_events(clues: Clues) -> None:
             )
             value = next((body[key] for key in ("content", "message", "body") if body.get(key)), None)
             found = conversation(value, role) or (Message(role=role, text=words(value)),)
-            (said if event.name.endswith("choice") else heard).extend(found)
-    clues.heard = clues.heard or tuple(heard)
-    clues.said = clues.said or tuple(said)
-    if events and not clues.given and heard:
-        clues.given = "\n".join(message.text for message in heard if message.role != "system")
-    if events and not clues.got and said:
-        clues.got = "\n".join(message.text for message in said)
+            (output_messages if event.name.endswith("choice") else input_messages).extend(found)
+    clues.input_messages = clues.input_messages or tuple(input_messages)
+    clues.output_messages = clues.output_messages or tuple(output_messages)
+    if events and not clues.given and input_messages:
+        clues.given = "\n".join(message.text for message in input_messages if message.role != "system")
+    if events and not clues.got and output_messages:
+        clues.got = "\n".join(message.text for message in output_messages)
 
 
 def _speaker(name: str) -> str:
@@ -385,10 +385,10 @@ def _speaker(name: str) -> str:
 
 def _clearness(key: str) -> int:
     """Return how reliably a key states a kind: ``span.kind`` before ``operation.name`` before ``type``."""
-    said = words_of(key)
-    if "observation" in said or ("span" in said and "sdk" not in said):
+    parts = words_of(key)
+    if "observation" in parts or ("span" in parts and "sdk" not in parts):
         return 0
-    return 1 if "operation" in said or "subtype" in said else 2
+    return 1 if "operation" in parts or "subtype" in parts else 2
 
 
 def _nameness(path: Path) -> int:

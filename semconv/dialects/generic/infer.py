@@ -76,14 +76,14 @@ def infer(surroundings: Surroundings, claimed: frozenset[Key]) -> Inferred | Non
 
 def _are_tools_asked_for(clues: Sequence[Clues]) -> bool:
     """Say whether a model's answer requests a tool that some span runs."""
-    asked = _Asked([each for each in clues if each.said])
+    asked = _Asked([each for each in clues if each.output_messages])
     return any(each.tools and asked.by(each) is not None for each in clues)
 
 
 def _is_sign(clues: Clues) -> bool:
     """Say whether a span is evidence of a model call: tokens in and out, or a question and its answer."""
-    answered = any(message.role == "assistant" for message in clues.said)
-    asked = any(message.role in {"user", "system"} for message in clues.heard)
+    answered = any(message.role == "assistant" for message in clues.output_messages)
+    asked = any(message.role in {"user", "system"} for message in clues.input_messages)
     is_agents = clues.kind in {ActionKind.AGENT, ActionKind.LLM}
     return (clues.tokens_in > 0 and clues.tokens_out > 0) or (answered and (asked or is_agents))
 
@@ -109,7 +109,7 @@ class _Run:
     def _find_calls(self) -> frozenset[int]:
         """Return the positions of model calls: the innermost of nested spans, and those that state it."""
         likely = {position for position, clues in enumerate(self._clues) if _score(clues) >= _LEAST_SCORE}
-        if any(self._clues[position].said for position in likely):
+        if any(self._clues[position].output_messages for position in likely):
             likely = {position for position in likely if _is_answered(self._clues[position])}
         around: set[int] = set()
         for position in likely:
@@ -131,9 +131,11 @@ class _Run:
         found: set[int] = set()
         shown: set[object] = set()
         for position, clues in enumerate(self._clues):
-            said = tuple(message for message in clues.said if message.role == "assistant")
-            if said and self._parents[position] >= 0 and said not in shown:
-                shown.add(said)
+            output_messages = tuple(
+                message for message in clues.output_messages if message.role == "assistant"
+            )
+            if output_messages and self._parents[position] >= 0 and output_messages not in shown:
+                shown.add(output_messages)
                 found.add(position)
         return frozenset(found)
 
@@ -238,7 +240,10 @@ class _Run:
         if kind is not ActionKind.AGENT or self._below[position]:
             return action
         return replace(
-            action, heard=clues.heard, said=clues.said, has_calls_beside=self._calls_during(clues.span)
+            action,
+            input_messages=clues.input_messages,
+            output_messages=clues.output_messages,
+            has_calls_beside=self._calls_during(clues.span),
         )
 
     def _tool(self, clues: Clues, agent: Found) -> Action:
@@ -259,7 +264,12 @@ class _Run:
         """Record the evidence for an action."""
         if kind is ActionKind.LLM:
             self._evidence["model call"] += 1
-            shown = clues.has_tokens + bool(clues.heard) + bool(clues.said) + (clues.kind is kind)
+            shown = (
+                clues.has_tokens
+                + bool(clues.input_messages)
+                + bool(clues.output_messages)
+                + (clues.kind is kind)
+            )
             self._strengths.append(
                 min(1.0, shown / 3) * (1.0 if self._speakers.is_known(clues.span) else 0.6)
             )
@@ -279,7 +289,7 @@ class _Run:
         """Return the evidence as text."""
         counts = [f"{count} {what}{'s' * (count != 1)}" for what, count in self._evidence.items()]
         tokens = any(self._clues[position].has_tokens for position in self._calls)
-        texts = any(self._clues[position].said for position in self._calls)
+        texts = any(self._clues[position].output_messages for position in self._calls)
         shown = [what for what, is_there in (("token counts", tokens), ("messages", texts)) if is_there]
         return f"{', '.join(counts) or 'agents only'} ({', '.join((*shown, self._speakers.described()))})"
 
@@ -292,12 +302,12 @@ _STATED: Final = frozenset(
 
 
 def _is_answered(clues: Clues) -> bool:
-    return bool(clues.said) or clues.has_tokens or is_failed(clues.span)
+    return bool(clues.output_messages) or clues.has_tokens or is_failed(clues.span)
 
 
 def _only_runs_tools(clues: Clues) -> bool:
     """Say whether a span marked as an agent only repeats tools' results: a framework's executor."""
-    return bool(clues.said) and all(message.role == "tool" for message in clues.said)
+    return bool(clues.output_messages) and all(message.role == "tool" for message in clues.output_messages)
 
 
 def _score(clues: Clues) -> int:
@@ -306,7 +316,14 @@ def _score(clues: Clues) -> int:
         return 0
     stated = 2 * (clues.kind is ActionKind.LLM)
     failed = is_failed(clues.span) and clues.kind is ActionKind.LLM
-    return stated + 2 * clues.has_tokens + bool(clues.heard) + bool(clues.said) + bool(clues.model) + failed
+    return (
+        stated
+        + 2 * clues.has_tokens
+        + bool(clues.input_messages)
+        + bool(clues.output_messages)
+        + bool(clues.model)
+        + failed
+    )
 
 
 class _Asked:
@@ -316,7 +333,7 @@ class _Asked:
         self._names: dict[str, ToolCall] = {}
         self._ids: dict[str, ToolCall] = {}
         for clues in calls:
-            for message in (*clues.said, *clues.heard):
+            for message in (*clues.output_messages, *clues.input_messages):
                 for call in message.calls:
                     if call.name:
                         self._names.setdefault(call.name, call)
@@ -352,10 +369,10 @@ def _call(clues: Clues, agent: Found) -> Action:
         dialect=NAME,
         kind=ActionKind.LLM,
         agent=agent,
-        given=None if clues.heard else clues.given,
-        got=None if clues.said else clues.got,
-        heard=clues.heard,
-        said=clues.said,
+        given=None if clues.input_messages else clues.given,
+        got=None if clues.output_messages else clues.got,
+        input_messages=clues.input_messages,
+        output_messages=clues.output_messages,
         instructions=clues.instructions,
     )
     return action_of(clues.span, seen)
@@ -376,10 +393,10 @@ def _handoff(clues: Clues, agent: Found) -> Action:
 def _request_in(clues: Clues) -> object:
     if clues.given is not None:
         return clues.given
-    return next((message.text for message in clues.heard if message.role == "user"), None)
+    return next((message.text for message in clues.input_messages if message.role == "user"), None)
 
 
 def _answer_in(clues: Clues) -> object:
     if clues.got is not None:
         return clues.got
-    return next((message.text for message in reversed(clues.said) if message.text), None)
+    return next((message.text for message in reversed(clues.output_messages) if message.text), None)

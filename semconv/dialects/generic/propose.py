@@ -12,7 +12,7 @@ from semconv.dialects.reading.action import ActionKind, key_of
 from semconv.dialects.reading.values import text
 from semconv.model import Span
 
-_MODEL_FIELDS: Final = {"heard": "input", "said": "output"}
+_MODEL_FIELDS: Final = {"input_messages": "input", "output_messages": "output"}
 
 
 def propose(inferred: Inferred, spans: Sequence[Span], name: str) -> SpanMapping:

@@ -157,8 +157,8 @@ class Speakers:
             found.name
             for found, kind, clues in zip(self._own, self._kinds, self._clues, strict=True)
             if kind is ActionKind.AGENT
-            and clues.said
-            and all(message.role == "tool" for message in clues.said)
+            and clues.output_messages
+            and all(message.role == "tool" for message in clues.output_messages)
         }
         for position, found in enumerate(self._own):
             is_mark = (
@@ -225,7 +225,7 @@ class Speakers:
 
     def _prompt(self, position: int) -> str:
         clues = self._clues[position]
-        return clues.instructions or system_text(clues.heard)
+        return clues.instructions or system_text(clues.input_messages)
 
     def _chain(self, position: int) -> tuple[str, ...]:
         """Return the names of the spans around a call, from the outermost on."""

@@ -193,12 +193,12 @@ class Action:
     pseudo_agent: bool = False
     """True if the name belongs to the framework (a group chat's manager), not to one of the user's agents."""
     input: str = ""
-    """Arguments, prompt or task as text; for an LLM call only if ``heard`` is empty."""
+    """Arguments, prompt or task as text; for an LLM call only if ``input_messages`` is empty."""
     output: str = ""
-    """Result or answer as text; for an LLM call only if ``said`` is empty."""
-    heard: tuple[Message, ...] = ()
+    """Result or answer as text; for an LLM call only if ``output_messages`` is empty."""
+    input_messages: tuple[Message, ...] = ()
     """The input messages of an LLM call, including system messages and repeated history."""
-    said: tuple[Message, ...] = ()
+    output_messages: tuple[Message, ...] = ()
     instructions: str = ""
     tool: str | None = None
     call_id: str = ""
@@ -230,9 +230,13 @@ class Action:
     @property
     def requested(self) -> tuple[ToolCall, ...]:
         """The tool calls that the model requested, in order."""
-        if len(self.said) == 1:  # the usual case
-            return self.said[0].calls
-        return tuple([call for message in self.said for call in message.calls]) if self.said else ()
+        if len(self.output_messages) == 1:  # the usual case
+            return self.output_messages[0].calls
+        return (
+            tuple([call for message in self.output_messages for call in message.calls])
+            if self.output_messages
+            else ()
+        )
 
 
 Read: TypeAlias = Callable[[Span, Surroundings], Action | None]

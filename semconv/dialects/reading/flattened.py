@@ -86,9 +86,9 @@ def _unflatten_any(fields: Mapping[str, AttributeValue]) -> Message | None:
 
 
 def _content_part(piece: Mapping[str, AttributeValue]) -> str:
-    said = text(piece, "message_content.text")
+    content = text(piece, "message_content.text")
     kind = text(piece, "message_content.type") or "content"
-    return said or ("" if kind == "text" else f"[{kind}]")  # a streamed call has an empty text
+    return content or ("" if kind == "text" else f"[{kind}]")  # a streamed call has an empty text
 
 
 def _call(piece: Mapping[str, AttributeValue]) -> ToolCall:

@@ -153,10 +153,10 @@ def _plain_text(value: Mapping[str, Any]) -> Message | None:
     part, role = parts[0], value.get("role")
     if not isinstance(part, dict) or len(part) != 2 or role not in _PLAIN_ROLES:
         return None
-    said, name = part.get("content"), value.get("name")
-    if part.get("type") != "text" or not isinstance(said, str):
+    content, name = part.get("content"), value.get("name")
+    if part.get("type") != "text" or not isinstance(content, str):
         return None
-    return Message(role=role, text=said, name="" if name is None else words(name))
+    return Message(role=role, text=content, name="" if name is None else words(name))
 
 
 def _finish(draft: _Draft, role: str, name: str) -> Message:

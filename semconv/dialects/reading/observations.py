@@ -39,7 +39,7 @@ _ITEMS: Final = frozenset({"function_call", "function_call_output", "reasoning",
 _MAX_LEVELS: Final = 4
 
 
-def heard_in(value: Any) -> tuple[Message, ...]:
+def input_messages_in(value: Any) -> tuple[Message, ...]:
     """Return the input messages of a model call."""
     value = structured(value)
     for _ in range(_MAX_LEVELS):
@@ -52,9 +52,9 @@ def heard_in(value: Any) -> tuple[Message, ...]:
         if inner is None:
             return (Message(role="system", text=instructions),) if instructions else ()
         if instructions:
-            return (Message(role="system", text=instructions), *heard_in_conversation(inner))
+            return (Message(role="system", text=instructions), *messages_in_conversation(inner))
         value = structured(inner)
-    return heard_in_conversation(value)
+    return messages_in_conversation(value)
 
 
 def _arguments_of(value: Mapping[str, Any]) -> Any:
@@ -74,7 +74,7 @@ def _valued(value: Any) -> Sequence[Any]:
     return (value,) if any(key in value for key in _INPUTS) else tuple(value.values())
 
 
-def heard_in_conversation(value: Any) -> tuple[Message, ...]:
+def messages_in_conversation(value: Any) -> tuple[Message, ...]:
     """Return the messages in a list, a text or a single message."""
     value = structured(value)
     if isinstance(value, str):
@@ -84,14 +84,14 @@ def heard_in_conversation(value: Any) -> tuple[Message, ...]:
     return messages_of(value)
 
 
-def said_in(value: Any) -> tuple[Message, ...]:
+def output_messages_in(value: Any) -> tuple[Message, ...]:
     """Return the output messages of a model call."""
     value = structured(value)
     for _ in range(_MAX_LEVELS):
         if isinstance(value, str):
             return (Message(role="assistant", text=value),) if value else ()
         if isinstance(value, (list, tuple)):
-            return _said_in_list(value)
+            return _output_messages_in_list(value)
         if not isinstance(value, Mapping):
             return ()
         if _is_message(value):
@@ -128,7 +128,7 @@ def _choice(value: Any) -> Any:
     return inner or {"role": "assistant", "content": value.get("text") or value.get("content") or ""}
 
 
-def _said_in_list(values: Sequence[Any]) -> tuple[Message, ...]:
+def _output_messages_in_list(values: Sequence[Any]) -> tuple[Message, ...]:
     if all(isinstance(each, str) for each in values):
         return tuple(Message(role="assistant", text=each) for each in values if each)
     if all(isinstance(each, Mapping) and "text" in each and "role" not in each for each in values):
@@ -172,9 +172,9 @@ class Observation:
     agent: Found = NO_AGENT
     given: Any = None
     got: Any = None
-    heard: tuple[Message, ...] = ()
+    input_messages: tuple[Message, ...] = ()
     """A model call's input messages, if the dialect reads them better than from ``given``."""
-    said: tuple[Message, ...] = ()
+    output_messages: tuple[Message, ...] = ()
     tool: str = ""
     """The tool's name; for other kinds of leaves, the function's name."""
     call_id: str = ""
@@ -233,14 +233,17 @@ def _may_hide(value: AttributeValue) -> bool:
 
 
 def _call(span: Span, seen: Observation) -> Action:
-    heard, said = seen.heard or heard_in(seen.given), seen.said or said_in(seen.got)
-    system = system_text(heard)
+    input_messages, output_messages = (
+        seen.input_messages or input_messages_in(seen.given),
+        seen.output_messages or output_messages_in(seen.got),
+    )
+    system = system_text(input_messages)
     return _about(
         span,
         seen,
-        heard=heard,
-        said=said,
-        input="" if heard else words(seen.given),
+        input_messages=input_messages,
+        output_messages=output_messages,
+        input="" if input_messages else words(seen.given),
         instructions=seen.instructions or system,
     )
 

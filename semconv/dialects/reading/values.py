@@ -128,9 +128,9 @@ def error_of(span: Span) -> str:
     for event in span.events:
         if event.name == EXCEPTION_EVENT:
             kind = (text(event.attributes, EXCEPTION_TYPE) or "").rpartition(".")[2]
-            said = (text(event.attributes, EXCEPTION_MESSAGE) or "").partition(_TRACEBACK)[0].strip()
-            if kind or said:
-                return ": ".join(part for part in (kind, said) if part)
+            message = (text(event.attributes, EXCEPTION_MESSAGE) or "").partition(_TRACEBACK)[0].strip()
+            if kind or message:
+                return ": ".join(part for part in (kind, message) if part)
     message = span.status_message.partition(_TRACEBACK)[0].strip()
     return message or text(span.attributes, ERROR_TYPE) or ""
 

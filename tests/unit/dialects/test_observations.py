@@ -100,14 +100,14 @@ def test_a_model_call_is_read_however_its_sdk_takes_and_gives_it(given: Any, got
     ):
         action = read(made)
         assert action.kind is ActionKind.LLM
-        assert [(each.role, each.text) for each in action.heard] == [("user", "How many?")]
-        assert [(each.role, each.text) for each in action.said] == [("assistant", "Three")]
+        assert [(each.role, each.text) for each in action.input_messages] == [("user", "How many?")]
+        assert [(each.role, each.text) for each in action.output_messages] == [("assistant", "Three")]
 
 
 def test_instructions_stand_before_what_was_asked() -> None:
     given = json.dumps({"instructions": "Be brief.", "input": [QUESTION]})
     action = read(mlflow(1, "LLM", attributes={"mlflow.spanInputs": given}))
-    assert [each.role for each in action.heard] == ["system", "user"]
+    assert [each.role for each in action.input_messages] == ["system", "user"]
     assert action.instructions == "Be brief."
 
 
@@ -131,7 +131,7 @@ def test_langfuse_tells_an_error_by_its_level() -> None:
 def test_langfuse_appends_tool_definitions_that_nobody_said() -> None:
     told = [QUESTION, {"role": "tool", "content": {"type": "function", "function": {"name": "look_up"}}}]
     action = read(langfuse(1, "generation", attributes={"langfuse.observation.input": json.dumps(told)}))
-    assert [each.text for each in action.heard] == ["How many?"]
+    assert [each.text for each in action.input_messages] == ["How many?"]
 
 
 def test_a_span_of_langchains_tool_is_a_tool_before_langfuse_had_the_type() -> None:

@@ -190,13 +190,13 @@ def test_messages_with_gaps_and_odd_types_are_read() -> None:
         "llm.output_messages.0.message.tool_calls.3.tool_call.function.name": "t",
     }
     action = read(openinference(2, "LLM", attributes=attributes))
-    assert [(each.role, each.text) for each in action.heard] == [
+    assert [(each.role, each.text) for each in action.input_messages] == [
         ("system", "be brief"),
         ("user", "hello\n[image]"),
         ("tool", "late"),
     ]
     assert action.instructions == "be brief"
-    assert action.said[0].text == "42"
+    assert action.output_messages[0].text == "42"
     assert [call.name for call in action.requested] == ["t"]
 
 
@@ -210,8 +210,8 @@ def test_strands_history_filed_as_output_is_put_back() -> None:
         2, attributes={"openinference.span.kind": "LLM", **attributes}, scope="strands.telemetry.tracer"
     )
     action = read(made)
-    assert [each.text for each in action.said] == ["now"]
-    assert [each.text for each in action.heard] == ["earlier"]
+    assert [each.text for each in action.output_messages] == ["now"]
+    assert [each.text for each in action.input_messages] == ["earlier"]
 
 
 def test_a_crews_tasks_are_its_task() -> None:
@@ -405,7 +405,7 @@ def test_a_streamed_call_has_no_words() -> None:
         f"{said}.tool_calls.0.tool_call.function.name": "look_up",
     }
     action = read(openinference(1, "LLM", parent=None, attributes=streamed))
-    assert [message.text for message in action.said] == [""]
+    assert [message.text for message in action.output_messages] == [""]
     assert [call.name for call in action.requested] == ["look_up"]
 
 

@@ -78,7 +78,7 @@ SPOKEN = [said("user", "hello")]
     ],
 )
 def test_messages_are_found_wherever_they_are(made: Span) -> None:
-    assert [(each.role, each.text) for each in read(made).heard] == [("user", "hello")]
+    assert [(each.role, each.text) for each in read(made).input_messages] == [("user", "hello")]
 
 
 def test_a_choice_event_is_what_was_said() -> None:
@@ -254,7 +254,7 @@ def test_semantic_kernel_has_operations_of_its_own_and_messages_as_json_in_event
     made = operation("chat.completions")
     action = read(replace(made, events=tuple(events)))
     assert action.kind is ActionKind.LLM
-    assert [(each.role, each.text) for each in action.heard] == [
+    assert [(each.role, each.text) for each in action.input_messages] == [
         ("system", "Be brief."),
         ("user", "How many?"),
     ]

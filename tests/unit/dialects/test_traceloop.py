@@ -48,13 +48,13 @@ FLAT = {
 
 def test_flattened_messages_are_read() -> None:
     action = read(traceloop(1, attributes=FLAT))
-    assert [(each.role, each.text) for each in action.heard] == [
+    assert [(each.role, each.text) for each in action.input_messages] == [
         ("system", "Be brief."),
         ("user", "How many?"),
     ]
     (call,) = action.requested
     assert (call.name, call.arguments, call.call_id) == ("look_up", '{"name": "Falcon"}', "c1")
-    assert action.said[0].text == ""
+    assert action.output_messages[0].text == ""
     assert action.instructions == "Be brief."
 
 
@@ -194,7 +194,7 @@ def test_an_answer_that_only_looks_like_an_object_is_kept() -> None:
     made = contrib(
         1, "chat", attributes={"gen_ai.output.messages": messages(said("assistant", "Ship(name='Falcon')"))}
     )
-    assert read(made).said[0].text == "Ship(name='Falcon')"
+    assert read(made).output_messages[0].text == "Ship(name='Falcon')"
 
 
 def test_the_version_of_the_scope_tells_traceloop_apart() -> None:
