@@ -39,7 +39,7 @@ from analyzer.cli.commands.serve import SWITCH_S, collect_garbage
 from analyzer.service.all_in_one import running_service
 from collector_processor.otlp import Delivered, SendOutcome, Signal, Tenant
 from collector_processor.settings import load_settings
-from collector_processor.store.places import RUNS
+from collector_processor.store.database.places import RUNS
 from collector_processor.wire.split import split_by_size
 from tests.otlp_requests import request, span
 

@@ -15,8 +15,8 @@ from analyzer.labels.label_store import PackedRun
 from analyzer.web.reads.sources import RunKey
 from analyzer.web.run_list import write_key
 from collector_processor.otlp import NO_TENANT
-from collector_processor.store.connection import Flush
-from collector_processor.store.places import RUNS
+from collector_processor.store.database.connection import Flush
+from collector_processor.store.database.places import RUNS
 from collector_processor.store.records import Commit, StoredVerdict
 from semconv.model import Abstention, Attribution, Status, Trajectory
 from tests.web.showcase import demo_run

@@ -19,8 +19,8 @@ from analyzer.labels.label import Label, LabelKind
 from analyzer.labels.label_store import LabelStore
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.pipeline.analyst import Analysis
-from collector_processor.store.connection import StoreConnection
-from collector_processor.store.places import StorePlace, connected
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.places import StorePlace, connected
 from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RUNS, RunStore
 from semconv.model import Abstention, Attribution, Blame, Status, StepKind, Trajectory

@@ -24,7 +24,7 @@ from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.settings import load_settings
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from collector_processor.wire.facts import TraceArrival

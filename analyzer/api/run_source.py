@@ -22,8 +22,8 @@ from analyzer.web.run_list import read_filters
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
-from collector_processor.store.connection import StoreConnection
-from collector_processor.store.places import Database, open_database
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.places import Database, open_database
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 from collector_processor.store.small_tables import TrialRows
 from semconv.record import record
 

@@ -19,7 +19,7 @@ from analyzer.issues.recurrence.watch import Count, Watch, observe, threshold
 from analyzer.issues.rows import CountedRun
 from analyzer.labels.label import LabelKind
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import upsert
+from collector_processor.store.database.connection import upsert
 from semconv.model import agent_in_prose
 
 WEEK: Final = 7

@@ -21,7 +21,7 @@ from collector_processor.otlp import Tenant
 from collector_processor.pipeline.commit import Keep
 from collector_processor.pipeline.prepare import KeptRun
 from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.connection import StoreConnection
+from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.kept_spans import KeptSpansRows, PackedSpans
 from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.run_history import RunFacts, RunHistoryRows

@@ -25,8 +25,8 @@ from analyzer.issues.rows import (
     issue_row,
 )
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import Flush, upsert
-from collector_processor.store.places import StorePlace, connected
+from collector_processor.store.database.connection import Flush, upsert
+from collector_processor.store.database.places import StorePlace, connected
 
 DAY_NS: Final = 86_400 * 10**9
 MAX_ISSUES: Final = 10_000

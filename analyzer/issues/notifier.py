@@ -31,7 +31,7 @@ from analyzer.issues.notice_messages import Links, slack_message, webhook_messag
 from analyzer.issues.recurrence.issue import Notice, NoticeKind
 from analyzer.issues.rows import UnsentNotice
 from collector_processor.settings import Settings
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 
 
 @dataclass(slots=True, kw_only=True)

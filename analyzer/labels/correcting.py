@@ -20,7 +20,7 @@ from analyzer.labels.label_store import LabelStore
 from analyzer.labels.labelling import AcceptedLabel, accept_label
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.rebuild.stages import Run
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 from collector_processor.store.records import CONFIRMED, PERSON, Commit, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy

@@ -17,7 +17,7 @@ from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.kept_spans import KeptSpans, unpack_spans
 from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.stages import Run, rebuild
-from collector_processor.store.connection import StoreConnection
+from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader

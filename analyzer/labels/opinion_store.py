@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import StoreConnection
-from collector_processor.store.places import StorePlace, connected
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.places import StorePlace, connected
 
 MAX_OF_A_RUN: Final = 50
 MAX_OPINIONS: Final = 20_000

@@ -18,7 +18,7 @@ from analyzer.issues.second_opinions import SecondOpinions, Wanted
 from analyzer.labels.kept_trace import kept_trace
 from analyzer.labels.label_store import LabelStore
 from analyzer.labels.opinion_store import Waiting, WaitingExperiments
-from collector_processor.store.connection import StoreConnection, StoreError
+from collector_processor.store.database.connection import StoreConnection, StoreError
 from collector_processor.store.records import EXPERIMENT
 from semconv.dialects import USUAL, Reader
 

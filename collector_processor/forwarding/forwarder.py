@@ -36,7 +36,7 @@ from collector_processor.otlp import (
     TryLater,
     setback_of,
 )
-from collector_processor.store.thread import patiently
+from collector_processor.store.database.thread import patiently
 from collector_processor.wire.scan import item_count
 from collector_processor.wire.split import halve, split_by_size
 

@@ -31,9 +31,9 @@ from collector_processor.otlp import (
     TryLater,
     setback_of,
 )
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 from collector_processor.store.records import Outgoing
-from collector_processor.store.thread import patiently
+from collector_processor.store.database.thread import patiently
 from collector_processor.store.verdicts import OUTBOX_BATCH
 
 logger = logging.getLogger(__name__)

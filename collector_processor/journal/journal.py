@@ -50,7 +50,7 @@ from collector_processor.journal.reclaiming import Reclaimer
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.journal.writer import JournalWriter, WriterEvents
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
-from collector_processor.store.condition import Condition
+from collector_processor.store.database.condition import Condition
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
 

@@ -19,7 +19,7 @@ from collector_processor.journal.keeper import JournalKeeper, Reads
 from collector_processor.journal.segment_accounts import SegmentAccounts
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import CollectorError
-from collector_processor.store.connection import is_refusal
+from collector_processor.store.database.connection import is_refusal
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from collector_processor.journal.chunks import (
 )
 from collector_processor.journal.connection import SegmentConnection
 from collector_processor.otlp import Signal, Tenant
-from collector_processor.store.connection import is_refusal
+from collector_processor.store.database.connection import is_refusal
 from collector_processor.wire.by_trace import extract
 from collector_processor.wire.facts import TraceNote, pack_notes, unpack_notes
 from semconv.model import TraceId

@@ -49,7 +49,7 @@ from collector_processor.journal.dispatch import (
 )
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import RefusedError
-from collector_processor.store.condition import Condition
+from collector_processor.store.database.condition import Condition
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from collector_processor.pipeline.evictions import Evictions
 from collector_processor.pipeline.examine import MAX_ANALYSES, Examined, Examiner
 from collector_processor.pipeline.holds import Holds
 from collector_processor.pipeline.queues import FairQueue, Inbox, Places, key_of
-from collector_processor.store.connection import StoreError, is_refusal
-from collector_processor.store.thread import STORE_RETRY_S, patiently
+from collector_processor.store.database.connection import StoreError, is_refusal
+from collector_processor.store.database.thread import STORE_RETRY_S, patiently
 from collector_processor.wire.facts import TraceArrival
 
 logger = logging.getLogger(__name__)

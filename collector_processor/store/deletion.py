@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import StoreConnection
+from collector_processor.store.database.connection import StoreConnection
 
 _TABLES: Final = (
     "verdict",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import Flush, StoreConnection
 
 _DAY_NS: Final = 86_400 * 10**9
 _PRUNE_EVERY: Final = 1 / 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import StoreConnection, upsert
+from collector_processor.store.database.connection import StoreConnection, upsert
 
 _COLUMNS: Final = "tenant, run_id, said, version, release, elements"
 _WRITE: Final = upsert("run_history", _COLUMNS, keys=2)

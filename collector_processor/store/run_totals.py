@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from collector_processor.otlp import Tenant
 from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.connection import StoreConnection
+from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.records import StoredVerdict
 
 _OF_VERDICT: Final = ("tenant", "run_id", "version", "decided_ns", "status", "agent", "service", "confidence")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import Flush, StoreConnection
 from collector_processor.store.records import AbsentParent
 
 MAX_ABSENT: Final = 2_000

@@ -17,8 +17,8 @@ from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.workflow_reports import DAYS, WorkflowReports, to_json
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.connection import StoreConnection
-from collector_processor.store.places import RUNS, open_database
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.places import RUNS, open_database
 from collector_processor.store.records import Commit
 from collector_processor.store.run_history import RunFacts
 from collector_processor.store.verdicts import RunStore

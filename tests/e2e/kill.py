@@ -26,7 +26,7 @@ from typing import Final
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.otlp import Signal
-from collector_processor.store.places import open_database
+from collector_processor.store.database.places import open_database
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RUNS, RunStore
 from semconv.attributes import ERROR, FAILURE_ID, FAILURE_VERSION

@@ -14,7 +14,7 @@ from collector_processor.pipeline.examine import Examined
 from collector_processor.pipeline.prepare import MAX_KEYS
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
-from collector_processor.store.thread import STORE_RETRY_S
+from collector_processor.store.database.thread import STORE_RETRY_S
 from semconv.model import Completion, Link, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, span, workflow
 from tests.otlp_requests import log_request, record

@@ -28,7 +28,7 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.store.thread import STORE_RETRY_S
+from collector_processor.store.database.thread import STORE_RETRY_S
 from collector_processor.wire.scan import scan_traces
 from tests.otlp_requests import many_spans, metric_request, numbers_in, request, span
 

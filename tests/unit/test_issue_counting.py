@@ -26,7 +26,7 @@ from analyzer.issues.rows import noted_document
 from analyzer.labels.label import LabelKind
 from analyzer.labels.label_store import PackedRun
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 from collector_processor.store.records import Commit
 from semconv.model import Abstention, Ranked, Status
 from tests.issues import DAY, START, Bench, judged

@@ -14,7 +14,7 @@ import pytest
 from analyzer.labels.label import Label, LabelKind
 from analyzer.labels.label_store import MAX_LABELS_OF_A_RUN, LabelStore, PackedRun
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 from semconv.model import SpanId
 
 LABEL = Label(

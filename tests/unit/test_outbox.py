@@ -20,7 +20,7 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 from collector_processor.store.records import Outgoing
 
 ACME, BETA = Tenant("x-scope-orgid=acme"), Tenant("x-scope-orgid=beta")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from collector_processor.store.condition import REFUSING_S, SILENT_S, Condition, Fault
-from collector_processor.store.connection import StoreError
-from collector_processor.store.thread import StoreThread
+from collector_processor.store.database.condition import REFUSING_S, SILENT_S, Condition, Fault
+from collector_processor.store.database.connection import StoreError
+from collector_processor.store.database.thread import StoreThread
 
 
 class Clock:

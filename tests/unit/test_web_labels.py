@@ -17,7 +17,7 @@ from analyzer.labels.labelling import AcceptedLabel
 from analyzer.web.api import Labels, read_statement
 from analyzer.web.app import WebParts, make_app
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import StoreError
+from collector_processor.store.database.connection import StoreError
 from collector_processor.store.records import StoredVerdict
 from tests.runs import run, step, tool
 from tests.verdicts import stored

@@ -25,7 +25,7 @@ from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Trends, bucket_wid
 from analyzer.web.run_list import read_filters, read_key, write_key
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.places import RUNS, open_database
+from collector_processor.store.database.places import RUNS, open_database
 from collector_processor.store.records import Commit
 from semconv.model import Blame, Effort, Status
 from tests.runs import run, step

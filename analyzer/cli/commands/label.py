@@ -21,9 +21,9 @@ from analyzer.labels.label_store import LabelStore
 from analyzer.labels.labelling import AcceptedLabel, accept_label, find_run
 from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, load_settings
-from collector_processor.store.connection import StoreConnection
-from collector_processor.store.older_files import older_files
-from collector_processor.store.places import open_database
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.older_files import older_files
+from collector_processor.store.database.places import open_database
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.model import UNKNOWN_AGENT, agent_label

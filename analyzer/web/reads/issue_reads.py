@@ -18,7 +18,7 @@ from analyzer.issues.recurrence.issue import Issue, age
 from analyzer.issues.report import IssueReports, Wanted
 from analyzer.web.reads.sources import RunName, ShownIssue
 from collector_processor.otlp import Tenant
-from collector_processor.store.connection import refusing
+from collector_processor.store.database.connection import refusing
 
 T = TypeVar("T")
 

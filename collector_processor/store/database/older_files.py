@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from collector_processor.otlp import CollectorError
-from collector_processor.store.connection import StoreConnection
-from collector_processor.store.places import open_database
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.places import open_database
 from collector_processor.store.run_totals import RunTotalsRows
 
 logger = logging.getLogger(__name__)

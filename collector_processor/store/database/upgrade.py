@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from collector_processor.otlp import CollectorError
-from collector_processor.store.connection import Driver, StoreError
+from collector_processor.store.database.connection import Driver, StoreError
 
 logger = logging.getLogger(__name__)
 

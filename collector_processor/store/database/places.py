@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from collector_processor.otlp import CollectorError
-from collector_processor.store.connection import StoreConnection
+from collector_processor.store.database.connection import StoreConnection
 
 RUNS: Final = "store.sqlite"
 """The store's file in the data directory."""
@@ -57,11 +57,11 @@ def open_database(place: Path | str) -> Database:
     """
     # Importing SQLAlchemy takes 0.2 s, which commands without a store should not pay; psycopg is an extra.
     if isinstance(place, Path):
-        from collector_processor.store.sqlite_driver import SqliteDatabase  # noqa: PLC0415
+        from collector_processor.store.database.sqlite_driver import SqliteDatabase  # noqa: PLC0415
 
         return SqliteDatabase(place)
     try:
-        from collector_processor.store.postgresql_driver import PostgresDatabase  # noqa: PLC0415
+        from collector_processor.store.database.postgresql_driver import PostgresDatabase  # noqa: PLC0415
     except ImportError as error:
         message = "BLAMESPAN_STORE_URL needs psycopg: pip install '.[server,postgres]' in a checkout"
         raise CollectorError(message) from error

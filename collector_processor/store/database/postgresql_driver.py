@@ -18,8 +18,8 @@ from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine,
 from sqlalchemy.exc import SQLAlchemyError
 
 from collector_processor.otlp import CollectorError
-from collector_processor.store.connection import Flush, Rows, StoreConnection, StoreError
-from collector_processor.store.upgrade import SCHEMA, reason_of, schema_of, upgrade
+from collector_processor.store.database.connection import Flush, Rows, StoreConnection, StoreError
+from collector_processor.store.database.upgrade import SCHEMA, reason_of, schema_of, upgrade
 
 if TYPE_CHECKING:
     from psycopg.abc import PQGen

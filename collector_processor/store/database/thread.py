@@ -14,8 +14,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from collector_processor.store.condition import Condition
-from collector_processor.store.connection import in_our_words, is_refusal
+from collector_processor.store.database.condition import Condition
+from collector_processor.store.database.connection import in_our_words, is_refusal
 
 logger = logging.getLogger(__name__)
 
