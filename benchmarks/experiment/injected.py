@@ -14,8 +14,8 @@ import aiohttp
 
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.checks import Contains
-from analyzer.experiment.gates import purity, shortcut_gates
-from analyzer.experiment.inject import Failure, Injector, Plan, Tried
+from analyzer.experiment.injection.gates import purity, shortcut_gates
+from analyzer.experiment.injection.inject import Failure, Injector, Plan, Tried
 from analyzer.experiment.ledger import Ledger
 from analyzer.experiment.trial_runner import Options, Parts
 from analyzer.experiment.workflow import Function

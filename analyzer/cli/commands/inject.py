@@ -23,9 +23,9 @@ from analyzer.cli.commands.label import TenantOption
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.checks import CheckFailed, every
-from analyzer.experiment.faults import FaultKind
-from analyzer.experiment.gates import Gate, Purity, gate_json, purity, purity_json, shortcut_gates
-from analyzer.experiment.inject import MOST_TRIALS, Injected, Injector, Plan, Tried, twin_json
+from analyzer.experiment.injection.faults import FaultKind
+from analyzer.experiment.injection.gates import Gate, Purity, gate_json, purity, purity_json, shortcut_gates
+from analyzer.experiment.injection.inject import MOST_TRIALS, Injected, Injector, Plan, Tried, twin_json
 from analyzer.experiment.ledger import BUDGET_USD, Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.trial_runner import Options, Parts

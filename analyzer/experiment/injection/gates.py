@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
-from analyzer.experiment.inject import Failure, Tried
+from analyzer.experiment.injection.inject import Failure, Tried
 from analyzer.replay.tape import Tape
 from semconv.model import StepKind
 from semconv.record import record
