@@ -35,7 +35,7 @@ from typing import Any, Final
 import uvloop
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from analyzer.cli.commands.serve import SWITCH_S, collect_garbage
+from analyzer.cli.commands.operate.serve import SWITCH_S, collect_garbage
 from analyzer.service.all_in_one import running_service
 from collector_processor.otlp import Delivered, SendOutcome, Signal, Tenant
 from collector_processor.settings import load_settings

@@ -1,6 +1,6 @@
 """The command line: dispatches to one command and maps errors to exit codes.
 
-A command is the function of the same name in a file of ``commands/``. Only the called command's file
+A command is the function of the same name in a file below ``commands/``. Only the called command's file
 is imported: the others' libraries take longer to import than most commands take to run.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage. Errors are one line on standard error
@@ -25,33 +25,33 @@ from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod
 from collector_processor.otlp import CollectorError
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "demo": "demo",
-    "serve": "serve",
-    "collector": "serve",
-    "analyzer": "serve",
-    "attribute": "attribute",
-    "steps": "steps",
-    "diff": "diff",
-    "lint": "lint",
-    "map": "map",
-    "replay": "replay",
-    "gateway": "gateway",
-    "experiment": "experiment",
-    "inject": "inject",
-    "export": "export",
-    "delete": "delete",
-    "bench": "bench",
-    "train": "train",
-    "label": "label",
-    "confirm": "label",
-    "reject": "label",
-    "issues": "issues",
-    "workflows": "workflows",
-    "mcp": "mcp",
-    "doctor": "doctor",
-    "health": "health",
+    "demo": "operate.demo",
+    "serve": "operate.serve",
+    "collector": "operate.serve",
+    "analyzer": "operate.serve",
+    "attribute": "analyse.attribute",
+    "steps": "analyse.steps",
+    "diff": "analyse.diff",
+    "lint": "analyse.lint",
+    "map": "analyse.map",
+    "replay": "prove.replay",
+    "gateway": "prove.gateway",
+    "experiment": "prove.experiment",
+    "inject": "prove.inject",
+    "export": "operate.export",
+    "delete": "operate.delete",
+    "bench": "learn.bench",
+    "train": "learn.train",
+    "label": "learn.label",
+    "confirm": "learn.label",
+    "reject": "learn.label",
+    "issues": "learn.issues",
+    "workflows": "learn.workflows",
+    "mcp": "operate.mcp",
+    "doctor": "operate.doctor",
+    "health": "operate.health",
 }
-"""Module in ``commands/`` of each command, in the order in which ``--help`` lists them."""
+"""Folder and module in ``commands/`` of each command, in the order in which ``--help`` lists them."""
 _PLACE: Final = "analyzer.cli.commands"
 
 
@@ -86,7 +86,9 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
 
 def _title(name: str) -> str:
     """Read a command's title from its source, without importing it."""
-    tree = ast.parse(files(_PLACE).joinpath(f"{COMMANDS[name]}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(
+        files(_PLACE).joinpath(f"{COMMANDS[name].replace('.', '/')}.py").read_text(encoding="utf-8")
+    )
     found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
     return inspect.cleandoc(ast.get_docstring(found) or "").partition("\n\n")[0]
 

@@ -29,8 +29,8 @@ from analyzer.telemetry.metric_table import MAX_STANDING
 from analyzer.telemetry.verdict_counters import Move
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreError
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.records import StoredVerdict
 from collector_processor.writeback.outgoing import VerdictSummary
 
 logger = logging.getLogger(__name__)

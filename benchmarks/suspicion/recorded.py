@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from analyzer.cli.commands.steps import load_runs
+from analyzer.cli.commands.analyse.steps import load_runs
 from analyzer.cli.output import CommandFailed
 from analyzer.inquiry.visible import visible_run
 from analyzer.signals.run_view import read

@@ -32,8 +32,8 @@ from collector_processor.otlp import (
     setback_of,
 )
 from collector_processor.store.database.connection import StoreError
-from collector_processor.store.records import Outgoing
 from collector_processor.store.database.thread import patiently
+from collector_processor.store.records import Outgoing
 from collector_processor.store.verdicts import OUTBOX_BATCH
 
 logger = logging.getLogger(__name__)

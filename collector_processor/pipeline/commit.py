@@ -23,8 +23,8 @@ from collector_processor.pipeline.load import Rows, TraceSource
 from collector_processor.pipeline.prepare import KeptRun
 from collector_processor.rebuild.stages import Run
 from collector_processor.store.database.connection import StoreError
-from collector_processor.store.records import Commit, Standing, StoredVerdict
 from collector_processor.store.database.thread import STORE_RETRY_S, StoreThread
+from collector_processor.store.records import Commit, Standing, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, VerdictSummary, summary_of, write_back

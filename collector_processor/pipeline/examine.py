@@ -21,8 +21,8 @@ from collector_processor.pipeline.load import MAX_JOINS, Loaded, Loader, Prepare
 from collector_processor.pipeline.prepare import KeepRun, KeptRun, PreparedRun
 from collector_processor.rebuild.possible_joins import RecentRuns, note
 from collector_processor.store.database.condition import Condition
-from collector_processor.store.records import AbsentParent
 from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.records import AbsentParent
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Completion
 

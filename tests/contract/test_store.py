@@ -27,9 +27,9 @@ from analyzer.web.reads.sources import RunQuery
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection, StoreError
-from collector_processor.store.deletion import delete_run
 from collector_processor.store.database.older_files import bring_up_to_date
 from collector_processor.store.database.places import RUNS, Database, open_database
+from collector_processor.store.deletion import delete_run
 from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.store.records import Place as RunPlace
 from collector_processor.store.run_history import RunFacts
@@ -188,7 +188,7 @@ def test_runs_of_an_older_schema_are_listed_and_their_totals_are_not_known(
         to_head = command.upgrade
         older.setattr(command, "upgrade", lambda config, _head: to_head(config, "0005"))
         for driver in ("sqlite", "postgresql"):
-            older.setattr(f"collector_processor.store.{driver}_driver.SCHEMA", "0005")
+            older.setattr(f"collector_processor.store.database.{driver}_driver.SCHEMA", "0005")
         with closing(database.own()) as db:
             fields = tuple(StoredVerdict.__dataclass_fields__)
             write = f"INSERT INTO verdict ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})"

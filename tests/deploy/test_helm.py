@@ -14,7 +14,7 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from analyzer.cli.commands.serve import ANALYZER_SHUTDOWN_S
+from analyzer.cli.commands.operate.serve import ANALYZER_SHUTDOWN_S
 from analyzer.cli.main import COMMANDS
 from collector_processor.settings import Settings, load_settings
 from tests.backends import install

@@ -20,7 +20,7 @@ NEEDLESS = {
     "sklearn",
     "analyzer.service.all_in_one",
     "collector_processor.rebuild.decode",
-    "analyzer.cli.commands.attribute",
+    "analyzer.cli.commands.analyse.attribute",
 }
 PROGRAM = """
 import json, sys
@@ -61,7 +61,7 @@ def test_every_command_is_listed_by_its_first_sentence(capsys: pytest.CaptureFix
 
 def test_every_file_of_a_command_is_listed() -> None:
     folder = Path(analyzer.cli.commands.__file__).parent
-    own = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    own = {f"{path.parent.name}.{path.stem}" for path in folder.glob("*/*.py") if path.stem != "__init__"}
     assert own == set(COMMANDS.values())
 
 

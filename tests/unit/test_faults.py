@@ -10,8 +10,8 @@ import pytest
 from analyzer.experiment.injection.faults import FaultKind, corrupted
 from analyzer.experiment.injection.gates import Gate, purity, shortcut_gates
 from analyzer.experiment.injection.inject import Failure, Fault, Plan, Tried, faults_of
-from analyzer.experiment.sequential import Arm, Reason
 from analyzer.experiment.injection.twins import Next, Twin, course
+from analyzer.experiment.sequential import Arm, Reason
 from analyzer.replay.tape import Answer, RecordedCall
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.model import Step, StepKind, Trajectory

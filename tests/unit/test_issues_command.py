@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from analyzer.cli.commands.issues import _table
+from analyzer.cli.commands.learn.issues import _table
 
 DOCUMENT = {
     "id": "0123456789abcdef",

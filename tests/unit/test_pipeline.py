@@ -14,8 +14,8 @@ import pytest
 from collector_processor.otlp import NO_TENANT, Signal, TraceKey
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode_logs
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.database.thread import STORE_RETRY_S
+from collector_processor.store.records import StoredVerdict
 from semconv.model import Event, Link, LogRecord, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, workflow
 from tests.otlp_requests import log_request, record

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.cli.commands.serve import collect_garbage
+from analyzer.cli.commands.operate.serve import collect_garbage
 from analyzer.service.listeners import trim_periodically
 from collector_processor.receivers.overload import glibc
 

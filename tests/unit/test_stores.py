@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush, StoreConnection, StoreError, in_our_words, is_refusal
+from collector_processor.store.database.connection import (
+    Flush,
+    StoreConnection,
+    StoreError,
+    in_our_words,
+    is_refusal,
+)
 from collector_processor.store.database.places import connected
 
 MEBIBYTE = 1 << 20

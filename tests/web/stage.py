@@ -34,8 +34,8 @@ from collector_processor.otlp import NO_TENANT, Address, Signal, Tenant
 from collector_processor.rebuild.run_totals import RunTotals, total_up
 from collector_processor.rebuild.stages import Run, rebuild
 from collector_processor.settings import load_settings
-from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.database.places import open_database
+from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RUNS, RunStore
 from semconv.model import Attribution, Blame, Status, Trace, Trajectory

@@ -42,8 +42,8 @@ from analyzer.web.reads.sources import (
 from analyzer.web.reads.trends import bucket_width, trend_of
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection, refusing
-from collector_processor.store.kept_spans import KeptSpansRows
 from collector_processor.store.database.places import Database
+from collector_processor.store.kept_spans import KeptSpansRows
 from collector_processor.store.records import StoredVerdict
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 SCHEMA: Final = "0007"
 """Revision that this version reads and writes: the last migration."""
-STEPS: Final = Path(__file__).parent / "migrations"
+STEPS: Final = Path(__file__).parents[1] / "migrations"
 _READ_SCHEMA: Final = "SELECT version_num FROM alembic_version"
 
 

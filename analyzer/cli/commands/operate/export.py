@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from analyzer.cli.commands.label import DataDirOption, RunArgument, TenantOption, opened_store
+from analyzer.cli.commands.learn.label import DataDirOption, RunArgument, TenantOption, opened_store
 from analyzer.cli.output import optional
 from analyzer.labels.kept_trace import KeptTrace, kept_trace, otlp_json
 from collector_processor.mapping_files import open_reader

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from analyzer.cli.commands.steps import LogsOption, load_runs, reader_here
+from analyzer.cli.commands.analyse.steps import LogsOption, load_runs, reader_here
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from analyzer.cli.commands.map import proposed, write_mapping
-from analyzer.cli.commands.steps import FilesArgument, LogsOption, RecordedRuns, reader_here
+from analyzer.cli.commands.analyse.map import proposed, write_mapping
+from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, RecordedRuns, reader_here
 from analyzer.cli.output import FormatOption, OutputFormat, complain, print_json
 from analyzer.inquiry.present import console, counted, plain
 from collector_processor.lint import INFERRED, Finding, Severity

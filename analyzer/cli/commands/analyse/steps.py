@@ -164,7 +164,7 @@ def _kept(path: Path) -> Recording:
     if path.name != str(path):
         raise WrongUsage(f"{path}: no such file")
     # Importing SQLAlchemy takes 0.2 s, which commands without a store should not pay.
-    from analyzer.cli.commands.export import open_kept  # noqa: PLC0415
+    from analyzer.cli.commands.operate.export import open_kept  # noqa: PLC0415
 
     try:
         spans = open_kept(path.name).spans

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
-from analyzer.cli.commands.steps import FilesArgument, LogsOption, load
+from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, load
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,

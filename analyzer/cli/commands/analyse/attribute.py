@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from analyzer.cli.commands.steps import FilesArgument, LogsOption, RecordedRun, RecordedRuns
+from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, RecordedRun, RecordedRuns
 from analyzer.cli.options import FloorOption, MethodOption, ModelOption, WithReferenceOption
 from analyzer.cli.output import (
     FormatOption,

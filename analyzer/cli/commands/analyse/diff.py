@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.cli.commands.steps import LogsOption, RecordedRun, load_runs
+from analyzer.cli.commands.analyse.steps import LogsOption, RecordedRun, load_runs
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, print_json
 from analyzer.inquiry.present import console, plain
 from analyzer.inquiry.run_diff import Change, RunDiff, RunTotals, StepPair, compare_runs, in_words

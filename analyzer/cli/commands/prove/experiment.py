@@ -15,16 +15,22 @@ from typing import Annotated
 
 import typer
 
-from analyzer.cli.commands.export import open_kept
-from analyzer.cli.commands.gateway import (
+from analyzer.cli.commands.analyse.steps import (
+    STANDARD_INPUT,
+    LogsOption,
+    RecordedRun,
+    load_runs,
+    reader_here,
+)
+from analyzer.cli.commands.learn.label import TenantOption, opened_store
+from analyzer.cli.commands.operate.export import open_kept
+from analyzer.cli.commands.prove.gateway import (
     HttpToolOption,
     McpCommandOption,
     McpToolOption,
     remote_tools,
     words_of,
 )
-from analyzer.cli.commands.label import TenantOption, opened_store
-from analyzer.cli.commands.steps import STANDARD_INPUT, LogsOption, RecordedRun, load_runs, reader_here
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst

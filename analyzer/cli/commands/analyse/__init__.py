@@ -1,0 +1,1 @@
+"""Commands that read a trace: its steps, its failure, what could not be read."""

@@ -1,0 +1,1 @@
+"""Commands about many runs: labels, training, benchmarks, issues, workflows."""

@@ -1,0 +1,1 @@
+"""Commands that run the service and look after its data."""

@@ -1,0 +1,1 @@
+"""Commands that replay a recorded run with one answer changed."""
