@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analyzer.api.client import AsyncClient, Client, ServiceError
     from analyzer.api.local import Source, attribute, attribute_async, diff, read_run, read_runs
+    from analyzer.api.retrying import Retried, RetryAdvice, RetryAttempt, RetryGate, retry
     from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod, UnreadableInput
     from analyzer.inquiry.run_diff import RunDiff, StepPair
     from analyzer.inquiry.whole_run import OfferedTool, RequestedCall, StepMessage, WholeRun, WholeStep
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "analyzer.api.client": ("AsyncClient", "Client", "ServiceError"),
     "analyzer.api.local": ("Source", "attribute", "attribute_async", "diff", "read_run", "read_runs"),
+    "analyzer.api.retrying": ("Retried", "RetryAdvice", "RetryAttempt", "RetryGate", "retry"),
     "analyzer.inquiry.errors": ("AnalyzerError", "ModelNeeded", "UnknownMethod", "UnreadableInput"),
     "analyzer.inquiry.run_diff": ("RunDiff", "StepPair"),
     "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
@@ -59,6 +61,10 @@ __all__ = [
     "Opinion",
     "Quote",
     "RequestedCall",
+    "Retried",
+    "RetryAdvice",
+    "RetryAttempt",
+    "RetryGate",
     "Run",
     "RunDiff",
     "RunPage",
@@ -80,6 +86,7 @@ __all__ = [
     "diff",
     "read_run",
     "read_runs",
+    "retry",
 ]
 
 if not TYPE_CHECKING:  # the type checker would accept any name

@@ -1,9 +1,12 @@
-"""``python -m tests.bench.experiment null | power | walks | systems | command | ranked | injected``.
+"""``python -m tests.bench.experiment null | power | walks | systems | command | ranked | injected | gates
+| retried | retried-command``.
 
 ``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms.
 ``walks``: chains of calls with one decisive error. ``systems``: the example systems and their scripted model,
 in this process. ``command``: the same with their frameworks, through the command line. ``ranked``: signals
 and a ranker of ``blamespan train`` on such runs, without trials. ``injected``: labels of injected faults.
+``gates``: the gate of retries over a grid of known shares. ``retried``: its shares on the example systems.
+``retried-command``: ``experiment --retry`` on runs of their frameworks.
 """
 
 from __future__ import annotations
@@ -109,7 +112,11 @@ def main() -> int:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.experiment", description=__doc__)
     parser.add_argument(
-        "what", choices=("null", "power", "walks", "systems", "command", "ranked", "injected")
+        "what",
+        choices=(
+            *("null", "power", "walks", "systems", "command", "ranked", "injected"),
+            *("gates", "retried", "retried-command"),
+        ),
     )
     parser.add_argument("--number", type=int, default=1000, help="walks, pairs of arms or failed runs a row")
     parser.add_argument("--system", choices=("pipeline", "orchestrator", "debate"), help="one system alone")
@@ -125,6 +132,17 @@ def main() -> int:
         from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above
 
         return injected([asked.system] if asked.system else list(FLOWS), asked.number, asked.out)
+    if asked.what in {"gates", "retried"}:
+        from benchmarks.experiment.retried import gates, retried  # noqa: PLC0415 - imports litellm
+        from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above
+
+        chosen = [asked.system] if asked.system else list(FLOWS)
+        return gates(asked.number) if asked.what == "gates" else retried(chosen, asked.number)
+    if asked.what == "retried-command":
+        from benchmarks.experiment.through_command import retried_through_command  # noqa: PLC0415 - as above
+
+        asyncio.run(retried_through_command(asked.system or "orchestrator", asked.number))
+        return 0
     if asked.what in {"systems", "command"}:
         from benchmarks.experiment.systems import FLOWS, in_process, table  # noqa: PLC0415 - imports litellm
         from benchmarks.experiment.through_command import through_command  # noqa: PLC0415 - as above

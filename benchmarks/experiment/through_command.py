@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -53,6 +54,25 @@ async def through_command(system: str, number: int, out: Path) -> None:
             done.append(await _measured(system, order(task), b"".join(bodies), command, url))
             with out.open("a") as file:
                 file.write(json.dumps(done[-1]) + "\n")
+
+
+async def retried_through_command(system: str, number: int) -> None:
+    """Record runs of a system's framework, passing and failing, and print ``experiment --retry`` on them."""
+    python = str(install(catalogue()[ENVIRONMENTS[system]]))
+    program = [python, str(EXAMPLES / f"{system}.py")]
+    with tempfile.TemporaryDirectory() as folder:
+        async with scripted_model(seed=1) as url, _receiver() as (endpoint, bodies):
+            for task in range(30_000, 30_000 + number):
+                bodies.clear()
+                recording = {"OPENAI_BASE_URL": url, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+                await _run([*program, str(task)], recording, _PLAY_S)
+                await asyncio.to_thread(Path(folder, f"{task}.otlp").write_bytes, b"".join(bodies))
+            check = shlex.join([python, str(EXAMPLES / "check.py")])
+            options = ["--check", check, "--upstream", url.removesuffix("/v1"), "--parallel", "2"]
+            blamespan = [sys.executable, "-m", "analyzer", "experiment", folder, "--retry", *options]
+            command = [*blamespan, "--allow-tool", "look_up_price", "--", *program]
+            said, code = await _run(command, {}, None)
+    print(f"{said}exit code {code}", flush=True)
 
 
 @asynccontextmanager

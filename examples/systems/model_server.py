@@ -104,10 +104,10 @@ def _chunks(whole: dict[str, Any], body: dict[str, Any]) -> list[dict[str, Any]]
 
 
 @asynccontextmanager
-async def serving(seed: int, port: int = 0) -> AsyncIterator[str]:
+async def serving(seed: int, port: int = 0, model: type[ScriptedModel] = ScriptedModel) -> AsyncIterator[str]:
     """Run the model on loopback until the block ends; yield its base URL."""
     application = web.Application(client_max_size=16 << 20)
-    application.router.add_post("/v1/chat/completions", ScriptedModel(seed).answer)
+    application.router.add_post("/v1/chat/completions", model(seed).answer)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:

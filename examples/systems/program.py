@@ -16,21 +16,25 @@ def run_as_program(
     instrument: Callable[[], None],
     run: Callable[[Coroutine[Any, Any, None]], None],
 ) -> None:
-    """Answer the order on the command line, or with ``-`` orders from standard input as JSON lines.
+    """Answer the order on the command line, or without one the order in ``BLAMESPAN_TASK``.
+
+    With ``-``, answer orders from standard input as JSON lines.
 
     A line is ``{"id": …, "order": N, "base_url": …}``; each gets ``{"id": …, "output": …}``. That saves the
     start of a process and the import of a framework for each run.
     """
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         instrument()
-    if sys.argv[1] == "-":
+    if len(sys.argv) == 1:
+        run(_once(answer, os.environ["BLAMESPAN_TASK"]))
+    elif sys.argv[1] == "-":
         run(_serve(answer))
     else:
-        run(_once(answer, int(sys.argv[1])))
+        run(_once(answer, order(int(sys.argv[1])).text))
 
 
-async def _once(answer: Callable[[str, str], Awaitable[str]], number: int) -> None:
-    print(await answer(order(number).text, os.environ["OPENAI_BASE_URL"]))
+async def _once(answer: Callable[[str, str], Awaitable[str]], task: str) -> None:
+    print(await answer(task, os.environ["OPENAI_BASE_URL"]))
 
 
 async def _serve(answer: Callable[[str, str], Awaitable[str]]) -> None:

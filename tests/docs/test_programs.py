@@ -59,7 +59,7 @@ def test_the_program_on_instrumenting_passes(start_line: StartLine, tmp_path: Pa
 
 
 def test_the_programs_on_recorded_runs_print_who_broke_it(tmp_path: Path) -> None:
-    attributing, comparing, waiting, _ = python_blocks(DOCS / "programs.md")
+    attributing, comparing, waiting, retrying, _ = python_blocks(DOCS / "programs.md")
     for name, recorded in (("trace", "langgraph_openinference-crash"), ("passed", "langgraph_openinference")):
         (tmp_path / f"{name}.json").write_bytes((FIXTURES / f"{recorded}.json.gz").read_bytes())
     assert printed(attributing, tmp_path).startswith("attributed purser 8\n")
@@ -68,11 +68,14 @@ def test_the_programs_on_recorded_runs_print_who_broke_it(tmp_path: Path) -> Non
     assert "gpt-4.1-mini" in lines[0]
     assert lines[-1].startswith("StepPair(change=<Change.TEXT: 'text'>, left=8, right=8")
     assert printed(waiting, tmp_path) == "['purser']\n"
+    advised, answer = printed(retrying, tmp_path).splitlines()
+    assert advised.startswith("clerk 1 ")
+    assert answer.endswith("= 840")
 
 
 def test_the_program_on_a_running_service_prints_its_runs(start_line: StartLine, tmp_path: Path) -> None:
     line = start_line()
     (failing,) = python_blocks(ROOT / "README.md")
     run_of(failing, line, tmp_path)
-    program = python_blocks(DOCS / "programs.md")[3].replace("http://127.0.0.1:8500", line.web)
+    program = python_blocks(DOCS / "programs.md")[4].replace("http://127.0.0.1:8500", line.web)
     assert " purser " in printed(program, tmp_path).splitlines()[0]

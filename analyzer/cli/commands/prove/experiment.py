@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +29,14 @@ from analyzer.cli.commands.prove.gateway import (
     McpCommandOption,
     McpToolOption,
     remote_tools,
-    words_of,
 )
+from analyzer.cli.commands.prove.retry_pilot import RetryRequest, retry_pilot
+from analyzer.cli.commands.prove.shared_options import checks_of, gateway_options, require_prices
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.candidates import ChangeKind, Fix
-from analyzer.experiment.checks import Check, CheckFailed, CommandCheck, Contains, every
+from analyzer.experiment.checks import Check, CheckFailed, every
 from analyzer.experiment.conduct import Conductor
 from analyzer.experiment.findings import Experiment, refusal, to_json
 from analyzer.experiment.forecast import forecast_json, forecast_of
@@ -61,8 +62,6 @@ from analyzer.inquiry.present import console
 from analyzer.labels.kept_trace import KeptTrace
 from analyzer.labels.opinion_store import WaitingExperiments
 from analyzer.models.completion import price_of
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.tape import Tape
 from collector_processor.otlp import NO_TENANT, CollectorError
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
@@ -79,7 +78,11 @@ _STORES = frozenset({"data_dir", "store_url"})
 def experiment(
     run: Annotated[
         str,
-        typer.Argument(metavar="RUN", help="A trace file, or the id of a kept run.", show_default=False),
+        typer.Argument(
+            metavar="RUN",
+            help="A trace file, or the id of a kept run; with --retry a file or folder of many runs.",
+            show_default=False,
+        ),
     ],
     command: Annotated[
         list[str] | None,
@@ -128,6 +131,12 @@ def experiment(
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Time limit of a trial.")
     ] = TIMEOUT_S,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Measure what retrying recovers and disrupts, on many runs.")
+    ] = False,
+    gate: Annotated[
+        Path | None, optional("FILE", "Where --retry writes its result, for `analyzer.retry`.")
+    ] = None,
     tenant: TenantOption = None,
     seed: Annotated[
         int, typer.Option("--seed", help="In the trials' environment as BLAMESPAN_SEED, counted up.")
@@ -145,6 +154,23 @@ def experiment(
     """
     checks = checks_of(check, expect, {})
     remotes = remote_tools(http_tool or (), mcp_tool or (), mcp_command or ())
+    options = Options(most_trials=trials, parallel=parallel, timeout_s=timeout, seed=seed)
+    gateway = replace(gateway_options(upstream, allow_tool or []), remotes=remotes)
+    if retry:
+        asked = RetryRequest(
+            place=Path(run),
+            command=command or (),
+            check=lambda variables: every(checks_of(check, expect, variables)),
+            gateway=gateway,
+            options=options,
+            budget_usd=budget_usd,
+            max_calls=max_calls,
+            gate=gate,
+        )
+        retry_pilot(asked, output, excluded=(url, step, agent, change, text, tenant, dry_run or None))
+        return
+    if gate is not None:
+        raise WrongUsage("--gate: expected --retry with it")
     found, kept = open_run(run, tenant, logs or [])
     workflow = _workflow(command, url, found)
     request = Request(
@@ -154,8 +180,8 @@ def experiment(
         fix=_fix(change, text, found),
         budget_usd=budget_usd,
         max_calls=max_calls,
-        options=Options(most_trials=trials, parallel=parallel, timeout_s=timeout, seed=seed),
-        gateway=replace(gateway_options(upstream, allow_tool or []), remotes=remotes),
+        options=options,
+        gateway=gateway,
         resource=os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""),
     )
     try:
@@ -197,29 +223,6 @@ def _exit_code(result: Experiment) -> int:
     if result.is_interrupted:
         return _INTERRUPTED_CODE
     return 0 if result.valid else 1
-
-
-def checks_of(check: str | None, expect: str | None, environment: Mapping[str, str]) -> list[Check]:
-    """Return the checks of --check and --expect.
-
-    Args:
-        check: the command.
-        expect: the text.
-        environment: variables for the command.
-    """
-    found: list[Check] = []
-    if check is not None:
-        arguments = words_of(check)
-        if not arguments:
-            raise WrongUsage(f"--check {check}: expected a command, with each quotation ended")
-        found.append(CommandCheck(arguments=arguments, environment=environment))
-    if expect is not None:
-        if not expect:
-            raise WrongUsage("--expect: expected a text; every output contains the empty one")
-        found.append(Contains(text=expect))
-    if not found:
-        raise WrongUsage("expected --check COMMAND or --expect TEXT: what tells a success from a failure")
-    return found
 
 
 def _workflow(command: list[str] | None, url: str | None, run: Run) -> Workflow:
@@ -304,41 +307,6 @@ def _proposed(run: Run) -> str:
     if not isinstance(verdict, Blame) or not verdict.fix:
         raise WrongUsage("--change hint: the verdict has no fix to use as a hint: expected --text TEXT")
     return verdict.fix
-
-
-def gateway_options(upstream: str | None, tools: Sequence[str]) -> GatewayOptions:
-    """Return the options of a gateway with this upstream, whose model may call these tools."""
-    options = GatewayOptions(allow_tools=frozenset(tools))
-    if upstream is None:
-        return options
-    if not upstream.startswith(("http://", "https://")):
-        raise WrongUsage(f"--upstream {upstream}: expected a URL that begins with http:// or https://")
-    return GatewayOptions(allow_tools=frozenset(tools), openai=upstream, anthropic=upstream)
-
-
-def require_prices(
-    tapes: Sequence[Tape], budget_usd: float, max_calls: int | None, others: Sequence[str] = ()
-) -> None:
-    """Refuse, before anything starts, trials whose live calls certainly exceed the budget.
-
-    Args:
-        tapes: the runs to replay.
-        budget_usd: for all live calls.
-        max_calls: their number, if limited.
-        others: models that no tape holds.
-    """
-    models = {call.answer.model for tape in tapes for call in tape.calls if call.answer.model}.union(others)
-    if budget_usd <= 0 and not (models and all(price_of(each, 1, 1) == 0 for each in models)):
-        raise WrongUsage(
-            f"--budget-usd {budget_usd:g} pays for no live call of"
-            f" {', '.join(sorted(models)) or 'a model that is not recorded'}: expected more, or a model whose"
-            " listed price is 0"
-        )
-    if max_calls is not None:
-        return
-    unknown = sorted(model for model in models if price_of(model, 1, 1) is None)
-    if unknown:
-        raise WrongUsage(f"the price of {', '.join(unknown)} is unknown: expected --max-calls N as the limit")
 
 
 @dataclass(slots=True)

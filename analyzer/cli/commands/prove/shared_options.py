@@ -1,0 +1,70 @@
+"""Options that ``experiment`` and ``inject`` share: checks, the gateway and prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analyzer.cli.commands.prove.gateway import words_of
+from analyzer.cli.output import WrongUsage
+from analyzer.experiment.checks import Check, CommandCheck, Contains
+from analyzer.models.completion import price_of
+from analyzer.replay.options import GatewayOptions
+from analyzer.replay.tape import Tape
+
+
+def checks_of(check: str | None, expect: str | None, environment: Mapping[str, str]) -> list[Check]:
+    """Return the checks of --check and --expect.
+
+    Args:
+        check: the command.
+        expect: the text.
+        environment: variables for the command.
+    """
+    found: list[Check] = []
+    if check is not None:
+        arguments = words_of(check)
+        if not arguments:
+            raise WrongUsage(f"--check {check}: expected a command, with each quotation ended")
+        found.append(CommandCheck(arguments=arguments, environment=environment))
+    if expect is not None:
+        if not expect:
+            raise WrongUsage("--expect: expected a text; every output contains the empty one")
+        found.append(Contains(text=expect))
+    if not found:
+        raise WrongUsage("expected --check COMMAND or --expect TEXT: what tells a success from a failure")
+    return found
+
+
+def gateway_options(upstream: str | None, tools: Sequence[str]) -> GatewayOptions:
+    """Return the options of a gateway with this upstream, whose model may call these tools."""
+    options = GatewayOptions(allow_tools=frozenset(tools))
+    if upstream is None:
+        return options
+    if not upstream.startswith(("http://", "https://")):
+        raise WrongUsage(f"--upstream {upstream}: expected a URL that begins with http:// or https://")
+    return GatewayOptions(allow_tools=frozenset(tools), openai=upstream, anthropic=upstream)
+
+
+def require_prices(
+    tapes: Sequence[Tape], budget_usd: float, max_calls: int | None, others: Sequence[str] = ()
+) -> None:
+    """Refuse, before anything starts, trials whose live calls certainly exceed the budget.
+
+    Args:
+        tapes: the runs to replay.
+        budget_usd: for all live calls.
+        max_calls: their number, if limited.
+        others: models that no tape holds.
+    """
+    models = {call.answer.model for tape in tapes for call in tape.calls if call.answer.model}.union(others)
+    if budget_usd <= 0 and not (models and all(price_of(each, 1, 1) == 0 for each in models)):
+        raise WrongUsage(
+            f"--budget-usd {budget_usd:g} pays for no live call of"
+            f" {', '.join(sorted(models)) or 'a model that is not recorded'}: expected more, or a model whose"
+            " listed price is 0"
+        )
+    if max_calls is not None:
+        return
+    unknown = sorted(model for model in models if price_of(model, 1, 1) is None)
+    if unknown:
+        raise WrongUsage(f"the price of {', '.join(unknown)} is unknown: expected --max-calls N as the limit")
