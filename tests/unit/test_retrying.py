@@ -41,6 +41,18 @@ class Team:
         return self(task, advice=advice)
 
 
+def crashed(_: str) -> bytes:
+    return CRASH
+
+
+def sound(_: str) -> bytes:
+    return SOUND
+
+
+def unreadable(_: str) -> bytes:
+    return b"\0"
+
+
 def is_right(said: str) -> bool:
     return "right" in said
 
@@ -107,7 +119,7 @@ def test_a_gate_that_shows_harm_is_obeyed_without_asking_for_a_verdict() -> None
 
 def test_an_open_gate_retries_where_the_verdict_sees_a_failure() -> None:
     team = Team(right_at=2)
-    found = retry(source=lambda _: CRASH, gate=allowed(HELPFUL)).run(team, "sum")
+    found = retry(source=crashed, gate=allowed(HELPFUL)).run(team, "sum")
     assert (found.result, found.refused) == ("sum: right 2", "")
     assert team.told[1] is not None
     assert team.told[1].agent == "purser"
@@ -115,7 +127,7 @@ def test_an_open_gate_retries_where_the_verdict_sees_a_failure() -> None:
 
 def test_an_open_gate_leaves_a_sound_run_alone() -> None:
     team = Team(right_at=1)
-    found = retry(source=lambda _: SOUND, gate=allowed(HELPFUL)).run(team, "sum")
+    found = retry(source=sound, gate=allowed(HELPFUL)).run(team, "sum")
     assert (len(team.told), found.refused) == (1, "")
     assert found.attempts[0].verdict is not None
     assert found.attempts[0].verdict.status == "no_failure"
@@ -128,7 +140,7 @@ def test_a_conversation_does_not_say_whether_it_failed() -> None:
 
 
 def test_a_run_that_cannot_be_read_is_not_retried() -> None:
-    found = retry(source=lambda _: b"\0", passed=is_right).run(Team(right_at=2), "sum")
+    found = retry(source=unreadable, passed=is_right).run(Team(right_at=2), "sum")
     assert found.result == "sum: wrong 1"
     assert "cannot be read" in found.refused
 
