@@ -30,9 +30,9 @@ from analyzer.cli.commands.prove.gateway import (
     McpToolOption,
     remote_tools,
 )
-from analyzer.cli.commands.prove.retry_pilot import RetryRequest, retry_pilot
-from analyzer.cli.commands.prove.shared_options import checks_of, gateway_options, require_prices
+from analyzer.cli.experiment_options import checks_of, gateway_options, require_prices
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.cli.retry_pilot import RetryRequest, retry_pilot
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.candidates import ChangeKind, Fix

@@ -20,7 +20,7 @@ from rich.table import Table
 from analyzer.cli.commands.learn.label import TenantOption
 from analyzer.cli.commands.prove.experiment import open_run
 from analyzer.cli.commands.prove.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
-from analyzer.cli.commands.prove.shared_options import checks_of, gateway_options, require_prices
+from analyzer.cli.experiment_options import checks_of, gateway_options, require_prices
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.checks import CheckFailed, every

@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from analyzer.cli.commands.analyse.steps import load_runs, reader_here
-from analyzer.cli.commands.prove.shared_options import require_prices
+from analyzer.cli.experiment_options import require_prices
 from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.checks import Check, CheckFailed
