@@ -6,8 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from analyzer.history.elements import agents_in, elements_of, pack, unpack
-from analyzer.history.spectrum import Comparison, Said, Spectrum, compare, spectrum_of
+from analyzer.history.elements import Element, agents_in, elements_of, pack, unpack
+from analyzer.history.spectrum import (
+    LEAST_PASSING,
+    Comparison,
+    Said,
+    Spectrum,
+    compare,
+    compare_elements,
+    spectrum_of,
+)
 from analyzer.history.versions import Decision, equality, version_of
 from analyzer.history.workflow import has_shared_agents
 from collector_processor.rebuild.run_totals import workflow_of
@@ -100,6 +108,38 @@ class KnownRuns:
         ]
 
 
+_MOST_COUNTED: Final = 16
+"""Spectra of one workflow that are remembered: one for each version and set of agents."""
+
+
+class CountedRuns:
+    """Runs of one workflow, counted once for all failed runs that are compared with the same ones."""
+
+    def __init__(self, runs: Iterable[KnownRun]) -> None:
+        self._known: Final = KnownRuns.of(runs)
+        self._spectra: Final[dict[tuple[str, frozenset[bytes], str], Spectrum]] = {}
+        passed = sum(run.said is Said.PASSED for run in self._known.runs.values())
+        self.is_enough: Final = passed >= LEAST_PASSING
+        """Whether a comparison may find anything."""
+
+    def compare(self, own: KnownRun, elements: Sequence[Element], steps: Sequence[int]) -> Comparison | None:
+        """Compare a failed run with the others of its version, and of versions shown to be equal to it.
+
+        Args:
+            own: the stored facts about the run.
+            elements: its elements.
+            steps: the numbers of its steps.
+        """
+        is_among = own.run_id if own.run_id in self._known.runs else ""
+        key = (own.version, agents_in(own.elements), is_among)
+        spectrum = self._spectra.get(key)
+        if spectrum is None:
+            if len(self._spectra) >= _MOST_COUNTED:
+                self._spectra.clear()
+            spectrum = self._spectra[key] = pooled_versions(own.version, self._known.kin(own))
+        return compare_elements(elements, steps, spectrum) if spectrum.runs.n else None
+
+
 def pooled_versions(own: str, runs: Sequence[KnownRun]) -> Spectrum:
     """Return the spectrum of a version, with those versions that were shown to be equal to it."""
     by_version: defaultdict[str, list[KnownRun]] = defaultdict(list)
@@ -118,4 +158,4 @@ def _spectrum(runs: Iterable[KnownRun]) -> Spectrum:
     return spectrum_of((run.said, unpack(run.elements)) for run in runs)
 
 
-__all__ = ["KnownRun", "KnownRuns", "known_run", "pooled_versions", "said_of"]
+__all__ = ["CountedRuns", "KnownRun", "KnownRuns", "known_run", "pooled_versions", "said_of"]

@@ -4,7 +4,8 @@
 fail that show the element than runs that could have shown it. Its interval is Newcombe's. For a ranking of
 the steps of one run, a likelihood ratio takes the place of the interval: runs with the element fail at the
 rate of a fault that is nearly always fatal, or at the rate of its site. One failing run with an element
-counts for something, ten for more, and an element that some passing runs show for nothing.
+counts for something, ten for more (each further one a quarter), and an element that some passing runs show
+for nothing.
 
 Runs of which nobody said whether they passed are in no count.
 """
@@ -28,8 +29,11 @@ _HALF: Final = 0.5
 LEAST_PASSING: Final = 10
 """Passing runs below which a spectrum says nothing: with five, new elements were more often chance than
 fault in runs with a wrong value, and made verdicts worse (``benchmarks.history``)."""
-LEAST_EVIDENCE: Final = 0.4
-"""Log-likelihood ratio from which an element stands out: three to two."""
+LEAST_EVIDENCE: Final = 0.3
+"""Log-likelihood ratio from which an element stands out: four to three."""
+_WITNESS: Final = 0.25
+"""Weight of a further failing run with the element. Failing runs fail for different reasons and share habits,
+such as retries: with weight 1, coincidences among ten of them made verdicts on wrong values worse."""
 MOST_EVIDENCE: Final = 6.0
 _FAULTS: Final = 0.3
 """Assumed number of new elements of a kind that a failing run shows because of its fault."""
@@ -136,8 +140,9 @@ def increase(element: Element, spectrum: Spectrum) -> Increase:
 
 def _evidence(shown: Count, usual: float) -> float:
     """Return the log-likelihood ratio of a fatal element, for any of ``_FATAL``, against the usual rate."""
+    failed = min(shown.failed, 1) + _WITNESS * max(0, shown.failed - 1)
     ratios = [
-        shown.failed * math.log(rate / usual) + shown.passed * math.log((1 - rate) / (1 - usual))
+        failed * math.log(rate / usual) + shown.passed * math.log((1 - rate) / (1 - usual))
         for rate in _FATAL
         if rate > usual
     ]
@@ -175,15 +180,21 @@ def compare(trajectory: Trajectory, spectrum: Spectrum) -> Comparison:
         trajectory: the run; it is counted as one more failing run.
         spectrum: the other runs.
     """
-    found = _comparable(elements_of(trajectory), spectrum)
-    before, steps = spectrum.runs, len(trajectory.steps)
+    steps = [step.index for step in trajectory.steps]
+    return compare_elements(elements_of(trajectory), steps, spectrum)
+
+
+def compare_elements(elements: Sequence[Element], steps: Sequence[int], spectrum: Spectrum) -> Comparison:
+    """Compare a failed run, given by its elements and the numbers of its steps, with its history."""
+    found = _comparable(elements, spectrum)
+    before = spectrum.runs
     if before.passed < LEAST_PASSING:
-        return Comparison(scores=(0.0,) * steps, increases=(), runs=before)
+        return Comparison(scores=(0.0,) * len(steps), increases=(), runs=before)
     own = dict.fromkeys(digest_of(each.key) for each in found)
     counted, usual = with_run(spectrum, own, Said.FAILED), novelty(spectrum)
     judged = [_discounted(increase(element, counted), usual) for element in found]
     return Comparison(
-        scores=_scores(judged, trajectory),
+        scores=_scores(judged, steps),
         increases=tuple(
             sorted(
                 (each for each in judged if each.evidence >= LEAST_EVIDENCE),
@@ -216,10 +227,10 @@ def _comparable(found: Sequence[Element], spectrum: Spectrum) -> list[Element]:
     return [each for each in found if not is_cut or each.key[0] == AGENT]
 
 
-def _scores(judged: Sequence[Increase], trajectory: Trajectory) -> tuple[float, ...]:
+def _scores(judged: Sequence[Increase], steps: Sequence[int]) -> tuple[float, ...]:
     """Return each step's strongest evidence: elements of one step mostly say the same thing."""
-    places = {step.index: place for place, step in enumerate(trajectory.steps)}
-    scores = [0.0] * len(trajectory.steps)
+    places = {step: place for place, step in enumerate(steps)}
+    scores = [0.0] * len(steps)
     for each in judged:
         place = places[each.element.step]
         scores[place] = min(MOST_EVIDENCE, max(scores[place], each.evidence))

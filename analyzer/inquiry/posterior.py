@@ -79,6 +79,17 @@ def from_ranking(ranking: Sequence[Ranked], trajectory: Trajectory, most: float)
     return log_softmax([math.log(named.get(step.index, rest)) for step in trajectory.steps])
 
 
+def relative(ranking: Sequence[Ranked], trajectory: Trajectory) -> LogShares:
+    """Convert a ranking whose probabilities were scaled down to the opinion behind it.
+
+    Only the ratios count. No unranked step gets more than the last ranked one.
+    """
+    named = {candidate.step: max(candidate.probability, _LEAST) for candidate in ranking}
+    silent = sum(step.index not in named for step in trajectory.steps)
+    rest = max(_LEAST, min((1.0 - sum(named.values())) / max(1, silent), *named.values(), 1.0))
+    return log_softmax([math.log(named.get(step.index, rest)) for step in trajectory.steps])
+
+
 def ranked(shares: LogShares, trajectory: Trajectory, most: int) -> tuple[Ranked, ...]:
     """Return the likeliest steps, best first; ties go to the earlier step."""
     order = sorted(range(len(shares)), key=lambda position: (-shares[position], position))

@@ -28,12 +28,12 @@ from analyzer.inquiry.method import (
     consult,
     drive,
 )
-from analyzer.inquiry.posterior import belief_in_signals, from_ranking, worth_of
+from analyzer.inquiry.posterior import belief_in_signals, worth_of
 from analyzer.inquiry.visible import visible_run
 from analyzer.learning.features import VERSION
 from analyzer.learning.ranker import Ranker
 from analyzer.methods import AUTO, registered
-from analyzer.methods.history import History, Past, with_history
+from analyzer.methods.history import History, Past, pooled_with
 from analyzer.methods.prompt_injection import doubt_if_injected
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (
@@ -44,7 +44,6 @@ from analyzer.methods.without_model import (
     judge_by_signals,
     pool_with_judge,
     ranking,
-    signal_opinion,
 )
 from semconv.model import UNKNOWN_AGENT, Abstention, Attribution, Blame, Effort, Status, Trajectory
 
@@ -120,7 +119,8 @@ class Attributor:
         seen = self._seen(trajectory)
         name = self.method
         attribution = yield from (self._auto(seen, marker) if name == AUTO else self._run(name, seen, marker))
-        return self._doubt(self._without_secrets(_distrusted(attribution, seen)))
+        trusted = self._without_secrets(_distrusted(attribution, seen))
+        return doubted(trusted, self.least_confidence)
 
     def at_once(self, trajectory: Trajectory) -> Attribution:
         """Attribute one run synchronously, without a model.
@@ -139,8 +139,8 @@ class Attributor:
             run_id=trajectory.run_id, verdict=verdict, method=method, effort=effort, error=error
         )
         if self.method != "signals":
-            attribution = self._with_past(attribution, seen, ranked)
-        return self._doubt(attribution)
+            attribution = self._with_past(attribution, seen)
+        return doubted(attribution, self.least_confidence)
 
     def confirm(self, suspected: Attribution, trajectory: Trajectory, marker: str) -> Steps:
         """Ask the model whether a suspected failure holds; it stands if the model gives no answer."""
@@ -164,7 +164,7 @@ class Attributor:
     def _auto(self, trajectory: Trajectory, marker: str) -> Steps:
         ranked = self._ranked_at_home(trajectory)
         attribution = yield from self._without_past(trajectory, marker, ranked)
-        return self._with_past(attribution, trajectory, ranked)
+        return self._with_past(attribution, trajectory)
 
     def _without_past(self, trajectory: Trajectory, marker: str, ranked: Ranking | None) -> Steps:
         ranker = self.ranker
@@ -184,22 +184,11 @@ class Attributor:
         pooled = pool_with_judge(ranker, trajectory, ranked, verdict)
         return replace(attribution, verdict=pooled, method="judge+ranker")
 
-    def _with_past(
-        self, attribution: Attribution, trajectory: Trajectory, ranked: Ranking | None
-    ) -> Attribution:
+    def _with_past(self, attribution: Attribution, trajectory: Trajectory) -> Attribution:
         """Return the attribution, pooled with the evidence of the workflow's other runs, if there is any."""
-        verdict = attribution.verdict
-        found = self.past.compare(trajectory) if self.past and isinstance(verdict, Blame) else None
-        if found is None or not found.is_any or not isinstance(verdict, Blame):
-            return attribution
-        if attribution.method == "ranker" and ranked is not None:
-            shares = ranked.shares
-        elif attribution.method == "signals":
-            shares = signal_opinion(trajectory)
-        else:
-            shares = from_ranking(verdict.ranking, trajectory, JUDGE_ACCURACY)
-        pooled = with_history(verdict, shares, trajectory, found)
-        return replace(attribution, verdict=pooled, method=f"{attribution.method}+history")
+        is_blame = isinstance(attribution.verdict, Blame)
+        found = self.past.compare(trajectory) if self.past and is_blame else None
+        return attribution if found is None else pooled_with(attribution, trajectory, found)
 
     def _ranked_at_home(self, trajectory: Trajectory) -> Ranking | None:
         """Return the ranker's ranking of a run of a system that it was trained on; else ``None``."""
@@ -258,19 +247,20 @@ class Attributor:
             error=None if attribution.error is None else clean(attribution.error),
         )
 
-    def _doubt(self, attribution: Attribution) -> Attribution:
-        """Return the attribution, with its blame withheld if it is too uncertain."""
-        verdict = attribution.verdict
-        if not isinstance(verdict, Blame) or verdict.confidence >= self.least_confidence:
-            return attribution
-        named = "" if verdict.agent == UNKNOWN_AGENT else f" of {verdict.agent}"
-        reason = (
-            f"The evidence is too weak to blame an agent: step {verdict.step}{named} is the best candidate,"
-            f" with a probability of {verdict.confidence:.0%}; a verdict needs {self.least_confidence:.0%}."
-            f" {verdict.reason}"
-        )
-        abstention = Abstention(status=Status.UNDETERMINED, reason=reason, ranking=verdict.ranking)
-        return replace(attribution, verdict=abstention)
+
+def doubted(attribution: Attribution, least_confidence: float) -> Attribution:
+    """Return the attribution, with its blame withheld if its confidence is below ``least_confidence``."""
+    verdict = attribution.verdict
+    if not isinstance(verdict, Blame) or verdict.confidence >= least_confidence:
+        return attribution
+    named = "" if verdict.agent == UNKNOWN_AGENT else f" of {verdict.agent}"
+    reason = (
+        f"The evidence is too weak to blame an agent: step {verdict.step}{named} is the best candidate,"
+        f" with a probability of {verdict.confidence:.0%}; a verdict needs {least_confidence:.0%}."
+        f" {verdict.reason}"
+    )
+    abstention = Abstention(status=Status.UNDETERMINED, reason=reason, ranking=verdict.ranking)
+    return replace(attribution, verdict=abstention)
 
 
 async def no_model(_question: Question) -> Answer:

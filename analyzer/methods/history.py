@@ -13,10 +13,11 @@ from typing import Final, Protocol
 
 from analyzer.history.spectrum import LEAST_PASSING, Comparison, Increase
 from analyzer.inquiry.method import Inquiry, answered
-from analyzer.inquiry.posterior import LogShares, Opinion, pool, ranked, temper
-from analyzer.methods.without_model import at_most
+from analyzer.inquiry.posterior import LogShares, Opinion, from_ranking, pool, ranked, relative, temper
+from analyzer.methods.without_model import JUDGE_ACCURACY, at_most
 from semconv.model import (
     Abstention,
+    Attribution,
     Blame,
     Ranked,
     Status,
@@ -26,11 +27,15 @@ from semconv.model import (
 )
 
 _RANKED: Final = 5
-WEIGHT: Final = 4.0
+WEIGHT: Final = 2.0
 """Exponent of the history in the pool. Signals have a strong opinion on every step by its position, the
 history on few steps; chosen on the example systems (``benchmarks.history``, other seeds than those shown)."""
 MOST_CONFIDENT: Final = 0.9
 """Highest confidence: what goes along with failures need not cause them."""
+
+
+COMPARED: Final = frozenset({Status.ATTRIBUTED, Status.UNDETERMINED})
+"""Statuses of verdicts that other runs may change."""
 
 
 class Past(Protocol):
@@ -82,6 +87,39 @@ def judge_by_history(trajectory: Trajectory, found: Comparison) -> Verdict:
 def shares_of(found: Comparison) -> LogShares:
     """Return the history's opinion as it enters the pool."""
     return temper(found.shares(), 1 / WEIGHT)
+
+
+def pooled_with(attribution: Attribution, trajectory: Trajectory, found: Comparison) -> Attribution:
+    """Return an attribution pooled with the history of the run's workflow; unchanged if nothing stands out.
+
+    The opinion behind the verdict is taken from its ranking: that five of the steps have a probability of
+    their own made no difference to any verdict on the example systems.
+    """
+    verdict = _blame_of(attribution.verdict)
+    if verdict is None or not found.is_any:
+        return attribution
+    if attribution.model:
+        shares = from_ranking(verdict.ranking, trajectory, JUDGE_ACCURACY)
+    else:
+        shares = relative(verdict.ranking, trajectory)
+    pooled = with_history(verdict, shares, trajectory, found)
+    return replace(attribution, verdict=pooled, method=f"{attribution.method}+history")
+
+
+def _blame_of(verdict: Verdict) -> Blame | None:
+    """Return the blame; of a verdict withheld as too uncertain, its first candidate, which may become one."""
+    if isinstance(verdict, Blame):
+        return verdict
+    if verdict.status is not Status.UNDETERMINED or not verdict.ranking:
+        return None
+    first = verdict.ranking[0]
+    return Blame(
+        agent=first.agent,
+        step=first.step,
+        reason="Too little evidence by itself.",
+        confidence=first.probability,
+        ranking=verdict.ranking,
+    )
 
 
 def with_history(verdict: Blame, shares: LogShares, trajectory: Trajectory, found: Comparison) -> Blame:

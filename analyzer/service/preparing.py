@@ -17,20 +17,24 @@ from analyzer.executor.composition import (
 )
 from analyzer.executor.step_process import StepServer
 from analyzer.executor.worker import OpenWork, Work, main
+from analyzer.history.failed_run import failed_run, to_text
 from analyzer.history.known_runs import facts_of
 from analyzer.issues.counting import noted_run
 from analyzer.issues.rows import noted_document
 from analyzer.labels.kept_run import pack
+from analyzer.methods import AUTO
+from analyzer.methods.history import COMPARED
 from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT
 from collector_processor.pipeline.analyst import Analysis, Analyst
-from collector_processor.pipeline.prepare import KeepRun, KeptRun, Look, Preparer
+from collector_processor.pipeline.prepare import KeepRun, KeptRun, Look, Preparer, no_comparison
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import omit
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import Settings
 from collector_processor.store.run_history import RunFacts
+from collector_processor.writeback.outgoing import service_of
 from semconv.model import Status, Trajectory
 
 
@@ -59,6 +63,7 @@ def keeping(settings: Settings) -> KeepRun:
 
 def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cleaner) -> Preparer:
     """Return the preparer of traces; ``unasked`` analyses runs that need no model."""
+    is_compared = settings.method == AUTO
     return Preparer(
         unasked=unasked,
         glance=analyst.glance,
@@ -67,11 +72,19 @@ def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cl
         spans=open_span_keeper(settings),
         reader=open_reader(settings.mappings),
         facts=_facts,
+        compared=_compared if is_compared else no_comparison,
     )
 
 
 def _facts(run: Run) -> RunFacts:
     return facts_of(run.trajectory, run.trace.spans)
+
+
+def _compared(run: Run, analysis: Analysis) -> str:
+    """Return what of a run is compared with others; empty if it did not fail."""
+    if analysis.attribution.status not in COMPARED:
+        return ""
+    return to_text(failed_run(run.trajectory, service_of(run)))
 
 
 def passed_by(unasked: Look) -> Look:

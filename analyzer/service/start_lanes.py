@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from analyzer.executor.composition import budget_of, carrier_policy
+from analyzer.executor.composition import budget_of, carrier_policy, notice_text
 from analyzer.executor.executor import ExecutorCounters
 from analyzer.issues.beside_verdicts import BesideVerdicts, keeper
 from analyzer.issues.counting import IssueCounting
@@ -15,11 +15,13 @@ from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueS
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notifier import InDb, counting_rules, receivers_of
 from analyzer.labels.correcting import Corrections
+from analyzer.methods import AUTO
 from analyzer.models.budget import HourlyBudget, StoredSpending
 from analyzer.service.analyses import open_executor
 from analyzer.service.durable import Files
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import keeping
+from analyzer.service.run_comparison import RunComparison
 from analyzer.telemetry.verdict_counters import Move, VerdictCounters
 from collector_processor.exporters import open_exporters
 from collector_processor.forwarding.forwarder import Forwarder
@@ -29,7 +31,7 @@ from collector_processor.journal import Journal
 from collector_processor.otlp import Exporter, Signal
 from collector_processor.pipeline.analyst import Analyst
 from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Examiner
+from collector_processor.pipeline.examine import Compare, Examiner, without_others
 from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.settings import Settings, WriteBack
@@ -122,6 +124,7 @@ def _examiner(
         prepare=executor,
         analyst=analysis.analyst,
         kept=keeping(settings),
+        compare=_comparison(settings),
         leaving=Leaving(
             policy=carrier_policy(settings),
             wall_ns=time.time_ns,
@@ -130,6 +133,15 @@ def _examiner(
             tell=tell,
             count_redacted=analysis.cleaner.add,
         ),
+    )
+
+
+def _comparison(settings: Settings) -> Compare:
+    """Return the comparison of failed runs with others; methods that are chosen by name do without."""
+    if settings.method != AUTO:
+        return without_others
+    return RunComparison(
+        clean=notice_text(settings), least_confidence=settings.precision, clock=time.monotonic
     )
 
 

@@ -20,10 +20,10 @@ from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.visible import visible_run
 from analyzer.learning.ranker import Ranker
 from analyzer.learning.training import train
-from analyzer.methods.history import judge_by_history, with_history
-from analyzer.methods.without_model import blame, judge_by_signals, ranking, signal_opinion
+from analyzer.methods.history import judge_by_history, pooled_with
+from analyzer.methods.without_model import blame, judge_by_signals, ranking
 from benchmarks.history.stories import FLOWS, KINDS, SHAPES, Played, played
-from semconv.model import Blame, Trajectory, Verdict
+from semconv.model import Attribution, Blame, Trajectory, Verdict
 from semconv.record import replace
 
 PASSING: Final = (0, 5, 20, 100)
@@ -102,9 +102,14 @@ def _verdicts(run: Trajectory, known: Comparison, ranker: Ranker) -> dict[str, V
         "signals": by_signals,
         "ranker": by_ranker,
         "history": judge_by_history(run, known),
-        "signals+history": with_history(by_signals, signal_opinion(run), run, known),
-        "ranker+history": with_history(by_ranker, seen.shares, run, known),
+        "signals+history": _pooled(by_signals, run, known),
+        "ranker+history": _pooled(by_ranker, run, known),
     }
+
+
+def _pooled(verdict: Verdict, run: Trajectory, known: Comparison) -> Verdict:
+    alone = Attribution(run_id=run.run_id, verdict=verdict, method="alone")
+    return pooled_with(alone, run, known).verdict
 
 
 def table(found: dict[int, list[Named]]) -> None:

@@ -23,6 +23,7 @@ from collector_processor.rebuild.possible_joins import RecentRuns, note
 from collector_processor.store.database.condition import Condition
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.records import AbsentParent
+from collector_processor.store.run_history import HistoryRow
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Completion
 
@@ -38,8 +39,17 @@ The wait doubles each time, up to ``max_silence_s``: at its default of 75 min, l
 """
 
 Finding: TypeAlias = tuple[Analysis, KeptRun]
+ReadRuns: TypeAlias = Callable[[Tenant, str, str, int], Awaitable[Sequence[HistoryRow]]]
+"""Returns the newest runs of a service's workflow with a known outcome, at most so many."""
+Compare: TypeAlias = Callable[[Tenant, PreparedRun, Finding, ReadRuns], Awaitable[Finding]]
+"""Returns a finding, corrected by what the other runs of the workflow say."""
 Findings: TypeAlias = dict[bytes, Finding]
 """Findings by the digest of the analysed content."""
+
+
+async def without_others(_tenant: Tenant, _run: PreparedRun, finding: Finding, _read: ReadRuns) -> Finding:
+    """Compare no run with others."""
+    return finding
 
 
 class HeldTraces(TraceSource, HeldRows, Protocol):
@@ -70,6 +80,7 @@ class Examiner:
         analyst: Analyst,
         kept: KeepRun,
         leaving: Leaving,
+        compare: Compare = without_others,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Create an examiner from its parts.
@@ -81,12 +92,14 @@ class Examiner:
             analyst: runs step 2, for runs that step 1 does not decide.
             kept: returns the stored form of those runs.
             leaving: actions around a commit.
+            compare: compares failed runs with others, before their verdicts are committed.
             pause: sleeps for the given seconds.
         """
         self._source: Final = source
         self._store: Final = store
         self._analyst: Final = analyst
         self._kept: Final = kept
+        self._compare: Final = compare
         self._wall_ns: Final = leaving.wall_ns
         self._recent: Final = RecentRuns()
         thread = self._thread = StoreThread(pause)
@@ -204,7 +217,8 @@ class Examiner:
 
     async def _finding(self, tenant: Tenant, run: PreparedRun) -> Finding:
         before = self._recent.before(run.continuation, tenant) if run.continuation else ""
-        analysis, kept = await self._analysed(run)
+        found = await self._analysed(run)
+        analysis, kept = await self._compare(tenant, run, found, self._told)
         return analysis.with_note(note(before)) if before else analysis, kept
 
     async def _analysed(self, run: PreparedRun) -> Finding:
@@ -213,6 +227,9 @@ class Examiner:
             analysis = await self._analyst.analyse(run.trajectory)
             kept = await asyncio.to_thread(self._kept, run.trajectory, analysis)
         return analysis, replace(kept, spans=run.kept_spans, totals=run.totals, facts=run.facts)
+
+    async def _told(self, tenant: Tenant, service: str, workflow: str, limit: int) -> Sequence[HistoryRow]:
+        return await self._thread.insist(self._store.history.told, tenant, service, workflow, limit)
 
     @property
     def condition(self) -> Condition:

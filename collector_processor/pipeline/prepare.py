@@ -34,6 +34,8 @@ from semconv.attributes import ERROR, TRIAL
 from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, Span, Status, Step, Trace, TraceId, Trajectory
 
+_MOST_ERROR: Final = 300
+"""Characters of an error that are kept, for the kind of failure."""
 MAX_KEYS: Final = 4 * MAX_JOINED
 """Bound on the stored run keys of one trace, because a span may link to any number of others."""
 
@@ -99,6 +101,8 @@ class PreparedRun:
     """``None`` if the run has not changed."""
     facts: RunFacts | None = None
     """Facts by which it is compared with other runs; ``None`` if it has not changed or has not ended."""
+    compared: str = ""
+    """What is compared with other runs, if it failed and step 1 analysed it; opaque to this package."""
     trials: frozenset[str] = frozenset()
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
     is_trial: bool = False
@@ -130,6 +134,8 @@ class Prepared:
 Facts: TypeAlias = Callable[[Run], RunFacts | None]
 """Returns the facts by which a run is compared with other runs. Pure."""
 Look: TypeAlias = Callable[[Trajectory], Analysis | None]
+Compared: TypeAlias = Callable[[Run, Analysis], str]
+"""Returns what of a run is compared with other runs, given its analysis; empty if nothing is. Pure."""
 KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
 """Returns the stored form of an analysed run. Pure."""
 
@@ -137,6 +143,11 @@ KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
 def no_facts(_run: Run) -> None:
     """Store nothing for comparisons with other runs."""
     return
+
+
+def no_comparison(_run: Run, _analysis: Analysis) -> str:
+    """Compare no run with others."""
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +166,7 @@ class Preparer:
     reader: Reader = USUAL
     """Reads the spans; with the user's mappings."""
     facts: Facts = no_facts
+    compared: Compared = no_comparison
 
     def __call__(self, trace: TraceBytes) -> Prepared:
         """Prepare the runs of a trace, in the order of their first spans."""
@@ -217,6 +229,7 @@ class Preparer:
             kept=None if analysis is None else self.kept(run.trajectory, analysis),
             totals=total_up(run) if is_news else None,
             facts=self.facts(run) if is_news and not is_open else None,
+            compared="" if analysis is None or is_open else self.compared(run, analysis),
             trials=claimed_trials(run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory) if is_news and not is_open else None,
         )
@@ -283,7 +296,7 @@ def _absent_parents(runs: Iterable[Run], trace: TraceBytes) -> tuple[AbsentParen
 
 
 def _without_texts(trajectory: Trajectory) -> Trajectory:
-    """Return the parts of a trajectory that ``decide`` reads."""
+    """Return the parts of a trajectory that ``decide`` and comparisons with other runs read."""
     return Trajectory(
         run_id=trajectory.run_id,
         steps=tuple(map(_bare_step, trajectory.steps)),
@@ -302,6 +315,8 @@ def _bare_step(step: Step) -> Step:
         kind=step.kind,
         agent_source=step.agent_source,
         content=step.content,
+        target=step.target,
+        error=step.error[:_MOST_ERROR],
         group=step.group,
         trace_id=step.trace_id,
         span_id=step.span_id,

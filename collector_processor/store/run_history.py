@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection, upsert
@@ -23,6 +23,15 @@ _READ: Final = (
     " WHERE run_totals.tenant = ? AND run_totals.service = ? AND run_totals.workflow = ?"
     " ORDER BY run_totals.decided_ns DESC LIMIT ?"
 )
+_TOLD: Final = (
+    "SELECT newest.run_id, newest.service, newest.workflow, newest.decided_ns, said, run_history.version,"
+    " release, elements FROM (SELECT tenant, run_id, service, workflow, decided_ns FROM run_totals"
+    " WHERE tenant = ? AND service = ? AND workflow = ? ORDER BY decided_ns DESC LIMIT ?) AS newest"
+    " JOIN run_history ON run_history.tenant = newest.tenant AND run_history.run_id = newest.run_id"
+    " WHERE said <> 'unsaid' ORDER BY newest.decided_ns DESC LIMIT ?"
+)
+MOST_SEARCHED: Final = 2_000
+"""Newest runs of a workflow among which those with a known outcome are looked for."""
 _WORKFLOWS: Final = (
     "SELECT tenant, service, workflow, count(*), max(decided_ns) FROM run_totals"
     " WHERE decided_ns >= ? AND workflow IS NOT NULL GROUP BY tenant, service, workflow"
@@ -87,14 +96,12 @@ class RunHistoryRows:
 
     def of_workflow(self, tenant: Tenant, service: str, workflow: str, limit: int) -> list[HistoryRow]:
         """Return a workflow's newest runs, newest first."""
-        rows = self._db.execute(_READ, (tenant, service, workflow, limit))
-        return [
-            HistoryRow(
-                run_id=row[0], service=row[1], workflow=row[2], decided_ns=row[3], said=row[4],
-                version=row[5], release=row[6], elements=bytes(row[7]),
-            )
-            for row in rows
-        ]  # fmt: skip
+        return list(map(_row, self._db.execute(_READ, (tenant, service, workflow, limit))))
+
+    def told(self, tenant: Tenant, service: str, workflow: str, limit: int) -> list[HistoryRow]:
+        """Return a workflow's newest runs with a known outcome, newest first, of its ``MOST_SEARCHED``."""
+        asked = (tenant, service, workflow, MOST_SEARCHED, limit)
+        return list(map(_row, self._db.execute(_TOLD, asked)))
 
     def workflows(self, since_ns: int, limit: int) -> list[WorkflowRow]:
         """Return the workflows with runs since ``since_ns``, latest run first."""
@@ -110,3 +117,10 @@ class RunHistoryRows:
             "DELETE FROM run_history WHERE NOT EXISTS (SELECT 1 FROM verdict WHERE"
             " verdict.tenant = run_history.tenant AND verdict.run_id = run_history.run_id)"
         )
+
+
+def _row(row: Sequence[Any]) -> HistoryRow:
+    return HistoryRow(
+        run_id=row[0], service=row[1], workflow=row[2], decided_ns=row[3], said=row[4],
+        version=row[5], release=row[6], elements=bytes(row[7]),
+    )  # fmt: skip

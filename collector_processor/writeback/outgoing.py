@@ -249,7 +249,7 @@ def _stored(decision: Decision, judgement: Judgement, *, is_provisional: bool = 
         step=step.index if step else None,
         span_id=step.span_id if step else None,
         trace_id=step.trace_id if step else None,
-        service=_service(decision.run),
+        service=service_of(decision.run),
         is_provisional=is_provisional,
         decided_ns=decision.now_ns,
         document=decision.document,
@@ -260,7 +260,7 @@ def _ended_ns(run: Run) -> int:
     return max((span.end_ns for span in run.trace.spans), default=0)
 
 
-def _service(run: Run) -> str:
+def service_of(run: Run) -> str:
     """Return the ``service.name`` of the run's root, or of its earliest span if the root never arrived."""
     trajectory, spans = run.trajectory, run.trace.spans
     root = (trajectory.root_trace_id, trajectory.root_span_id)

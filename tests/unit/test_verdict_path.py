@@ -21,7 +21,7 @@ from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.analyst import AnalysisLostError
 from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Examiner
+from collector_processor.pipeline.examine import Compare, Examiner, without_others
 from collector_processor.pipeline.prepare import (
     KeptRun,
     Prepared,
@@ -86,6 +86,7 @@ class Way:
     source: MemorySource
     by: RunAnalyst = field(default_factory=analyst)
     prepared_by: Callable[[Preparer, TraceBytes], Prepared] = here
+    compare: Compare = without_others
     prepared: list[Prepared] = field(default_factory=list)
     kept: list[KeptRun] = field(default_factory=list)
     announced: list[tuple[VerdictSummary, StoredVerdict]] = field(default_factory=list)
@@ -109,6 +110,7 @@ class Way:
                 tell=lambda summary, verdict: self.announced.append((summary, verdict)),
                 count_redacted=self._count,
             ),
+            compare=self.compare,
             pause=self._pause,
         )
 
