@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import ssl
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from collector_processor.settings import Settings
 from collector_processor.store.database.connection import MEND
 from collector_processor.store.database.older_files import older_files
 from collector_processor.store.database.places import open_database
+from collector_processor.store.jobs import LEASE_S, NO_JOBS, JobRows, Replica, ReplicaRows, Waiting
 from collector_processor.store.records import AbsentParent
 from collector_processor.store.small_tables import AbsentRows
 
@@ -88,17 +91,48 @@ def check_store(settings: Settings) -> Iterator[Finding]:
         with closing(open_database(place)) as database, closing(database.connect()) as db:
             problem = db.damage()
             absent = AbsentRows(db).all()
+            replicas, waiting = ReplicaRows(db).seen(LEASE_S), JobRows(db).waiting()
     except CollectorError as error:
         yield failed("store", str(error), _mend(place))
         return
     except sqlite3.Error as error:
-        problem, absent = str(error), []
+        problem, absent, replicas, waiting = str(error), [], [], NO_JOBS
     shown = place if isinstance(place, Path) else "PostgreSQL at BLAMESPAN_STORE_URL"
     if problem is None:
         yield ok("store", f"{shown} is sound")
     else:
         yield failed("store", f"{shown}: {problem}", MEND)
     yield from _parents(absent)
+    if settings.store_url is not None:
+        yield from check_replicas(replicas, waiting, version("blamespan"))
+
+
+TOLERATED_SKEW_S: Final = 5.0
+"""Difference between a replica's clock and the database's that does no harm."""
+LATE_S: Final = 60.0
+"""Age of a waiting job from which there are too few analyzers: an analysis normally takes seconds."""
+
+
+def check_replicas(replicas: Sequence[Replica], waiting: Waiting, own_version: str) -> Iterator[Finding]:
+    """Compare the versions and clocks of the processes that share a store, and look for jobs that wait."""
+    kinds = Counter(one.kind for one in replicas)
+    said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none announced itself"
+    versions = sorted({own_version, *(one.version for one in replicas)})
+    if len(versions) > 1:
+        mend = "finish the upgrade: all processes of a store should run one version"
+        yield warning("replicas", f"{said}; their versions differ: {', '.join(versions)}", mend)
+    else:
+        yield ok("replicas", f"{said}; all run {own_version}")
+    worst = max(replicas, key=lambda one: abs(one.ahead_s), default=None)
+    if worst is not None and abs(worst.ahead_s) > TOLERATED_SKEW_S:
+        where = "ahead of" if worst.ahead_s > 0 else "behind"
+        detail = f"the clock of {worst.kind} {worst.id} is {abs(worst.ahead_s):.0f} s {where} PostgreSQL's"
+        yield warning("replicas' clocks", detail, "let all machines set their clocks by NTP")
+    if waiting.count:
+        jobs, age_s = counted(waiting.count, "job"), waiting.oldest_age_s
+        detail = f"{jobs} wait for an analyzer, the oldest for {age_s:.0f} s"
+        mend = "start more `blamespan analyzer` processes on this store"
+        yield warning("jobs", detail, mend) if age_s > LATE_S else ok("jobs", detail)
 
 
 def _mend(place: Path | str) -> str:

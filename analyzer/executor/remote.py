@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import aiohttp
 from aiohttp import StreamReader
@@ -98,6 +98,30 @@ class _BusyError(Exception):
 
 Ask: TypeAlias = Callable[[Trajectory], Awaitable[Attribution]]
 """Attributes one run elsewhere; raises ``AnalyzerError`` if that is impossible."""
+
+
+class ChoosingAsk(Protocol):
+    """Asks other processes, by their settings or by a person's choice: over HTTP, or through the store."""
+
+    async def __call__(self, trajectory: Trajectory, choice: Choice | None = None) -> Attribution:
+        """Return an attribution of a run.
+
+        Raises:
+            AnalyzerError: no analyzer answered in time.
+        """
+        ...
+
+    async def offer(self) -> Offer:
+        """Return the methods and models that can be chosen there.
+
+        Raises:
+            AnalyzerError: no analyzer answers.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release the connections."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

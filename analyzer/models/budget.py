@@ -1,6 +1,7 @@
 """Hourly budget of all analyses: a ``Model`` that refuses calls once the budget is spent.
 
-Spending is stored on the disk, so that a restarted process continues the same hour.
+Spending is stored, so that a restarted process continues the same hour. Processes that share a store share
+the budget: each call is recorded there before it is made, if the calls of all still fit.
 """
 
 from __future__ import annotations
@@ -42,14 +43,16 @@ class StoredSpending:
         found: Sequence[tuple[int, float]] = await self.in_db(self.rows.spent, now - int(HOUR_S * _NS), now)
         return [((now - at_ns) / _NS, usd) for at_ns, usd in found]
 
-    async def reserve(self, usd: float) -> int:
+    async def reserve(self, usd: float, most_usd: float) -> int | None:
         """Record a call's maximum cost durably; return the entry.
+
+        Returns ``None`` if the hour's calls of all processes on this store would then exceed ``most_usd``.
 
         Raises:
             StoreError: the disk cannot be written.
         """
         now = self.wall_ns()
-        entry: int = await self.in_db(self.rows.reserve, now, usd, now - int(HOUR_S * _NS))
+        entry: int | None = await self.in_db(self.rows.reserve, now, usd, now - int(HOUR_S * _NS), most_usd)
         return entry
 
     async def settle(self, entry: int, usd: float) -> None:
@@ -136,7 +139,7 @@ class HourlyBudget:
         """
         most = model.price(prompt) or 0.0
         if self.spent_usd + self._under_way + most > self.usd:
-            raise self._refusal(f"the budget of ${self.usd:g} {self.purpose} is used up")
+            raise self._used_up()
         self._under_way += most
         try:
             entry = await self._reserve(most)
@@ -163,10 +166,16 @@ class HourlyBudget:
         if self._book is None:
             return None
         try:
-            return await self._book.reserve(most)
+            entry = await self._book.reserve(most, self.usd)
         except StoreError as error:
             reason = f"the budget of ${self.usd:g} {self.purpose} cannot be kept: {error}"
             raise self._refusal(reason) from error
+        if entry is None:  # other processes have spent it
+            raise self._used_up()
+        return entry
+
+    def _used_up(self) -> ModelError:
+        return self._refusal(f"the budget of ${self.usd:g} {self.purpose} is used up")
 
     def _refusal(self, reason: str) -> ModelError:
         self.refused += 1

@@ -93,6 +93,7 @@ class ServiceMetrics(Collector):
         yield table.QUEUE_CAPACITY.family((one, look.capacity_bytes) for one, look in looks.items())
         yield table.QUEUE_FULLNESS.family((one, look.fullness) for one, look in looks.items())
         yield table.QUEUE_AGE.family((one, _age_s(look, now_ns)) for one, look in looks.items())
+        yield table.OLDEST_ACTIONABLE.single(self.pipeline.oldest_actionable_s)
         yield table.SEND_FAILURES.family(self._setbacks())
         yield table.REFUSALS.family(((cause.value,), self.refusals[cause]) for cause in Cause)
 

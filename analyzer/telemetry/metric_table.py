@@ -147,6 +147,13 @@ QUEUE_AGE: Final = _gauge(
     "s",
     "Age of the oldest item waiting to be forwarded; 0 if there is none.",
 )
+OLDEST_ACTIONABLE: Final = _gauge(
+    "blamespan_oldest_actionable_age_seconds",
+    "s",
+    "Time since the analysis that waits longest could have begun: of a complete trace in `serve` and"
+    " `collector`, of a job in `analyzer`; 0 if none waits. Scale on it.",
+    halves=tuple(Half),
+)
 SEND_FAILURES: Final = _counter(
     "blamespan_send_failures{signal, cause}",
     "{request}",
@@ -357,6 +364,12 @@ SHARED: Final = _counter(
 UNDER_WAY: Final = _gauge(
     "blamespan_analyzer_under_way", "{analysis}", "Analyses in progress.", halves=_ANALYZER
 )
+JOBS_WAITING: Final = _gauge(
+    "blamespan_jobs_waiting",
+    "{job}",
+    "Runs in the store that wait for an analyzer; every analyzer of a store shows the same number.",
+    halves=_ANALYZER,
+)
 SPENT: Final = _counter(
     "blamespan_analyzer_cost_usd",
     "USD",
@@ -368,7 +381,7 @@ METRICS: Final = (
     *ITEMS, HELD, MALFORMED, OPEN_TRACES, EXAMINATIONS, EVICTED,
     PREPARED, PREPARING_S, EARLIER_PREPARED, EARLIER_PREPARING_S,
     PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, STORE_FAULTY, TLS_FAILED,
-    QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, SEND_FAILURES, REFUSALS,
+    QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, OLDEST_ACTIONABLE, SEND_FAILURES, REFUSALS,
     UPTIME, CPU, MEMORY, BUILD_INFO,
     VERDICTS_SENT, VERDICTS_REFUSED, VERDICTS_UNSUPPORTED, REDACTED,
     RUNS, RUNS_WITHDRAWN, TASKS, TASKS_WITHDRAWN, FAILURES, FAILURES_WITHDRAWN, SUSPICIONS,
@@ -376,6 +389,6 @@ METRICS: Final = (
     CALLS, TOKENS, COST, UNPRICED, BUDGET_REFUSALS, SUSPECT_USAGE, BUDGET_SPENT, BUDGET_LIMIT,
     ISSUES, STANDING, ALARM, SHARE_LOW, WORKFLOW_REGRESSED, WORKFLOW_PASSED,
     REPEATED, *NOTICES,
-    QUESTIONS, ANALYSES, SHARED, UNDER_WAY, SPENT,
+    QUESTIONS, ANALYSES, SHARED, UNDER_WAY, JOBS_WAITING, SPENT,
 )  # fmt: skip
 """All metrics, in the order of docs/metrics.md."""

@@ -75,6 +75,8 @@ class Pipeline:
         self._busy: set[TraceKey] = set()
         self._queue: Final[FairQueue[Tenant, TraceKey, Released]] = FairQueue()
         """Traces of ``_busy`` that wait for a free slot; dropped if the journal evicts their spans."""
+        self._actionable_since: Final[dict[TraceKey, float]] = {}
+        """Times at which the traces of ``_queue`` were put there, the earliest first."""
         self._places: Final[Places[Tenant]] = Places(limits.concurrency)
         self._waiting: dict[TraceKey, frozenset[TraceKey]] = {}
         """Complete traces whose run has other open traces, and these open traces."""
@@ -98,6 +100,12 @@ class Pipeline:
     def under_way(self) -> int:
         """Number of traces that are being examined, or wait for a free slot."""
         return len(self._busy)
+
+    @property
+    def oldest_actionable_s(self) -> float:
+        """Seconds for which the first of the complete traces has waited for a free slot; 0 if none waits."""
+        since = next(iter(self._actionable_since.values()), None)
+        return 0.0 if since is None else max(0.0, self._monotonic() - since)
 
     def holds(self, key: TraceKey) -> bool:
         """Return whether spans of this trace must wait for a verdict; called by the fast lane."""
@@ -125,6 +133,7 @@ class Pipeline:
             if queued is None:
                 continue
             along = queued.along
+            self._actionable_since.pop(key, None)
             self._busy.difference_update((key, *along))
             unanalysed.add(key)  # it may also be open, waiting for a provisional verdict
             for left in along:  # separate runs from now on; evicted ones get their own error verdict
@@ -281,18 +290,18 @@ class Pipeline:
 
     def _begin(self, released: Released) -> None:
         keys = (released.key, *released.along)
-        if not self._busy.isdisjoint(
-            keys
-        ):  # more spans arrived during its analysis: wait for the analysis to end
+        if not self._busy.isdisjoint(keys):  # more spans arrived meanwhile: wait for the analysis to end
             for key in keys:
                 self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
             return
         self._busy.update(keys)
         self._queue.put(released.key.tenant, released.key, released)
+        self._actionable_since[released.key] = self._monotonic()
         self._fill_places()
 
     def _fill_places(self) -> None:
         while (released := self._places.take_from(self._queue)) is not None:
+            self._actionable_since.pop(released.key, None)
             self._start(self._contain(released))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -360,9 +369,8 @@ class Pipeline:
                 self._assembler.receive(one, (), 0, self._monotonic(), analyses=examined.too_early)
             self._wake.set()
         for left in set(released.along) - examined.done if examined.done else ():
-            self._assembler.receive(
-                left, (), 0, self._monotonic()
-            )  # not part of this analysis: treat it as a separate run
+            # It is not part of this analysis: treat it as a separate run.
+            self._assembler.receive(left, (), 0, self._monotonic())
             self._wake.set()
         for done in examined.done:
             self._stop_waiting(done)

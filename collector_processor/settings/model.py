@@ -32,6 +32,8 @@ _LONGEST_RUN_S: Final = 64_800.0
 """Upper bound of that: 18 hours, less than the day for which the journal keeps the first spans of a run."""
 
 
+JOBS_IN_STORE: Final = "store"
+"""Value of ``analyzer_endpoint``: analyzers take jobs from the store."""
 PRECISION: Final = 0.19
 """Just above 0.18, the share of correct steps of `signals` for runs in which nothing stands out. Chosen on
 273 labelled runs of seven systems, and checked on each with the value chosen on the others
@@ -109,8 +111,8 @@ class Settings(BaseModel):
     queue: Literal["sqlite"] = Field("sqlite", description="the journal's kind; no other yet")
     store_url: str | None = Field(
         None,
-        description="`postgresql+psycopg://user:password@host/database`, of this collector alone;"
-        " default: a file in the data directory",
+        description="`postgresql+psycopg://user:password@host/database`, of one collector or `serve`, and"
+        " any number of analyzers and `web`; default: a file in the data directory",
         repr=False,
     )
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
@@ -223,7 +225,9 @@ class Settings(BaseModel):
         " TLS)",
     )
     analyzer_endpoint: str | None = Field(
-        None, description="`http://host:port` of the analyzers, for `blamespan collector`"
+        None,
+        description="`http://host:port` of the analyzers, for `blamespan collector`; `store`: they take jobs"
+        " from the PostgreSQL of `BLAMESPAN_STORE_URL`",
     )
     analyzer_certificate: Path | None = Field(
         None, description="PEM of the certificate authorities to trust for analyzers"
@@ -265,7 +269,7 @@ class Settings(BaseModel):
     @field_validator("analyzer_endpoint")
     @classmethod
     def _is_url(cls, value: str | None) -> str | None:
-        return checked_url(value) if value else None
+        return value if value == JOBS_IN_STORE else checked_url(value) if value else None
 
     @field_validator("store_url")
     @classmethod

@@ -207,3 +207,17 @@ _table(
 _table("target", *key("name"), *ints("attempts", "next_ns"))
 _table("told", text_("target"), int_("at_ns"))
 _table("cursor", *key("name"), int_("value"))
+_table(
+    "job",
+    *key("id"),
+    text_("choice"),
+    blob("body"),
+    int_("asked_ns"),
+    int_("claims", server_default=text("0")),
+    int_("returned", server_default=text("0")),
+    int_("lease_ns", server_default=text("0")),
+    blob("answer", nullable=True),
+    int_("answered_ns", server_default=text("0")),
+    Index("job_by_age", "asked_ns"),
+)
+_table("replica", *key("id"), *texts("kind", "version"), *ints("clock_ns", "seen_ns"), text_("facts"))

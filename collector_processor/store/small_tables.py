@@ -17,6 +17,8 @@ MAX_ABSENT: Final = 2_000
 """Bound on each of the two kinds of rows; the oldest are dropped and learned again if needed."""
 MAX_TRIAL_CHARS: Final = 64
 """Longest id of a trial that is looked up; issued ones have 32 characters."""
+_ROUNDING_USD: Final = 1e-9
+"""Sums of fractions of a cent are not exact; the budget is."""
 _WRITE: Final = (
     "INSERT INTO absent_parent (tenant, kind, service, scope, name, since_ns, has_arrived)"
     " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind) DO UPDATE SET service = excluded.service,"
@@ -81,14 +83,21 @@ class SpendingRows:
     def __init__(self, db: StoreConnection) -> None:
         self._db: Final = db
 
-    def reserve(self, at_ns: int, usd: float, forget_before_ns: int) -> int:
+    def reserve(
+        self, at_ns: int, usd: float, forget_before_ns: int, most_usd: float = float("inf")
+    ) -> int | None:
         """Record the maximum cost of a model call before it is made; return the entry's id.
+
+        Returns ``None`` if all calls of all processes on this store would then exceed ``most_usd``.
 
         Raises:
             StoreError: the disk refuses.
         """
         with self._db.transaction():
             self._db.execute("DELETE FROM spending WHERE at_ns < ?", (forget_before_ns,))
+            spent: float = self._db.execute("SELECT coalesce(sum(usd), 0) FROM spending").fetchone()[0]
+            if spent + usd > most_usd + _ROUNDING_USD:
+                return None
             insert = "INSERT INTO spending (at_ns, usd) VALUES (?, ?) RETURNING id"
             entry: int = self._db.execute(insert, (at_ns, usd)).fetchone()[0]
         return entry

@@ -107,7 +107,7 @@ class Trace:
 
 
 def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
-    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0007",)
+    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0008",)
     engine = create_engine(f"sqlite:///{place}" if isinstance(place, Path) else place)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
@@ -198,7 +198,7 @@ def test_runs_of_an_older_schema_are_listed_and_their_totals_are_not_known(
                     one = stored(run_id=f"r{number:04}", version=version, document=sure)
                     db.execute(write, [getattr(one, name) for name in fields])
     with closing(open_database(place)) as database, closing(database.connect()) as db:
-        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0007",)
+        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0008",)
         found = db.execute(
             "SELECT count(*), min(version), count(confidence), count(steps), count(workflow) FROM run_totals"
         ).fetchone()
@@ -300,6 +300,7 @@ def test_what_is_old_is_forgotten(db: StoreConnection) -> None:
 def test_spending_and_absent_parents_are_kept(db: StoreConnection) -> None:
     store = RunStore(db)
     entry = store.spending.reserve(5, 1.0, 0)
+    assert entry is not None
     store.spending.settle(entry, 0.25)
     assert store.spending.spent(0, 9) == [(5, 0.25)]
     assert store.spending.spent(0, 3) == [(3, 0.25)], "a clock that was set back"

@@ -463,6 +463,28 @@ async def test_that_a_trace_was_evicted_is_said_when_the_disk_reads_again(slow_l
     assert len(lane.pauses) == 2
 
 
+async def test_the_trace_that_waits_longest_for_a_free_place_tells_its_age(slow_lane: Open) -> None:
+    lane = slow_lane(0, concurrency=1)
+    lane.analyst.may_answer.clear()
+    lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    await lane.analyst.was_asked.wait()
+    assert lane.pipeline.oldest_actionable_s == 0
+    lane.receive(workflow(1, trace_id=OTHER), chat(2, trace_id=OTHER))
+    await lane.pipeline.turn()
+    lane.now += GRACE
+    await lane.pipeline.turn()
+    lane.now += 7
+    assert lane.pipeline.oldest_actionable_s == pytest.approx(7)
+    lane.evict(OTHER)
+    assert lane.pipeline.oldest_actionable_s == 0
+    lane.analyst.may_answer.set()
+    await lane.pipeline.settle()
+    assert lane.pipeline.oldest_actionable_s == 0
+
+
 async def test_a_trace_evicted_while_it_waits_for_a_free_place_is_an_error_too(slow_lane: Open) -> None:
     lane = slow_lane(0, concurrency=1)
     lane.analyst.may_answer.clear()

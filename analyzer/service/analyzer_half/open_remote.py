@@ -5,6 +5,7 @@ so that pages do not wait each time when no analyzer is reachable.
 
 With a data directory, an analyzer keeps the hour's spending, so that a crash does not reset it. Any number
 of analyzers may run on one machine, each with its own budget, so a directory belongs to one process.
+Analyzers with a store in PostgreSQL take jobs from it, and share one budget.
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
 from analyzer.executor.analyst import Called, Choice, Offer, Opinions, RunAnalyst
+from analyzer.executor.codec import write_offer
 from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
-from analyzer.executor.remote import AwayError, HttpAsk, RemoteAnalyst
+from analyzer.executor.job_client import ANALYZER, OFFER, JobAsk
+from analyzer.executor.remote import AwayError, ChoosingAsk, HttpAsk, RemoteAnalyst
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.models.budget import HourlyBudget, StoredSpending
+from analyzer.service.analyzer_half.job_worker import JobWorker
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from analyzer.service.lifetime import Lifetime
+from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
 from analyzer.web.jobs import JobLimits, Jobs
 from analyzer.web.pages.analyzer_half import AnalyzerPages
 from analyzer.web.pages.front import shown_settings
@@ -32,9 +37,11 @@ from collector_processor.otlp import CollectorError
 from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
 from collector_processor.pipeline.analyst import Analyst
 from collector_processor.settings import Settings, SettingsError
+from collector_processor.settings.model import JOBS_IN_STORE
 from collector_processor.store.database.older_files import bring_up_to_date
 from collector_processor.store.database.places import connected
 from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.jobs import JobRows, ReplicaRows
 from collector_processor.store.small_tables import SpendingRows
 from collector_processor.store.verdicts import RUNS
 from semconv.model import Attribution, Trajectory
@@ -52,9 +59,9 @@ AWAY_S: Final = 5.0
 
 
 class RemoteOpinions:
-    """``Opinions`` over HTTP."""
+    """``Opinions`` of other processes."""
 
-    def __init__(self, ask: HttpAsk, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ask: ChoosingAsk, clock: Callable[[], float] = time.monotonic) -> None:
         """Create a client over ``ask``; ``clock`` returns seconds."""
         self._ask: Final = ask
         self._clock: Final = clock
@@ -98,24 +105,40 @@ async def asking(settings: Settings) -> AsyncIterator[Analyst]:
     """
     if settings.analyzer_endpoint is None:
         raise SettingsError(
-            "BLAMESPAN_ANALYZER_ENDPOINT is not set: expected http://host:port of an analyzer"
+            "BLAMESPAN_ANALYZER_ENDPOINT is not set: expected http://host:port of an analyzer, or store"
         )
-    is_secure = settings.analyzer_endpoint.startswith("https:")
+    async with AsyncExitStack() as stack:
+        over_store = settings.analyzer_endpoint == JOBS_IN_STORE
+        ask = _job_ask(settings, stack) if over_store else _http_ask(settings, settings.analyzer_endpoint)
+        stack.push_async_callback(ask.close)
+        yield RemoteAnalyst(ask=ask, local=open_analyst(without_model(settings)))
+
+
+def _job_ask(settings: Settings, stack: AsyncExitStack) -> JobAsk:
+    if settings.store_url is None:
+        raise SettingsError(
+            "BLAMESPAN_ANALYZER_ENDPOINT=store without BLAMESPAN_STORE_URL: expected the PostgreSQL that"
+            " analyzers use too"
+        )
+    store = open_shared_store(settings, stack)
+    return JobAsk(
+        JobRows(store.db), ReplicaRows(store.db), store.thread.run, timeout_s=settings.analyzer_timeout_s
+    )
+
+
+def _http_ask(settings: Settings, endpoint: str) -> HttpAsk:
+    is_secure = endpoint.startswith("https:")
     if settings.token and not is_secure:
         logger.warning(
             "analyzers are called without TLS: token and runs are sent in clear text",
-            extra={"endpoint": settings.analyzer_endpoint},
+            extra={"endpoint": endpoint},
         )
-    ask = HttpAsk(
-        settings.analyzer_endpoint,
+    return HttpAsk(
+        endpoint,
         timeout_s=settings.analyzer_timeout_s,
         token=settings.token,
         tls=analyzer_trust(settings) if is_secure else None,
     )
-    try:
-        yield RemoteAnalyst(ask=ask, local=open_analyst(without_model(settings)))
-    finally:
-        await ask.close()
 
 
 def analyzer_server(settings: Settings, analyst: RunAnalyst) -> AnalyzerServer:
@@ -147,7 +170,7 @@ def opinions_of(settings: Settings, analyst: Analyst) -> Opinions | None:
     match analyst:
         case RunAnalyst():
             return open_opinions(settings, analyst)
-        case RemoteAnalyst(ask=HttpAsk() as ask):
+        case RemoteAnalyst(ask=HttpAsk() | JobAsk() as ask):
             return RemoteOpinions(ask)
         case _:
             return None
@@ -184,3 +207,21 @@ async def keep_spending(data_dir: Path, budget: HourlyBudget, lifetime: Lifetime
     lifetime.stack.callback(thread.close)
     rows = SpendingRows(db)
     await budget.keep_in(StoredSpending(rows=rows, in_db=thread.run, wall_ns=time.time_ns))
+
+
+async def share_spending(store: SharedStore, budget: HourlyBudget) -> None:
+    """Keep the hour's spending in the store, where all its processes spend from one budget."""
+    spending = StoredSpending(rows=SpendingRows(store.db), in_db=store.thread.run, wall_ns=time.time_ns)
+    await budget.keep_in(spending)
+
+
+async def take_jobs(server: AnalyzerServer, store: SharedStore, lifetime: Lifetime) -> None:
+    """Take jobs from the store from now on, as long as the server is ready."""
+    worker = JobWorker(JobRows(store.db), store.thread, server.begin, server.room)
+    server.metrics.waiting = lambda: worker.waiting
+    facts = {OFFER: write_offer(await server.offer()).decode()}
+    announcer = Announcer(ReplicaRows(store.db), store.thread.run, ANALYZER, facts)
+    lifetime.stack.push_async_callback(announcer.leave)
+    lifetime.stack.push_async_callback(worker.finish)
+    for work in (announcer.run(), worker.look(), worker.run()):
+        lifetime.background(work)

@@ -17,7 +17,7 @@ from typing import Final
 
 from aiohttp import web
 
-from analyzer.executor.analyst import Choice, NotOffered, Opinions
+from analyzer.executor.analyst import Choice, NotOffered, Offer, Opinions
 from analyzer.executor.codec import BEAT_S, OFFER_PATH, PATH, read_choice, read_run, write_answer, write_offer
 from analyzer.executor.remote import TooLargeError, read_bounded
 from analyzer.inquiry.errors import UnreadableInput
@@ -140,10 +140,14 @@ class AnalyzerServer:
             self.metrics.asked("refused")
             raise web.HTTPBadRequest(text=f"{error}\n") from error
 
+    async def offer(self) -> Offer:
+        """Return the methods and models that a person may choose; none without ``opinions``."""
+        return Offer(methods=()) if self._opinions is None else await self._opinions.offer()
+
     async def _offer(self, _request: web.Request) -> web.Response:
         if self._opinions is None:
             raise web.HTTPNotFound(text="nothing can be chosen here\n")
-        body = write_offer(await self._opinions.offer())
+        body = write_offer(await self.offer())
         return web.Response(body=body, content_type="application/json")
 
     async def _choice(self, request: web.Request) -> Choice | None:
@@ -159,6 +163,20 @@ class AnalyzerServer:
     def _ask(self, body: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
         if not self._is_ready:
             raise web.HTTPServiceUnavailable(text="shutting down: try another analyzer\n", headers=_COME_BACK)
+        return self.begin(key_of(body + repr(choice).encode()), trajectory, choice)
+
+    def room(self) -> int:
+        """Return how many more analyses may begin now."""
+        return self._rules.at_once - self._answers.under_way if self._is_ready else 0
+
+    def begin(self, key: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
+        """Begin an analysis, or join the one in progress with the same key.
+
+        Raises:
+            BusyError: the limit of concurrent analyses is reached, or the server is being stopped.
+        """
+        if not self._is_ready:
+            raise BusyError
 
         async def analyse() -> Attribution:
             try:
@@ -169,7 +187,7 @@ class AnalyzerServer:
             self.metrics.made(attribution)
             return attribution
 
-        return self._answers.ask(key_of(body + repr(choice).encode()), analyse)
+        return self._answers.ask(key, analyse)
 
     async def _attributed(self, trajectory: Trajectory, choice: Choice | None) -> Attribution:
         if choice is None or self._opinions is None:

@@ -25,6 +25,7 @@ from analyzer.models.budget import HourlyBudget
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import ANSWERS
 from analyzer.telemetry.process_stats import ProcessStats
+from collector_processor.store.jobs import NO_JOBS, Waiting
 from semconv.model import Attribution, Status
 
 MAX_KEPT: Final = 1_000
@@ -110,6 +111,8 @@ class AnalyzerMetrics(Collector):
 
     answers: Answers
     budget: HourlyBudget | None = None
+    waiting: Callable[[], Waiting] = lambda: NO_JOBS
+    """Returns the jobs that wait in the store; none if this analyzer takes none from there."""
     process: ProcessStats = field(default_factory=ProcessStats)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     _questions: Counter[str] = field(default_factory=Counter)
@@ -136,6 +139,9 @@ class AnalyzerMetrics(Collector):
         yield table.SHARED.single(self.answers.shared)
         yield table.UNDER_WAY.single(self.answers.under_way)
         yield table.SPENT.single(self._cost_usd)
+        found = self.waiting()
+        yield table.OLDEST_ACTIONABLE.single(found.oldest_age_s)
+        yield table.JOBS_WAITING.single(found.count)
         if self.budget is not None:
             yield table.BUDGET_REFUSALS.single(self.budget.refused)
             yield table.SUSPECT_USAGE.single(self.budget.suspect)

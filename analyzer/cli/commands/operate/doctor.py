@@ -59,6 +59,7 @@ from collector_processor.settings import (
     retired_settings,
     unknown_variables,
 )
+from collector_processor.settings.model import JOBS_IN_STORE
 
 _LOW_DISK_BYTES: Final = 1 << 30
 
@@ -186,7 +187,7 @@ async def _service(settings: Settings) -> Finding:
 async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
     found = []
     endpoint = settings.analyzer_endpoint
-    if endpoint:
+    if endpoint and endpoint != JOBS_IN_STORE:  # the check of the store tells about those that take jobs
         try:
             tls = analyzer_trust(settings).identity().context if endpoint.startswith("https:") else None
             found.append(await check_analyzer(endpoint, settings.token, time.time, tls))

@@ -25,9 +25,17 @@ from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.service.analyses import stepping_elsewhere
-from analyzer.service.analyzer_half.open_remote import analyzer_server, asking, keep_spending, without_model
+from analyzer.service.analyzer_half.open_remote import (
+    analyzer_server,
+    asking,
+    keep_spending,
+    share_spending,
+    take_jobs,
+    without_model,
+)
 from analyzer.service.analyzer_half.server import AnalyzerServer
 from analyzer.service.lifetime import Lifetime
+from analyzer.service.replicas import open_shared_store
 from analyzer.service.start_lanes import open_routes
 from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.otlp_metrics import export_metrics
@@ -180,8 +188,9 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
 def collector(data_dir: DataDirOption = None, output: FormatOption = OutputFormat.TABLE) -> None:
     """Run the half of [bold]serve[/bold] that receives OTLP and writes back; analyzers judge the runs.
 
-    BLAMESPAN_ANALYZER_ENDPOINT is the address of [bold]blamespan analyzer[/bold]. Model and method are
-    the analyzer's settings; while no analyzer answers, signals judge the runs here. Set
+    BLAMESPAN_ANALYZER_ENDPOINT is the address of [bold]blamespan analyzer[/bold], or [bold]store[/bold]:
+    analyzers then take jobs from the PostgreSQL of BLAMESPAN_STORE_URL. Model and method are the analyzer's
+    settings; while no analyzer answers, signals judge the runs here. Set
     BLAMESPAN_FAILURE_PATTERN, and the token if there is one, to the same values for both halves.
     """
     settings = _open_settings(data_dir)
@@ -191,10 +200,11 @@ def collector(data_dir: DataDirOption = None, output: FormatOption = OutputForma
 def analyzer(data_dir: SpendingDirOption = None, output: FormatOption = OutputFormat.TABLE) -> None:
     """Run the half of [bold]serve[/bold] that analyses runs: any number of processes behind one address.
 
-    It listens on BLAMESPAN_WEB_LISTEN. Model, method and ranker are its settings;
-    BLAMESPAN_BUDGET_USD_PER_HOUR applies to [bold]each[/bold] process: five processes may spend five times
-    as much. With a data directory, used by this process alone, a restart does not reset the hour's
-    budget; nothing else is kept.
+    It listens on BLAMESPAN_WEB_LISTEN. Model, method and ranker are its settings. With BLAMESPAN_STORE_URL it
+    also takes jobs from that PostgreSQL, and all processes on it share one BLAMESPAN_BUDGET_USD_PER_HOUR.
+    Without it the budget applies to [bold]each[/bold] process: five processes may spend five times
+    as much; with a data directory, used by this process alone, a restart does not reset the hour's
+    budget. Nothing else is kept.
     """
     settings = _open_settings(data_dir)
     uvloop.run(_analyse_until_stopped(settings, output))
@@ -217,12 +227,17 @@ async def _prepared(settings: Settings, lifetime: Lifetime) -> AnalyzerServer:
     """Open the analyst and the server's other parts; the server does not listen yet."""
     analyst, instance_id = open_analyst(settings), secrets.token_hex(8)
     budget = budget_of(analyst)
-    if budget is not None and "data_dir" in settings.model_fields_set:
+    store = open_shared_store(settings, lifetime.stack) if settings.store_url else None
+    if budget is not None and store is not None:
+        await share_spending(store, budget)
+    elif budget is not None and "data_dir" in settings.model_fields_set:
         await keep_spending(settings.data_dir, budget, lifetime)
     server = analyzer_server(settings, stepping_elsewhere(settings, analyst, lifetime))
     exporters = open_routes(settings, lifetime, instance_id)
     lifetime.background(export_metrics(settings, server.metrics.collect, exporters, instance_id))
     await prepare_model(settings)  # before listening: the first request must not wait for it
+    if store is not None:
+        await take_jobs(server, store, lifetime)
     return server
 
 

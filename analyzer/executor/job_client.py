@@ -1,0 +1,154 @@
+"""Client of analyzers that take jobs from the store: adds a job and waits for its answer. Not pure.
+
+The job's id is a hash of the question, so a collector that was restarted finds the job that its predecessor
+added, or the answer. While no analyzer has announced itself, nothing waits: signals answer at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from analyzer.executor.analyst import Choice, Offer
+from analyzer.executor.codec import read_answer, read_offer, write_choice, write_run
+from analyzer.executor.remote import AwayError
+from collector_processor.store.database.connection import StoreError
+from collector_processor.store.jobs import LEASE_S, JobRows, Replica, ReplicaRows
+from semconv.model import Attribution, Status, Trajectory
+
+ANALYZER: Final = "analyzer"
+"""Kind of replica that takes jobs."""
+OFFER: Final = "offer"
+"""Key in an analyzer's facts: the methods and models that can be chosen, as JSON text."""
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 1.0
+_PAUSE_FACTOR: Final = 1.5
+_LOOK_EVERY_S: Final = 5.0
+"""Seconds between checks whether any analyzer lives."""
+NO_ANALYZER: Final = "no analyzer takes jobs from the store"
+
+InDb: TypeAlias = Callable[..., Awaitable[Any]]
+"""Runs a store's call on the store's thread."""
+
+
+def job_id(body: bytes, choice: Choice | None) -> str:
+    """Return an id that two questions share only if they are identical."""
+    asked = json.dumps(write_choice(choice), sort_keys=True).encode()
+    return hashlib.blake2b(asked + b"\0" + body, digest_size=16).hexdigest()
+
+
+class JobAsk:
+    """Asks the analyzers that take jobs from one store."""
+
+    def __init__(
+        self,
+        jobs: JobRows,
+        replicas: ReplicaRows,
+        in_db: InDb,
+        *,
+        timeout_s: float,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create a client.
+
+        Args:
+            jobs: the table of jobs.
+            replicas: the table of replicas.
+            in_db: runs calls on them.
+            timeout_s: time limit for one run, takeovers included.
+            pause: sleeps for the given seconds.
+            clock: returns seconds.
+        """
+        self._jobs: Final = jobs
+        self._replicas: Final = replicas
+        self._in_db: Final = in_db
+        self._timeout_s: Final = timeout_s
+        self._pause: Final = pause
+        self._clock: Final = clock
+
+    async def __call__(self, trajectory: Trajectory, choice: Choice | None = None) -> Attribution:
+        """Return an analyzer's attribution of a run, by its settings or by a person's choice.
+
+        Raises:
+            AwayError: no analyzer answered in time, or the run crashed several.
+            UnreadableInput: the run cannot be stored, or the answer is not an attribution of it.
+        """
+        body = await asyncio.to_thread(write_run, trajectory)
+        id_ = job_id(body, choice)
+        try:
+            await self._require_analyzer()
+            await self._in_db(self._jobs.ask, id_, write_choice(choice), body)
+        except StoreError as error:
+            raise AwayError(str(error)) from error
+        del body
+        attribution = read_answer(await self._answer(id_), trajectory)
+        if attribution.status is Status.ERROR or attribution.fallback is not None:
+            await self._forget(id_)  # the next attempt may succeed
+        return attribution
+
+    async def offer(self) -> Offer:
+        """Return the methods and models that can be chosen there.
+
+        Raises:
+            AwayError: no analyzer lives.
+            UnreadableInput: it is another version, whose offer cannot be read.
+        """
+        try:
+            analyzer = await self._require_analyzer()
+        except StoreError as error:
+            raise AwayError(str(error)) from error
+        return read_offer(str(analyzer.facts.get(OFFER, "")).encode())
+
+    async def close(self) -> None:
+        """Do nothing: the store is closed by its owner."""
+
+    async def _answer(self, id_: str) -> bytes:
+        """Wait for an answer.
+
+        Raises:
+            AwayError: there is none in time.
+        """
+        began = looked = self._clock()
+        pause_s, reason = _FIRST_PAUSE_S, "no analyzer has finished it"
+        while self._clock() < began + self._timeout_s:
+            await self._pause(pause_s)
+            pause_s = min(pause_s * _PAUSE_FACTOR, _LONGEST_PAUSE_S)
+            try:
+                found = await self._in_db(self._jobs.answered, [id_])
+                if self._clock() >= looked + _LOOK_EVERY_S:
+                    looked = self._clock()
+                    await self._require_analyzer()
+            except StoreError as error:
+                reason = str(error)  # the job is still there when the server is back
+                continue
+            except AwayError:
+                await self._forget(id_)
+                raise
+            if id_ in found:
+                return await self._found(id_, found[id_])
+        await self._forget(id_)
+        raise AwayError(f"no answer within {self._timeout_s:g} s: {reason}")
+
+    async def _found(self, id_: str, answer: bytes | None) -> bytes:
+        if answer is None:
+            await self._forget(id_)
+            raise AwayError("several analyzers ended while they analysed this run")
+        return answer
+
+    async def _forget(self, id_: str) -> None:
+        try:
+            await self._in_db(self._jobs.forget, id_)
+        except StoreError:  # it expires
+            return
+
+    async def _require_analyzer(self) -> Replica:
+        replicas: list[Replica] = await self._in_db(self._replicas.seen, LEASE_S)
+        analyzer = next((one for one in replicas if one.kind == ANALYZER), None)
+        if analyzer is None:
+            raise AwayError(NO_ANALYZER)
+        return analyzer

@@ -1,0 +1,149 @@
+"""Takes jobs from the store and answers them. Not pure.
+
+Each claim is renewed while its analysis runs. If a renewal says that the claim is no longer valid, because
+another analyzer took the job over or the collector gave it up, the analysis is cancelled: it would cost money
+for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from analyzer.executor.analyst import Choice, NotOffered
+from analyzer.executor.codec import read_choice, read_run, write_answer
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.service.analyzer_half.shared_answers import BusyError
+from collector_processor.store.database.connection import StoreError
+from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.jobs import BEAT_S, LEASE_S, NO_JOBS, Job, JobRows
+from semconv.model import Attribution, Trajectory
+
+logger = logging.getLogger(__name__)
+
+POLL_S: Final = 0.5
+"""Seconds between claims while there is no job."""
+
+Begin = Callable[[bytes, Trajectory, Choice | None], asyncio.Future[Attribution]]
+"""Begins an analysis under a key; raises ``BusyError`` if too many run."""
+
+
+class JobWorker:
+    """Claims jobs as long as there is room for them, until it is stopped."""
+
+    def __init__(
+        self,
+        jobs: JobRows,
+        thread: StoreThread,
+        begin: Begin,
+        room: Callable[[], int],
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        beat_s: float = BEAT_S,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        """Create a worker; it claims nothing yet.
+
+        Args:
+            jobs: the table of jobs.
+            thread: runs calls on it.
+            begin: begins an analysis.
+            room: returns how many more analyses may begin.
+            pause: sleeps for the given seconds.
+            beat_s: seconds between renewals of a claim.
+            lease_s: seconds after which a claim that is not renewed expires.
+        """
+        self._jobs: Final = jobs
+        self._thread: Final = thread
+        self._begin: Final = begin
+        self._room: Final = room
+        self._pause: Final = pause
+        self._beat_s: Final = beat_s
+        self._lease_s: Final = lease_s
+        self._working: Final[set[asyncio.Task[None]]] = set()
+        self._is_stopped = False
+        self.waiting = NO_JOBS
+        """Jobs that waited for an analyzer at the last look; read by metrics."""
+
+    async def run(self) -> None:
+        """Claim jobs until stopped."""
+        while not self._is_stopped:
+            job = await self._next() if self._room() > 0 else None
+            if job is None:
+                await self._pause(POLL_S)
+            else:
+                task = asyncio.create_task(self._work(job))
+                self._working.add(task)
+                task.add_done_callback(self._working.discard)
+                await asyncio.sleep(0)  # lets the analysis begin, so that ``room`` counts it
+
+    def stop(self) -> None:
+        """Claim no more jobs."""
+        self._is_stopped = True
+
+    async def finish(self) -> None:
+        """Wait for the jobs in progress; analyses that were cancelled give theirs back."""
+        while self._working:
+            await asyncio.wait(set(self._working))
+
+    async def look(self) -> None:
+        """Refresh ``waiting`` every few seconds until cancelled."""
+        while True:
+            try:
+                self.waiting = await self._thread.run(self._jobs.waiting)
+            except StoreError as error:
+                logger.warning("cannot read the jobs", extra={"reason": str(error)})
+            await self._pause(self._beat_s)
+
+    async def _next(self) -> Job | None:
+        try:
+            return await self._thread.run(self._jobs.claim, self._lease_s)
+        except StoreError as error:
+            logger.warning("cannot claim a job", extra={"reason": str(error)})
+            return None
+
+    async def _work(self, job: Job) -> None:
+        try:
+            analysis = await self._begun(job)
+        except BusyError:
+            await self._give_back(job)
+            return
+        except (
+            UnreadableInput,
+            NotOffered,
+            ValueError,
+        ) as error:  # no analyzer of this version can answer it
+            logger.warning("a job cannot be read", extra={"job": job.id, "reason": str(error)})
+            return
+        while not (await asyncio.wait({analysis}, timeout=self._beat_s))[0]:
+            if not await self._renewed(job):
+                logger.warning("a job was taken over or given up", extra={"job": job.id})
+                analysis.cancel()
+                await asyncio.wait({analysis})
+                return
+        if analysis.cancelled():
+            await self._give_back(job)
+            return
+        if analysis.exception() is not None:  # the claim counts, and the job is free when its lease expires
+            return
+        if not await self._thread.insist(self._jobs.answer, job, write_answer(analysis.result())):
+            logger.warning("an answer came too late", extra={"job": job.id})
+
+    async def _begun(self, job: Job) -> asyncio.Future[Attribution]:
+        trajectory = await asyncio.to_thread(read_run, job.body)
+        return self._begin(f"{job.id}/{job.claim}".encode(), trajectory, read_choice(job.choice))
+
+    async def _renewed(self, job: Job) -> bool:
+        try:
+            return await self._thread.run(self._jobs.renew, job, self._lease_s)
+        except StoreError as error:  # the next renewal or the answer tells whether the claim is still valid
+            logger.warning("cannot renew a claim", extra={"job": job.id, "reason": str(error)})
+            return True
+
+    async def _give_back(self, job: Job) -> None:
+        try:
+            await self._thread.run(self._jobs.give_back, job)
+        except StoreError as error:  # its lease expires
+            logger.warning("cannot give a job back", extra={"job": job.id, "reason": str(error)})

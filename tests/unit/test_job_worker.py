@@ -1,0 +1,262 @@
+"""Jobs between a collector's client and analyzers' workers: each is answered once, whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzer.executor.analyst import Choice, Offer
+from analyzer.executor.codec import write_offer
+from analyzer.executor.job_client import ANALYZER, NO_ANALYZER, OFFER, JobAsk
+from analyzer.executor.remote import AwayError
+from analyzer.service.analyzer_half.job_worker import JobWorker
+from analyzer.service.analyzer_half.shared_answers import Answers
+from analyzer.service.replicas import Announcer
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.places import RUNS, open_database
+from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.jobs import MOST_CLAIMS, JobRows, ReplicaRows
+from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
+from tests.runs import run, step
+
+FAILED = run(step("planner"), step("clerk"))
+SHORT_S = 0.01
+
+
+def said(trajectory: Trajectory) -> Attribution:
+    verdict = Blame(agent="clerk", step=1, reason="scripted", confidence=0.9)
+    return Attribution(run_id=trajectory.run_id, verdict=verdict, method="judge")
+
+
+@dataclass(slots=True)
+class Analyzer:
+    """An analyzer over one store, with a scripted analysis."""
+
+    store: Store
+    answer: Callable[[Trajectory], Attribution] = said
+    at_once: int = 4
+    asked: list[tuple[Trajectory, Choice | None]] = field(default_factory=list)
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def working(self, *, lease_s: float = 3600.0) -> AsyncIterator[JobWorker]:
+        answers = Answers(at_once=self.at_once)
+
+        def begin(key: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
+            async def analyse() -> Attribution:
+                self.asked.append((trajectory, choice))
+                await self.may_answer.wait()
+                return self.answer(trajectory)
+
+            return answers.ask(key, analyse)
+
+        worker = JobWorker(
+            self.store.jobs,
+            self.store.thread,
+            begin,
+            lambda: self.at_once - answers.under_way,
+            pause=shortly,
+            beat_s=SHORT_S,
+            lease_s=lease_s,
+        )
+        announcer = Announcer(
+            self.store.replicas, self.store.thread.run, ANALYZER, {OFFER: write_offer(OFFERED).decode()}
+        )
+        await announcer.announce()
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await answers.drain(0)
+            await task
+            await worker.finish()
+            await announcer.leave()
+
+
+OFFERED = Offer(methods=("auto", "judge"), model="scripted")
+
+
+async def shortly(_seconds: float) -> None:
+    await asyncio.sleep(SHORT_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store shared by the processes of a test."""
+
+    db: StoreConnection
+    thread: StoreThread
+
+    @property
+    def jobs(self) -> JobRows:
+        return JobRows(self.db)
+
+    @property
+    def replicas(self) -> ReplicaRows:
+        return ReplicaRows(self.db)
+
+    def client(self, timeout_s: float = 3600.0) -> JobAsk:
+        return JobAsk(self.jobs, self.replicas, self.thread.run, timeout_s=timeout_s, pause=shortly)
+
+    async def rows(self, sql: str) -> list[Any]:
+        found: list[Any] = await self.thread.run(lambda: self.db.execute(sql).fetchall())
+        return found
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    with closing(open_database(tmp_path / RUNS)) as database:
+        thread = StoreThread()
+        db = await thread.run(database.connect)
+        yield Store(db, thread)
+        await thread.run(db.close)
+        thread.close()
+
+
+async def until(claim: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not claim():  # noqa: ASYNC110 - the claim is about another thread's work
+            await asyncio.sleep(SHORT_S)
+
+
+async def until_rows(store: Store, count: int) -> None:
+    async with asyncio.timeout(60):
+        while len(await store.rows("SELECT id FROM job")) < count:  # noqa: ASYNC110 - of another thread
+            await asyncio.sleep(SHORT_S)
+
+
+def ask(work: Coroutine[Any, Any, Attribution]) -> asyncio.Task[Attribution]:
+    return asyncio.create_task(work)
+
+
+async def test_a_run_is_answered_through_the_store(store: Store) -> None:
+    analyzer = Analyzer(store)
+    analyzer.may_answer.set()
+    async with analyzer.working():
+        assert await store.client()(FAILED) == said(FAILED)
+        choice = Choice(method="judge", takes_as_failed=True, budget_usd=0.5)
+        assert await store.client()(FAILED, choice) == said(FAILED)
+    assert analyzer.asked == [(FAILED, None), (FAILED, choice)]
+
+
+async def test_a_collector_that_asks_again_after_a_restart_gets_the_same_answer(store: Store) -> None:
+    analyzer = Analyzer(store)
+    async with analyzer.working():
+        first = ask(store.client()(FAILED))
+        await until(lambda: len(analyzer.asked) == 1)
+        first.cancel()
+        await asyncio.wait({first})
+        second = ask(store.client()(FAILED))
+        analyzer.may_answer.set()
+        assert await second == said(FAILED)
+        assert await store.client()(FAILED) == said(FAILED)
+    assert len(analyzer.asked) == 1
+
+
+async def test_the_job_of_a_silent_analyzer_is_taken_over_and_answered_once(store: Store) -> None:
+    """The first claims with a lease that has expired at once, as if it were frozen ever since."""
+    heir = Analyzer(store)
+    heir.may_answer.set()
+    await Announcer(store.replicas, store.thread.run, ANALYZER, {}).announce()
+    asked = ask(store.client()(FAILED))
+    await until_rows(store, 1)
+    job = await store.thread.run(store.jobs.claim, -1.0)
+    assert job is not None
+    async with heir.working():
+        assert await asked == said(FAILED)
+    assert not await store.thread.run(store.jobs.answer, job, b"late")
+    assert len(heir.asked) == 1
+
+
+async def test_an_analysis_whose_claim_was_lost_is_cancelled(store: Store) -> None:
+    slow = Analyzer(store)
+    async with slow.working() as worker:
+        asked = ask(store.client()(FAILED))
+        await until(lambda: len(slow.asked) == 1)
+        asked.cancel()
+        await store.thread.run(lambda: store.db.execute("DELETE FROM job"))
+        async with asyncio.timeout(60):
+            await worker.finish()
+    assert not slow.may_answer.is_set()
+
+
+async def test_an_analyzer_that_stops_gives_its_jobs_back(store: Store) -> None:
+    first, second = Analyzer(store), Analyzer(store)
+    second.may_answer.set()
+    async with first.working():
+        asked = ask(store.client()(FAILED))
+        await until(lambda: len(first.asked) == 1)
+        await Announcer(store.replicas, store.thread.run, ANALYZER, {}).announce()
+    assert await store.rows("SELECT claims - returned, lease_ns FROM job") == [(0, 0)]
+    async with second.working():
+        assert await asked == said(FAILED)
+
+
+async def test_no_more_jobs_are_claimed_than_can_be_analysed_at_once(store: Store) -> None:
+    analyzer = Analyzer(store, at_once=2)
+    runs = [run(step("planner"), step("clerk"), task=str(number)) for number in range(5)]
+    async with analyzer.working() as worker:
+        asked = [ask(store.client()(one)) for one in runs]
+        await until(lambda: len(analyzer.asked) == 2)
+        looking = asyncio.create_task(worker.look())
+        await until(lambda: worker.waiting.count == 3)
+        analyzer.may_answer.set()
+        assert [one.status for one in await asyncio.gather(*asked)] == [Status.ATTRIBUTED] * 5
+        await until(lambda: worker.waiting.count == 0)
+        looking.cancel()
+        await asyncio.wait({looking})
+    assert len(analyzer.asked) == 5
+
+
+async def test_a_run_that_every_analysis_fails_on_is_given_up(store: Store) -> None:
+    def fails(_trajectory: Trajectory) -> Attribution:
+        raise ZeroDivisionError
+
+    broken = Analyzer(store, answer=fails)
+    broken.may_answer.set()
+    async with broken.working(lease_s=-1.0):
+        with pytest.raises(AwayError, match="several analyzers ended"):
+            await store.client()(FAILED)
+    assert len(broken.asked) <= MOST_CLAIMS
+
+
+async def test_a_failure_is_not_kept_as_the_answer(store: Store) -> None:
+    failure = Attribution(
+        run_id=FAILED.run_id,
+        verdict=Abstention(status=Status.ERROR, reason="the model was away"),
+        method="judge",
+    )
+    analyzer = Analyzer(store, answer=lambda _trajectory: failure)
+    analyzer.may_answer.set()
+    async with analyzer.working():
+        assert (await store.client()(FAILED)).status is Status.ERROR
+        analyzer.answer = said
+        assert await store.client()(FAILED) == said(FAILED)
+
+
+async def test_without_an_analyzer_nothing_waits(store: Store) -> None:
+    with pytest.raises(AwayError, match=NO_ANALYZER):
+        await store.client()(FAILED)
+    with pytest.raises(AwayError, match=NO_ANALYZER):
+        await store.client().offer()
+    assert await store.rows("SELECT id FROM job") == []
+
+
+async def test_what_can_be_chosen_is_what_the_analyzers_announce(store: Store) -> None:
+    async with Analyzer(store).working():
+        assert await store.client().offer() == OFFERED
+
+
+async def test_a_job_that_nobody_finishes_in_time_is_withdrawn(store: Store) -> None:
+    slow = Analyzer(store)
+    async with slow.working():
+        with pytest.raises(AwayError, match="no answer within"):
+            await store.client(timeout_s=0.2)(FAILED)
+        assert await store.rows("SELECT id FROM job") == []
