@@ -1,1 +1,1 @@
-"""Comparison of a run with other runs of its workflow: spectra, divergence, versions, changes. Pure."""
+"""Comparison of a run with other runs of its workflow: spectra, versions, changes. Pure."""

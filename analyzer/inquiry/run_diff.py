@@ -1,4 +1,4 @@
-"""Two runs side by side: aligned steps, first divergence, differences of texts, tokens, time and cost. Pure.
+"""Two runs side by side: aligned steps, where they part, differences of texts, tokens, time and cost. Pure.
 
 Steps are aligned by what they are (agent, kind, tool or next agent) with the longest common subsequence, and
 among equals by their text. Hirschberg's algorithm (Communications of the ACM 18(6), 1975) needs memory linear
@@ -56,6 +56,28 @@ class StepPair:
     cost_usd: float | None
 
 
+class Way(StrEnum):
+    """How the first run departs from the second."""
+
+    EXTRA = "extra"
+    """By a step that the second run does not have."""
+    MISSING = "missing"
+    """By leaving out a step of the second run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """The first step of two runs without a counterpart in the other."""
+
+    way: Way
+    step: int | None
+    """Step of the first run; of a missing one, the step that came instead; null if the run had ended."""
+    expected: str
+    """What the second run does at that point, as prose; empty if it had ended."""
+    found: str
+    """What the first run does there; empty if it had ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTotals:
     """Sums over a run's steps; null where no step has the number."""
@@ -79,6 +101,12 @@ class RunDiff:
     same_output: bool
     first_divergence: int | None
     """Place in `pairs` of the first one that is not the same; null if all are."""
+    departure: Departure | None
+    """The first step without a counterpart; null if all are paired."""
+    distance: float
+    """Share of both runs' steps without a counterpart, 0 to 1."""
+    compared: int
+    """Runs among which the second one is the nearest; 1 if it was named."""
     pairs: tuple[StepPair, ...]
     left_totals: RunTotals
     right_totals: RunTotals
@@ -88,12 +116,22 @@ class RunDiff:
         return asdict(self)
 
 
-def compare_runs(left: WholeRun, right: WholeRun) -> RunDiff:
-    """Compare two runs.
+def nearest_run(left: WholeRun, candidates: Sequence[WholeRun]) -> WholeRun:
+    """Return the candidate whose steps are nearest to a run's, by ``distance_of``; of equals, the first."""
+
+    def distance(each: WholeRun) -> float:
+        return distance_of(align(left.steps, each.steps), len(left.steps), len(each.steps))
+
+    return min(candidates, key=distance)
+
+
+def compare_runs(left: WholeRun, right: WholeRun, compared: int = 1) -> RunDiff:
+    """Compare two runs; ``compared`` is the number of runs among which the second is the nearest.
 
     Time grows with the product of their steps that are not equal from the ends, bounded at 4 million pairs.
     """
-    pairs = tuple(_pair(left.steps, right.steps, *place) for place in align(left.steps, right.steps))
+    places = align(left.steps, right.steps)
+    pairs = tuple(_pair(left.steps, right.steps, *place) for place in places)
     changed = (place for place, pair in enumerate(pairs) if pair.change is not Change.SAME)
     return RunDiff(
         left=left.run_id,
@@ -101,10 +139,53 @@ def compare_runs(left: WholeRun, right: WholeRun) -> RunDiff:
         same_task=left.task == right.task,
         same_output=left.output == right.output,
         first_divergence=next(changed, None),
+        departure=departure_of(left.steps, right.steps, places),
+        distance=distance_of(places, len(left.steps), len(right.steps)),
+        compared=compared,
         pairs=pairs,
         left_totals=totals_of(left.steps),
         right_totals=totals_of(right.steps),
     )
+
+
+def distance_of(places: Sequence[tuple[int | None, int | None]], lefts: int, rights: int) -> float:
+    """Return the share of two runs' steps without a counterpart, 0 to 1, from their aligned places."""
+    paired = sum(left is not None and right is not None for left, right in places)
+    return round(1 - 2 * paired / (lefts + rights), 4) if lefts + rights else 0.0
+
+
+def departure_of(
+    lefts: Sequence[Alignable], rights: Sequence[Alignable], places: Sequence[tuple[int | None, int | None]]
+) -> Departure | None:
+    """Return the first step of two aligned runs without a counterpart; ``None`` if all are paired."""
+    at = next((place for place, pair in enumerate(places) if None in pair), None)
+    if at is None:
+        return None
+    step = next((left for left, _ in places[at:] if left is not None), None)
+    other = next((right for _, right in places[at:] if right is not None), None)
+    return Departure(
+        way=Way.MISSING if places[at][0] is None else Way.EXTRA,
+        step=None if step is None else lefts[step].index,
+        expected="" if other is None else action_in_words(rights[other]),
+        found="" if step is None else action_in_words(lefts[step]),
+    )
+
+
+def departure_in_words(departure: Departure, distance: float) -> str:
+    """Return where the steps of two runs part, as a sentence."""
+    if departure.way is Way.EXTRA:
+        instead = f"the second does {departure.expected}" if departure.expected else "the second has ended"
+        told = f"the first run does {departure.found} (step {departure.step}), {instead}"
+    else:
+        instead = f"does {departure.found} (step {departure.step})" if departure.found else "has ended"
+        told = f"the second run does {departure.expected}, the first {instead}"
+    return f"The first step without a counterpart: {told}. {distance:.0%} of the steps have none."
+
+
+def action_in_words(step: Alignable) -> str:
+    """Describe a step's action as prose, without its texts."""
+    target = f" {step.target}" if step.target else ""
+    return f"{step.agent}: {step.kind}{target}"
 
 
 def totals_of(steps: Sequence[WholeStep]) -> RunTotals:
@@ -123,6 +204,11 @@ def totals_of(steps: Sequence[WholeStep]) -> RunTotals:
 
 class Alignable(Protocol):
     """A step as the alignment reads it."""
+
+    @property
+    def index(self) -> int:
+        """Its number in the run."""
+        ...
 
     @property
     def agent(self) -> str:

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.inquiry import run_diff
-from analyzer.inquiry.run_diff import Change, align, compare_runs
+from analyzer.inquiry.run_diff import (
+    Change,
+    Way,
+    align,
+    compare_runs,
+    departure_in_words,
+    nearest_run,
+)
 from analyzer.inquiry.whole_run import WholeRun, WholeStep, whole_steps
 from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step, tool
@@ -150,3 +157,37 @@ def test_long_runs_are_aligned_in_sections_that_lose_no_step(monkeypatch: pytest
     found = align(left.steps, right.steps)
     assert [one for one, _ in found if one is not None] == list(range(51))
     assert [other for _, other in found if other is not None] == list(range(40))
+
+
+GOOD = whole(run(step("planner"), step("buyer"), step("writer"), run_id="good"))
+
+
+def test_a_further_step_is_where_a_run_departs_from_the_nearest() -> None:
+    bad = whole(run(step("planner"), step("buyer"), tool("buyer", "x", "pay"), step("writer")))
+    far = whole(run(step("a"), step("b"), run_id="far"))
+    assert nearest_run(bad, [far, GOOD]) is GOOD
+    found = compare_runs(bad, GOOD, 2)
+    assert found.departure is not None
+    assert (found.departure.way, found.departure.step) == (Way.EXTRA, 2)
+    assert (found.departure.found, found.departure.expected) == ("buyer: tool pay", "writer: llm")
+    assert (found.distance, found.compared) == (round(1 - 6 / 7, 4), 2)
+    assert departure_in_words(found.departure, found.distance).startswith(
+        "The first step without a counterpart: the first run does buyer: tool pay (step 2),"
+        " the second does writer: llm. 14% of"
+    )
+
+
+def test_a_missing_step_is_named_by_what_was_expected() -> None:
+    found = compare_runs(whole(run(step("planner"), step("writer"))), GOOD).departure
+    assert found is not None
+    assert (found.way, found.step, found.expected) == (Way.MISSING, 1, "buyer: llm")
+    ended = compare_runs(whole(run(step("planner"), step("buyer"))), GOOD).departure
+    assert ended is not None
+    assert (ended.way, ended.step, ended.expected, ended.found) == (Way.MISSING, None, "writer: llm", "")
+    assert "the first has ended" in departure_in_words(ended, 0.2)
+
+
+def test_equal_steps_with_other_texts_do_not_depart() -> None:
+    found = compare_runs(replace(GOOD, run_id="bad"), GOOD)
+    assert (found.departure, found.distance) == (None, 0.0)
+    assert compare_runs(whole(run()), whole(run())).distance == 0.0

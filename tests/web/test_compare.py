@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer import AsyncClient, ServiceError
-from analyzer.inquiry.run_diff import Change, compare_runs
+from analyzer.inquiry.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
 from collector_processor.rebuild.run_totals import RunTotals
@@ -69,6 +69,8 @@ async def test_a_run_is_compared_with_the_nearest_passing_one_of_its_workflow(
     await stage.add(replace(PASSED, run_id="other-service"), "shop", None, totals("seats"))
     page = await text_of(client, "/compare?a=failed")
     assert 'href="/runs/passed"' in page
+    assert "of 2, its steps are most alike" in page
+    assert "the first run does writer: llm (step 3), the second has ended" in page
     assert "nearest passing run" in page
     assert 'href="/compare?a=failed"' in await text_of(client, "/runs/failed")
     assert "/compare" not in await text_of(client, "/runs/passed")
@@ -83,6 +85,8 @@ async def test_a_program_compares_runs_and_reads_versions(stage: Stage) -> None:
         versions = (await service.run("failed", version=1)).versions
         with pytest.raises(ServiceError, match="no such version"):
             await service.run("failed", version=2)
+    assert (found.distance, found.compared) == (round(1 - 6 / 7, 4), 1)
+    assert found.departure == Departure(way=Way.EXTRA, step=3, expected="", found="writer: llm")
     assert found.first_divergence is not None
     assert found.pairs[found.first_divergence].differs == ("output",)
     assert [(one.version, one.method, one.model) for one in versions] == [(1, "judge", "m")]

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from analyzer.inquiry.run_diff import compare_runs
+from analyzer.inquiry.run_diff import compare_runs, nearest_run
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext
@@ -24,7 +24,9 @@ from semconv.model import Status
 MOST_COMPARED: Final = 4_000_000
 """Largest product of two runs' steps: aligning them takes about a second."""
 _NEAR: Final = 20
-"""Passing runs of the workflow among which the nearest is chosen."""
+"""Newest passing runs of the workflow, of which those with the nearest tasks are aligned."""
+_ALIGNED: Final = 8
+"""Passing runs whose steps are aligned with the run's, to find the nearest."""
 _LONGEST_ID: Final = 200
 
 
@@ -48,6 +50,8 @@ class _TwoRuns:
 
     verdicts: tuple[StoredVerdict, StoredVerdict]
     runs: tuple[WholeRun, WholeRun]
+    compared: int = 1
+    """Runs among which the second is the nearest; 1 if it was named."""
 
 
 async def _document(context: CompareContext, request: web.Request) -> web.Response:
@@ -57,7 +61,7 @@ async def _document(context: CompareContext, request: web.Request) -> web.Respon
     if unknown or not left:
         raise web.HTTPBadRequest(text="expected ?a=RUN&b=RUN, or ?a=RUN for the nearest passing run\n")
     both = await _two(context, request, left, right)
-    text = await asyncio.to_thread(lambda: json.dumps(compare_runs(*both.runs).to_json()))
+    text = await asyncio.to_thread(lambda: json.dumps(compare_runs(*both.runs, both.compared).to_json()))
     return web.Response(text=text, content_type="application/json")
 
 
@@ -73,13 +77,38 @@ async def _two(context: CompareContext, request: web.Request, left: str, right: 
         web.HTTPError: a run is not known, not kept, or they are too long to compare here.
     """
     first = await context.find(request, left)
-    second = await context.find(request, right or (await _nearest(context, first)).key.run_id)
-    runs = await _read(context, first), await _read(context, second)
+    whole = await _read(context, first)
+    if not right:
+        return await _with_nearest(context, request, first, whole)
+    second = await context.find(request, right)
+    runs = whole, await _read(context, second)
     if len(runs[0].steps) * len(runs[1].steps) > MOST_COMPARED:
-        raise web.HTTPUnprocessableEntity(
-            text="these runs are too long to compare here: blamespan diff compares them\n"
-        )
+        raise _too_long()
     return _TwoRuns(verdicts=(first, second), runs=runs)
+
+
+async def _with_nearest(
+    context: CompareContext, request: web.Request, first: StoredVerdict, whole: WholeRun
+) -> _TwoRuns:
+    """Align passing runs of the workflow with a run, those with the nearest tasks; return the nearest."""
+    verdicts = [await context.find(request, row.key.run_id) for row in await _near(context, first)]
+    read = [(each, await context.shared.whole.of(each)) for each in verdicts]
+    kept = {found.whole.run_id: (each, found.whole) for each, found in read if found is not None}
+    if not kept:
+        raise web.HTTPNotFound(text="the steps of the passing runs of this workflow are not kept\n")
+    most = MOST_COMPARED // len(kept)
+    short = [each for _, each in kept.values() if len(each.steps) * len(whole.steps) <= most]
+    if not short:
+        raise _too_long()
+    nearest = await asyncio.to_thread(nearest_run, whole, short)
+    second = kept[nearest.run_id][0]
+    return _TwoRuns(verdicts=(first, second), runs=(whole, nearest), compared=len(short))
+
+
+def _too_long() -> web.HTTPUnprocessableEntity:
+    return web.HTTPUnprocessableEntity(
+        text="these runs are too long to compare here: blamespan diff compares them\n"
+    )
 
 
 async def _compared(context: CompareContext, request: web.Request) -> web.StreamResponse:
@@ -92,7 +121,8 @@ async def _compared(context: CompareContext, request: web.Request) -> web.Stream
         page = await _shown(context, request, left, right, None, error=(refusal.text or "").strip())
         page.set_status(refusal.status)
         return page
-    note = "" if right else "The second is the nearest passing run of the same workflow."
+    among = f": of {both.compared}, its steps are most alike" if both.compared > 1 else ""
+    note = "" if right else f"The second is the nearest passing run of the same workflow{among}."
     shown = await asyncio.to_thread(_view, *both.runs)
     right = both.verdicts[1].run_id
     return await _shown(context, request, left, right, shown, note=note, verdicts=both.verdicts)
@@ -109,8 +139,8 @@ async def _read(context: CompareContext, verdict: StoredVerdict) -> WholeRun:
     return found.whole
 
 
-async def _nearest(context: CompareContext, verdict: StoredVerdict) -> RunRow:
-    """Return the passing run of the same workflow whose task, then length, is nearest.
+async def _near(context: CompareContext, verdict: StoredVerdict) -> list[RunRow]:
+    """Return passing runs of the same workflow, those with the nearest task, then length, first.
 
     Raises:
         web.HTTPNotFound: none is known.
@@ -138,7 +168,7 @@ async def _nearest(context: CompareContext, verdict: StoredVerdict) -> RunRow:
 
     if not alike:
         raise none
-    return max(alike, key=nearness)
+    return sorted(alike, key=nearness, reverse=True)[:_ALIGNED]
 
 
 async def _shown(

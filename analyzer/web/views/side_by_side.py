@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final
 
 from analyzer.inquiry.present import plain
-from analyzer.inquiry.run_diff import Change, RunDiff, RunTotals, StepPair, in_words
+from analyzer.inquiry.run_diff import Change, RunDiff, RunTotals, StepPair, departure_in_words, in_words
 from analyzer.inquiry.visible import visible
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 
@@ -110,6 +110,8 @@ class ShownComparison:
 
     first: ShownPair | None
     """Where the runs part; ``None`` if they are the same."""
+    departure: str
+    """The first step without a counterpart, as a sentence; empty if all are paired."""
     same_task: bool
     same_output: bool
     tasks: tuple[str, str]
@@ -134,6 +136,7 @@ def view_of(found: RunDiff, left: WholeRun, right: WholeRun) -> ShownComparison:
         )
     return ShownComparison(
         first=next((pair for pair in pairs if pair.is_first), None),
+        departure=departure_in_words(found.departure, found.distance) if found.departure else "",
         same_task=found.same_task,
         same_output=found.same_output,
         tasks=(left.task, right.task),

@@ -13,7 +13,16 @@ from rich.text import Text
 from analyzer.cli.commands.analyse.steps import LogsOption, RecordedRun, load_runs
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, print_json
 from analyzer.inquiry.present import console, plain
-from analyzer.inquiry.run_diff import Change, RunDiff, RunTotals, StepPair, compare_runs, in_words
+from analyzer.inquiry.run_diff import (
+    Change,
+    RunDiff,
+    RunTotals,
+    StepPair,
+    compare_runs,
+    departure_in_words,
+    in_words,
+    nearest_run,
+)
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
@@ -33,19 +42,26 @@ _SIGNS = {Change.SAME: " ", Change.TEXT: "~", Change.ONLY_LEFT: "-", Change.ONLY
 
 def diff(
     left: _RunArgument,
-    right: _RunArgument,
+    right: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN…", help="The run to compare with; of several, the nearest.", show_default=False
+        ),
+    ],
     logs: LogsOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Show two runs side by side: aligned steps, and where they first differ.
 
     Steps are aligned by agent, kind and tool, then by their text. The differences of time, tokens
-    and cost are the second run minus the first.
+    and cost are the second run minus the first. Of several passing runs, the one whose steps are most alike
+    is shown.
 
     Example: [bold]blamespan diff failed.json passed.json[/bold]
     """
-    first, second = (_one(path, logs or []) for path in (left, right))
-    found = compare_runs(first, second)
+    first, *others = (_one(path, logs or []) for path in (left, *right))
+    second = nearest_run(first, others)
+    found = compare_runs(first, second, len(others))
     if output is OutputFormat.JSON:
         print_json(found.to_json())
     else:
@@ -69,6 +85,8 @@ def _whole(run: RecordedRun) -> WholeRun:
 def _show(found: RunDiff, left: WholeRun, right: WholeRun) -> None:
     screen = console()
     screen.print(_totals(found), "")
+    if found.compared > 1:
+        screen.print(f"Of {found.compared} runs, the steps of {plain(found.right, 40)} are most alike.")
     if found.first_divergence is None:
         screen.print("The runs take the same steps with the same texts.")
         return
@@ -82,6 +100,9 @@ def _show(found: RunDiff, left: WholeRun, right: WholeRun) -> None:
         texts = (Text(plain(pair.agent, 24)), Text(_what(pair, left, right)))
         table.add_row(mark, _place(pair.left), _place(pair.right), *texts, style=_STYLES[pair.change])
     screen.print(table)
+    if found.departure is not None:
+        told = departure_in_words(found.departure, found.distance)
+        screen.print(plain(told, 400), markup=False, highlight=False)
 
 
 def _totals(found: RunDiff) -> Table:
