@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from analyzer.history.changes import (
+    BeforeAfter,
     ChangePoint,
     Explanation,
     Regression,
+    before_and_after,
     change_points,
     explain,
     regression,
@@ -26,7 +29,7 @@ from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.report import iso
 from analyzer.telemetry.metric_table import MAX_WORKFLOWS
 from collector_processor.otlp import Tenant
-from collector_processor.store.run_history import HistoryRow, RunHistoryRows
+from collector_processor.store.run_history import HistoryRow, RunHistoryRows, WorkflowRow
 from semconv.record import record
 
 DAYS: Final = 30
@@ -58,6 +61,16 @@ class ChangeReport:
 
 
 @record
+class FixReport:
+    """A workflow before and since a fix."""
+
+    at_ns: int
+    whole: BeforeAfter
+    fewer: tuple[Explanation, ...]
+    """The issues that became rarer, the largest fall first; ``rise`` is positive for a fall."""
+
+
+@record
 class WorkflowReport:
     """One workflow."""
 
@@ -72,6 +85,28 @@ class WorkflowReport:
     """Runs that passed, and all, of the newest ``RECENT`` with a known outcome."""
     newest: Regression | None
     """What the newest version's runs say about it; ``None`` if there is no other one."""
+    fix: FixReport | None = None
+    """The runs before and after a fix; ``None`` if none was asked about, or it is not of this workflow."""
+
+
+@record
+class Fix:
+    """A fix that is asked about."""
+
+    release: str
+    """The ``service.version`` that brought it, if any run has it."""
+    at_ns: int | None = None
+    """Its time, if no run has that release."""
+
+
+def read_fix(text: str) -> Fix:
+    """Read a release, or a time in ISO 8601 (UTC if it names no zone)."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return Fix(release=text)
+    moment = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return Fix(release=text, at_ns=int(moment.timestamp()) * 10**9)
 
 
 class WorkflowReports:
@@ -81,16 +116,25 @@ class WorkflowReports:
         self._store: Final = store
         self._history: Final = RunHistoryRows(store.db)
 
-    def reports(self, now_ns: int, tenant: Tenant | None = None) -> list[WorkflowReport]:
-        """Return the workflows with runs in the last ``DAYS`` days, latest run first."""
+    def reports(
+        self, now_ns: int, tenant: Tenant | None = None, fix: Fix | None = None
+    ) -> list[WorkflowReport]:
+        """Return the workflows with runs in the last ``DAYS`` days, latest run first.
+
+        Args:
+            now_ns: Unix ns.
+            tenant: only this tenant's.
+            fix: also compare the runs before and since this.
+        """
         since_ns = now_ns - DAYS * DAY_NS
         return [
-            self._report(one.tenant, one.service, one.workflow, since_ns)
+            self._report(one, since_ns, fix)
             for one in self._history.workflows(since_ns, MAX_WORKFLOWS)
             if tenant is None or one.tenant == tenant
         ]
 
-    def _report(self, tenant: Tenant, service: str, workflow: str, since_ns: int) -> WorkflowReport:
+    def _report(self, row: WorkflowRow, since_ns: int, fix: Fix | None) -> WorkflowReport:
+        tenant, service, workflow = row.tenant, row.service, row.workflow
         rows = self._history.of_workflow(tenant, service, workflow, MOST_RUNS)
         runs = [row for row in reversed(rows) if row.decided_ns >= since_ns]
         known = [row for row in runs if row.said != Said.UNSAID]
@@ -103,15 +147,30 @@ class WorkflowReports:
             changes=self._changes(tenant, known),
             recent=(sum(row.said == Said.PASSED for row in known[-RECENT:]), len(known[-RECENT:])),
             newest=_newest(known),
+            fix=None if fix is None else self._fixed(tenant, known, fix),
         )
+
+    def _fixed(self, tenant: Tenant, known: Sequence[HistoryRow], fix: Fix) -> FixReport | None:
+        at_ns = next((row.decided_ns for row in known if row.release == fix.release), fix.at_ns)
+        if at_ns is None:
+            return None
+        before = [row for row in known if row.decided_ns < at_ns]
+        after = [row for row in known if row.decided_ns >= at_ns]
+        issues = self._issues(tenant, before), self._issues(tenant, after)
+        passed = ([each is None for each in part] for part in issues)
+        return FixReport(at_ns=at_ns, whole=before_and_after(*passed), fewer=explain(issues[1], issues[0]))
+
+    def _issues(self, tenant: Tenant, known: Sequence[HistoryRow]) -> list[str | None]:
+        """Return each run's issue, empty if it failed by none; ``None`` for runs that passed."""
+        counted = self._store.runs([(tenant, row.run_id) for row in known])
+        issue_of = {run.run_id: run.issue_id for run in counted}
+        return [None if row.said == Said.PASSED else issue_of.get(row.run_id) or "" for row in known]
 
     def _changes(self, tenant: Tenant, known: Sequence[HistoryRow]) -> tuple[ChangeReport, ...]:
         points = change_points([row.said == Said.PASSED for row in known])
         if not points:
             return ()
-        counted = self._store.runs([(tenant, row.run_id) for row in known])
-        issue_of = {run.run_id: run.issue_id for run in counted}
-        issues = [None if row.said == Said.PASSED else issue_of.get(row.run_id) or "" for row in known]
+        issues = self._issues(tenant, known)
         return tuple(
             ChangeReport(
                 at_ns=known[point.place].decided_ns,
@@ -189,7 +248,15 @@ def to_json(report: WorkflowReport) -> dict[str, Any]:
             for one in report.changes
         ],
         "newest_version": None if newest is None else asdict(newest),
+        "fix": None if report.fix is None else _fix_json(report.fix),
     }
+
+
+def _fix_json(fix: FixReport) -> dict[str, Any]:
+    fewer = [
+        {"issue": one.issue, "before": one.after, "after": one.before, "fall": one.rise} for one in fix.fewer
+    ]
+    return {"at": iso(fix.at_ns), **asdict(fix.whole), "fewer": fewer}
 
 
 def _said(counts: Counter[str]) -> dict[str, int]:

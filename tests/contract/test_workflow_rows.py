@@ -14,7 +14,8 @@ import pytest
 from analyzer.history.elements import elements_of, pack
 from analyzer.issues.issue_service import passed_of, regressed_of
 from analyzer.issues.issue_store import DAY_NS, IssueStore
-from analyzer.issues.workflow_reports import DAYS, WorkflowReports, to_json
+from analyzer.issues.report import iso
+from analyzer.issues.workflow_reports import DAYS, WorkflowReports, read_fix, to_json
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
@@ -107,6 +108,39 @@ def test_runs_of_which_nobody_said_anything_are_only_counted(
     (report,) = reports.reports(NOW_NS)
     assert (report.said, report.changes, report.newest) == ({"unsaid": 30}, (), None)
     assert passed_of([report]) == {}
+
+
+FIXED_NS: Final = NOW_NS - 20 * DAY_NS + 60 * HOUR_NS
+
+
+@pytest.mark.parametrize("asked", ["2.0", iso(FIXED_NS), iso(FIXED_NS).removesuffix("Z")])
+def test_a_fix_is_compared_by_its_release_or_its_time(
+    asked: str, db: StoreConnection, reports: WorkflowReports
+) -> None:
+    keep(db, ["failed", "passed", "unsaid"] * 20)
+    keep(db, ["passed"] * 38 + ["failed"] * 2, version="v2", release="2.0", at=60)
+    (report,) = reports.reports(NOW_NS, fix=read_fix(asked))
+    assert report.fix is not None
+    assert (report.fix.at_ns, report.fix.whole.verdict) == (FIXED_NS, "better")
+    assert (report.fix.whole.before, report.fix.whole.after) == ((20, 40), (38, 40))
+    document = json.loads(json.dumps(to_json(report)))["fix"]
+    assert document["difference"]["low"] > 0.2
+    assert document["fewer"] == [{"issue": "", "before": [20, 40], "after": [2, 40], "fall": 0.45}]
+
+
+def test_a_fix_of_another_workflow_is_not_compared(db: StoreConnection, reports: WorkflowReports) -> None:
+    keep(db, ["failed", "passed"] * 20)
+    (report,) = reports.reports(NOW_NS, fix=read_fix("9.9"))
+    assert report.fix is None
+    assert to_json(report)["fix"] is None
+
+
+def test_a_release_that_looks_like_a_date_is_a_release(db: StoreConnection, reports: WorkflowReports) -> None:
+    keep(db, ["failed"] * 20)
+    keep(db, ["passed"] * 20, version="v2", release="20250101", at=30)
+    (report,) = reports.reports(NOW_NS, fix=read_fix("20250101"))
+    assert report.fix is not None
+    assert report.fix.whole.after == (20, 20)
 
 
 def test_old_runs_and_other_tenants_are_not_reported(db: StoreConnection, reports: WorkflowReports) -> None:

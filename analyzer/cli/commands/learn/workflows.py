@@ -15,7 +15,7 @@ from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, optio
 from analyzer.inquiry.present import console, plain
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.report import SAMPLED, iso
-from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports, to_json
+from analyzer.issues.workflow_reports import FixReport, WorkflowReport, WorkflowReports, read_fix, to_json
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 
@@ -28,6 +28,10 @@ def workflows(
     service: Annotated[str | None, optional("NAME", "Only this service's.")] = None,
     workflow: Annotated[str | None, optional("NAME", "Only this workflow.")] = None,
     tenant: Annotated[str | None, optional("TENANT", "Only this tenant's.")] = None,
+    fix: Annotated[
+        str | None,
+        optional("TIME|RELEASE", "Compare the runs before and since a fix: a time, or a `service.version`."),
+    ] = None,
     data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
@@ -43,9 +47,10 @@ def workflows(
         raise CommandFailed(f"shares of runs are {SAMPLED}")
     with opened_store(settings, "workflows") as db:
         owner = None if tenant is None else Tenant(tenant)
+        asked = None if fix is None else read_fix(fix)
         found = [
             report
-            for report in WorkflowReports(IssueStore(db)).reports(time.time_ns(), owner)
+            for report in WorkflowReports(IssueStore(db)).reports(time.time_ns(), owner, asked)
             if service in {None, report.service} and workflow in {None, report.workflow}
         ]
     if output is OutputFormat.JSON:
@@ -54,6 +59,9 @@ def workflows(
         return
     screen = console()
     screen.print(_table(found) if found else "No run of a workflow in the last 30 days.")
+    if fix is not None and not any(report.fix for report in found):
+        missing = f"No workflow has a run of {plain(fix, 40)}: neither a release nor a time."
+        screen.print(missing, markup=False)
     for line in (line for report in found for line in _news(report)):
         screen.print(line, markup=False)
     screen.print(_NOTE, style="dim")
@@ -97,4 +105,20 @@ def _news(report: WorkflowReport) -> list[str]:
     if newest is not None and newest.is_alarm:
         failed, known = newest.after
         lines.append(f"{name}: its newest version fails more often: {failed} of {known} runs")
+    if report.fix is not None:
+        lines.append(_fixed(name, report.fix))
     return lines
+
+
+def _fixed(name: str, fix: FixReport) -> str:
+    """Return what became of a workflow since a fix, as a sentence."""
+    before, after, difference = fix.whole.before, fix.whole.after, fix.whole.difference
+    fewer = "".join(
+        f"; issue {one.issue[:8] or '-'}: {one.before[0]} of {one.before[1]} runs, before {one.after[0]} of"
+        f" {one.after[1]}"
+        for one in fix.fewer
+    )
+    return (
+        f"{name}: {fix.whole.verdict} since the fix ({iso(fix.at_ns)}): {after[0]} of {after[1]} runs pass,"
+        f" before {before[0]} of {before[1]} ({difference.low:+.0%} to {difference.high:+.0%} points){fewer}"
+    )
