@@ -24,6 +24,7 @@ from analyzer.web.records import (
     Job,
     LabelledRun,
     ListedRun,
+    QueuedRuns,
     RunPage,
     RunSteps,
     read_answer,
@@ -104,6 +105,10 @@ class Client:
     def compare(self, left: str, right: str | None = None) -> RunDiff:
         """Compare two runs by id; without ``right``, with the nearest passing run of the same workflow."""
         return _read(RunDiff, self._get("/api/compare", {"a": left, **({"b": right} if right else {})}))
+
+    def queue(self, *, limit: int = 10) -> QueuedRuns:
+        """Return the runs most worth a person's label, at most 50."""
+        return _read(QueuedRuns, self._get("/api/queue", {"limit": limit}))
 
     def issues(self, **filters: str | float) -> tuple[Issue, ...]:
         """Return recurring failures; filters are ``state``, ``service``, ``agent``, ``limit``."""
@@ -210,6 +215,10 @@ class AsyncClient:
     async def compare(self, left: str, right: str | None = None) -> RunDiff:
         """As ``Client.compare``."""
         return await asyncio.to_thread(self._client.compare, left, right)
+
+    async def queue(self, *, limit: int = 10) -> QueuedRuns:
+        """As ``Client.queue``."""
+        return await asyncio.to_thread(partial(self._client.queue, limit=limit))
 
     async def issues(self, **filters: str | float) -> tuple[Issue, ...]:
         """As ``Client.issues``."""

@@ -42,6 +42,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "delete": "operate.delete",
     "bench": "learn.bench",
     "train": "learn.train",
+    "promote": "learn.promote",
     "label": "learn.label",
     "confirm": "learn.label",
     "reject": "learn.label",

@@ -106,6 +106,20 @@ class OpinionStore:
         return [_opinion(row) for row in rows]
 
 
+def blamed_steps(
+    db: StoreConnection, runs: Sequence[tuple[Tenant, str]]
+) -> dict[tuple[Tenant, str], tuple[int, ...]]:
+    """Return the steps that the opinions on runs blame, oldest first; runs without any are left out."""
+    found: dict[tuple[Tenant, str], tuple[int, ...]] = {}
+    for row in db.read_rows(_COLUMNS, "opinion", "tenant, run_id", runs, "ORDER BY id"):
+        opinion = _opinion(row)
+        step = opinion.fields.get("step")
+        if isinstance(step, int) and not isinstance(step, bool):
+            name = (opinion.tenant, opinion.run_id)
+            found[name] = (*found.get(name, ()), step)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """An experiment's result that the service has not read yet."""

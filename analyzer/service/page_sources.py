@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from prometheus_client.registry import CollectorRegistry
 
+from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import carrier_policy, tls_files
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.second_opinions import SecondOpinions
@@ -31,6 +33,7 @@ from analyzer.web.views.run_page import TraceLink
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.otlp.tls import Renewals
+from collector_processor.pipeline.analyst import Analyst
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.settings import Settings
 from collector_processor.store.deletion import delete_run, delete_tenant
@@ -106,7 +109,13 @@ def _open_pages(settings: Settings, lifetime: Lifetime, files: Files, analysis: 
         trace_link=TraceLink(template=settings.trace_url or ""),
         settings=shown_settings(settings),
         now_ns=time.time_ns,
+        card=_card(analysis.analyst),
     )
+
+
+def _card(analyst: Analyst) -> Mapping[str, Any]:
+    ranker = analyst.attributor.ranker if isinstance(analyst, RunAnalyst) else None
+    return {} if ranker is None else ranker.card
 
 
 def _label_parts(files: Files, examiner: Examiner, corrections: Corrections) -> Labels:

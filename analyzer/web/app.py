@@ -27,10 +27,12 @@ from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding
 from analyzer.web.pages.compare_pages import CompareContext, compare_routes
 from analyzer.web.pages.front import Front, sign_in_routes, styling
 from analyzer.web.pages.list_pages import ListContext, list_routes
+from analyzer.web.pages.queue_pages import QueueContext, queue_routes
 from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
 from analyzer.web.pages.side_pages import health_routes, issue_pages
 from analyzer.web.pages.step_pages import step_routes
 from analyzer.web.pages.try_pages import again_routes, try_routes
+from analyzer.web.reads.label_queue import LabelQueue
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.reads.sources import RunQuery
 from analyzer.web.reads.trends import Trends
@@ -252,6 +254,7 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
             *run_routes(context),
             *step_routes(context),
             *compare_routes(CompareContext(shared=context, find=partial(_find_named, parts))),
+            *queue_routes(QueueContext(shared=context, queue=_queue(pages))),
             *try_routes(front),
             *(() if pages.jobs is None else analyse_routes(pages.jobs, pages.clean, pages.reader)),
             *again_routes(context),
@@ -261,6 +264,10 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
             web.get("/events", changes.listen),
         ]
     )
+
+
+def _queue(pages: Pages) -> LabelQueue:
+    return LabelQueue(pages.runs, None if pages.issues is None else pages.issues.of_runs)
 
 
 def _looking_ahead(

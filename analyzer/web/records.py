@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from analyzer.inquiry.whole_run import RunOutline, WholeStep
 from analyzer.issues.recurrence.issue import IssueState
 from analyzer.labels.label import LabelKind
+from analyzer.labels.queue import Why
 from semconv.model import ProofDecision, Status
 
 
@@ -229,6 +230,36 @@ class RunPage:
     """Value of `after` for the next page; null if there are no more."""
     looked_at: int
     """Runs that a filter examined for this page; 0 if all that fit were found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRun:
+    """A run worth asking a person about; the verdict's fields are null if it is hidden until the answer."""
+
+    run_id: str
+    tenant: str
+    service: str
+    task: str
+    """Beginning of the task; empty if the run is not kept."""
+    why: Why
+    """`random` questions compare rankers."""
+    blind: bool
+    status: Status | None
+    agent: str | None
+    step: int | None
+    confidence: float | None
+    decided_ns: int
+    """When the verdict was given, Unix ns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRuns:
+    """The next runs to ask about, and how many of the newest failed runs have an answer."""
+
+    questions: tuple[QueuedRun, ...]
+    answered: int
+    proved: int
+    """Those of them that an experiment answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

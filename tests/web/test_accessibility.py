@@ -43,7 +43,7 @@ async def test_no_page_shuts_anybody_out(
 ) -> None:
     found = {}
     views = [
-        "/runs?q=nothing", "/runs?sort=longest&min_steps=1", "/compare",
+        "/runs?q=nothing", "/runs?sort=longest&min_steps=1", "/compare", "/queue", "/queue?skip=1",
         f"/compare?a={site.ids['demo']}&b={site.ids['hostile']}", f"{site.path('demo')}?said=label",
     ]  # fmt: skip
     for path in [*(site.path(name) for name in PAGES), *views]:

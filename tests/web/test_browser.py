@@ -31,7 +31,7 @@ LOG = {
 LOG_FILE: Any = {"name": "log.json", "mimeType": "application/json", "buffer": json.dumps(LOG).encode()}
 expect.set_options(timeout=PATIENCE_MS)
 PAGES = (
-    *("runs", "issues", "health", "try", "demo", "parallel", "hostile", "papers", "long"),
+    *("runs", "issues", "queue", "health", "try", "demo", "parallel", "hostile", "papers", "long"),
     *("parallel issue", "hostile issue"),
 )
 
@@ -99,6 +99,36 @@ async def test_a_label_is_given_with_one_click(site: Site) -> None:
     await page.get_by_label("It was").select_option("7")
     await page.get_by_role("button", name="this step").click()
     await expect(page.locator("main")).to_contain_text("it was step 7")
+
+
+async def test_the_queue_is_answered_by_single_keys(site: Site) -> None:
+    page = await site.open("/queue")
+    answered = page.locator("#progress-of-labels + p")
+    await expect(answered).to_contain_text("0 of the newest")
+    form = page.locator("form.answer")
+    first = await form.get_attribute("action")
+    await page.keyboard.press("x")
+    await expect(form).not_to_have_attribute("action", first)
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    assert await page.locator("#said-step").input_value() == "1"
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#step-1 details")).to_have_attribute("open", "")
+    await page.keyboard.press("s")
+    await expect(page.get_by_role("status")).to_contain_text("Saved")
+    await expect(answered).to_contain_text("1 of the newest")
+    await page.locator("#use-keys").uncheck()
+    await page.locator("h1").click()
+    await page.keyboard.press("p")
+    await expect(answered).to_contain_text("1 of the newest")
+
+
+async def test_the_queue_is_answered_without_a_script(site: Site) -> None:
+    page = await site.open("/queue", java_script_enabled=False)
+    await expect(page.locator("#legend")).to_be_hidden()
+    await page.get_by_label("It was step").fill("1")
+    await page.get_by_role("button", name="this step").click()
+    await expect(page.locator("#progress-of-labels + p")).to_contain_text("1 of the newest")
 
 
 async def test_everything_works_without_a_script(site: Site) -> None:

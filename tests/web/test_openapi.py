@@ -51,7 +51,7 @@ FOR_PEOPLE = {
     "/issues/{issue_id}/resolve",
     "/issues/{issue_id}/mute", "/try", "/try/{job_id}", "/try/{job_id}/state", "/try/{job_id}/cancel",
     "/health", "/sign-in",
-    "/sign-out", "/static/{name}", "/compare",
+    "/sign-out", "/static/{name}", "/compare", "/queue",
 }  # fmt: skip
 """Pages, their forms, and the pages' own requests: they may change between versions."""
 JSON = {"Content-Type": "application/json"}
@@ -195,6 +195,8 @@ def records(node: Any) -> Iterator[dict[str, Any]]:
 async def test_real_answers_of_runs_and_labels_are_as_described(stage: Stage, api: Client) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
     assert len((await asked(api, "get", "/api/runs"))["runs"]) == 1
+    await asked(api, "get", "/api/queue")
+    await asked(api, "get", "/api/queue?limit=0")
     run = {"run_id": "run-1"}
     await asked(api, "get", "/api/runs/{run_id}", **run)
     await asked(api, "post", "/api/runs/{run_id}/confirm", **run)

@@ -202,7 +202,7 @@ async def test_no_text_of_a_run_changes_a_page(stage: Stage, client: Client, nam
 
 async def test_every_page_forbids_scripts_of_others_and_has_no_id_twice(stage: Stage, client: Client) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
-    for path in ("/runs", "/runs/run-1", "/health", "/issues", "/try"):
+    for path in ("/runs", "/runs/run-1", "/health", "/issues", "/queue", "/try"):
         async with client.get(path) as answer:
             policy = answer.headers["Content-Security-Policy"]
             page = Page(await answer.text())

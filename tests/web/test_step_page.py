@@ -107,6 +107,7 @@ OURS = (
     "?",
     "/runs",
     "/issues",
+    "/queue",
     "/try",
     "/health",
     "/api/runs/",

@@ -20,7 +20,7 @@ from analyzer.web.pages.try_pages import try_routes
 from analyzer.web.rendering import Renderer
 from semconv.dialects import USUAL, Reader
 
-_ELSEWHERE: Final = ("/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}")
+_ELSEWHERE: Final = ("/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}", "/queue")
 _OURS: Final = "blamespan_analyzer_"
 _BUDGET: Final = "blamespan_budget_"
 

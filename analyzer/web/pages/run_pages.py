@@ -57,6 +57,8 @@ class Pages:
     settings: tuple[ShownSetting, ...] = ()
     second: SecondOpinions | None = None
     """Keeps second opinions; ``None`` if they are only shown."""
+    card: Mapping[str, Any] = field(default_factory=dict)
+    """Card of the ranker in use; empty without one."""
     now_ns: Callable[[], int]
 
 
@@ -245,6 +247,8 @@ async def _label(context: PageContext, request: web.Request) -> web.StreamRespon
         await context.labels.give(verdict, statement)
     except LabelRefused as refusal:
         raise web.HTTPUnprocessableEntity(text=f"{refusal}\n") from refusal
+    if form.get("next") == "queue":
+        raise web.HTTPSeeOther("/queue?said=label")
     raise web.HTTPSeeOther(f"/runs/{quote(verdict.run_id, safe='')}?said=label#verdict")
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from analyzer.labels.kept_run import TextSearch, task_of
 from analyzer.labels.label_store import LabelStore
+from analyzer.labels.opinion_store import blamed_steps
 from analyzer.web.reads.run_query import (
     TOTALS,
     VERDICT,
@@ -133,6 +134,10 @@ class RunArchive:
     async def version(self, verdict: StoredVerdict, number: int) -> StoredVerdict | None:
         """Return another version of a verdict; ``None`` if there is none of this number."""
         return await self._beside(lambda: self._version(verdict, number))
+
+    async def second_steps(self, names: Sequence[RunName]) -> dict[RunName, tuple[int, ...]]:
+        """Return the steps that second opinions on these runs blame; runs without any are left out."""
+        return await self._beside(lambda: blamed_steps(self._db, names))
 
     async def newest(self) -> tuple[int, int]:
         """Return a version that changes whenever a verdict is added or deleted."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from analyzer.cli.label_queue import list_queue
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.present import console, plain
 from analyzer.labels.label import LabelKind, Statement
@@ -94,10 +95,17 @@ def _in_words(given: AcceptedLabel, verdict: StoredVerdict) -> str:
 
 
 def label(
-    run: RunArgument,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", show_default=False),
+    ] = None,
     agent: Annotated[str | None, optional("NAME", "The agent to blame.")] = None,
     step: Annotated[int | None, optional("N", "The decisive step, counted from 0.", min=0)] = None,
     did_not_fail: Annotated[bool, typer.Option("--did-not-fail", help="The run succeeded.")] = False,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="List the runs most worth a label, in place of labelling one.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Runs that --queue lists.")] = 10,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,
@@ -107,8 +115,15 @@ def label(
     Works whether or not the service runs. The newest label of a run counts; rankers learn from
     labels with a step ([bold]blamespan train --out FILE[/bold]).
 
-    Example: [bold]blamespan label 4bf92f35 --step 7[/bold]
+    Example: [bold]blamespan label --queue[/bold], [bold]blamespan label 4bf92f35 --step 7[/bold]
     """
+    if queue:
+        if run is not None or agent is not None or step is not None or did_not_fail:
+            raise WrongUsage("--queue lists runs: it excludes RUN, --agent, --step and --did-not-fail")
+        list_queue(tenant, data_dir, limit, output)
+        return
+    if run is None:
+        raise WrongUsage("expected RUN, the id of the run to label, or --queue")
     if did_not_fail and (agent is not None or step is not None):
         raise WrongUsage("--did-not-fail excludes --agent and --step: no agent is to blame")
     if not did_not_fail and agent is None and step is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from analyzer.labels.label import Label
 from analyzer.labels.label_store import LabelStore
 from analyzer.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
 from analyzer.labels.opinion_store import OpinionStore
+from analyzer.labels.queue import Name, is_random
 from analyzer.learning.folds import history_key
 from analyzer.learning.model_file import write_model
 from analyzer.learning.training import FEWEST
@@ -57,6 +58,13 @@ def train(
     ] = None,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
+    leave_out_random: Annotated[
+        bool,
+        typer.Option(
+            "--leave-out-random",
+            help="Do not learn from the store's random runs, so that `blamespan promote` can test on them.",
+        ),
+    ] = False,
     date: Annotated[
         str | None, typer.Option(metavar="YYYY-MM-DD", help="Date for the card.", show_default="today")
     ] = None,
@@ -84,7 +92,10 @@ def train(
         raise WrongUsage(f"{out}: is a folder, expected the name of a file")
     if datasets and (tenant is not None or data_dir is not None):
         raise WrongUsage("--tenant and --data-dir select the store: they exclude a DATASET")
-    labels = read_files(datasets) if datasets else read_store(data_dir, tenant)
+    if datasets and leave_out_random:
+        raise WrongUsage("--leave-out-random concerns the store: it excludes a DATASET")
+    kept = (lambda run: not is_random(run)) if leave_out_random else None
+    labels = read_files(datasets) if datasets else read_store(data_dir, tenant, kept)
     labelled = prepare(labels.runs)
     if len(labelled) < len(labels.runs):
         complain(
@@ -201,8 +212,15 @@ def read_files(paths: Sequence[Path]) -> Source:
     return Source(runs=runs, source=source, place=", ".join(names), fewest=FEWEST)
 
 
-def read_store(data_dir: Path | None, tenant: str | None) -> Source:
+def read_store(
+    data_dir: Path | None, tenant: str | None, is_kept: Callable[[Name], bool] | None = None
+) -> Source:
     """Read labelled runs from the store in a data directory.
+
+    Args:
+        data_dir: the directory; ``None`` for the configured one.
+        tenant: whose labels; ``None`` if only one has any.
+        is_kept: chooses runs by tenant and id; ``None`` takes all.
 
     Raises:
         CommandFailed: there is no store.
@@ -211,14 +229,18 @@ def read_store(data_dir: Path | None, tenant: str | None) -> Source:
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     with opened_store(settings, "verdicts") as db:
         labels = LabelStore(db)
-        owner = _owner(labels, tenant)
+        owner = owner_of(labels, tenant)
         proved = proved_runs(labels, RunStore(db), OpinionStore(db), owner)
-        found = training_runs([*labels.labelled(owner), *proved])
+        every = [*labels.labelled(owner), *proved]
+        wanted = [
+            one for one in every if is_kept is None or is_kept((str(one.label.tenant), one.label.run_id))
+        ]
+        found = training_runs(wanted)
     for why, count in sorted(found.left_out.items()):
         complain(f"{count} of the labels are of no use for training: {why}")
     return Source(
         runs=found.runs,
-        source=_origin(found, owner),
+        source={**_origin(found, owner), "without_random": is_kept is not None},
         place="the store",
         fewest=_FEWEST_OF_A_STORE,
         remedy=_SAY_MORE,
@@ -239,7 +261,12 @@ def require_enough(labelled: Sequence[Labelled], source: Source) -> None:
         )
 
 
-def _owner(labels: LabelStore, tenant: str | None) -> Tenant:
+def owner_of(labels: LabelStore, tenant: str | None) -> Tenant:
+    """Return the tenant whose labels are meant.
+
+    Raises:
+        WrongUsage: several tenants have labels, and none was given.
+    """
     tenants = labels.tenants()
     if tenant is not None:
         return Tenant(tenant)
@@ -260,6 +287,7 @@ def _origin(found: TrainingRuns, tenant: Tenant) -> Mapping[str, Any]:
         "labels": dict(Counter(label.kind.value for label in found.labels)),
         "systems": dict(Counter(label.service or UNNAMED for label in found.labels)),
         "labelled": [days[0], days[-1]] if days else [],
+        "last_label_ns": max((label.labelled_ns for label in found.labels), default=0),
         "proofs": len(weak) - refuted,
         "refutations": refuted,
         "left_out": found.left_out,
