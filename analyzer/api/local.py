@@ -75,6 +75,7 @@ async def attribute_async(
     method: str = "auto",
     model: str | None = None,
     reference: str | None = None,
+    with_reference: bool = True,
     failed: bool = False,
     budget_usd: float | None = 0.50,
     floor: float = 0.0,
@@ -88,7 +89,8 @@ async def attribute_async(
         run: from ``read_run``, or what ``read_run`` takes.
         method: as for ``blamespan attribute --method``; ``auto`` needs no model.
         model: any litellm model; its key comes from the environment, as litellm defines it.
-        reference: the right answer, which the method then sees.
+        reference: the right answer; the check for a failure sees it.
+        with_reference: whether the method sees it too.
         failed: treat the run as failed, without checking whether it did.
         budget_usd: most dollars for the run.
         floor: abstain below this confidence.
@@ -100,7 +102,7 @@ async def attribute_async(
     """
     whole = run if isinstance(run, WholeRun) else await asyncio.to_thread(read_run, run)
     settings = load_settings({}, method=method, model=model, budget_usd_per_run=budget_usd, precision=floor)
-    analyst = open_analyst(settings, with_reference=reference is not None)
+    analyst = open_analyst(settings, with_reference=with_reference and reference is not None)
     trajectory = whole.trajectory
     if reference is not None:
         trajectory = with_changes(trajectory, reference=reference)
@@ -117,6 +119,7 @@ def attribute(
     method: str = "auto",
     model: str | None = None,
     reference: str | None = None,
+    with_reference: bool = True,
     failed: bool = False,
     budget_usd: float | None = 0.50,
     floor: float = 0.0,
@@ -128,6 +131,7 @@ def attribute(
             method=method,
             model=model,
             reference=reference,
+            with_reference=with_reference,
             failed=failed,
             budget_usd=budget_usd,
             floor=floor,

@@ -25,6 +25,8 @@ from analyzer.triage import Claim, Finding, triage, worth_a_model
 from collector_processor.pipeline.analyst import Analysis, AnalysisLostError
 from semconv.model import Abstention, Attribution, Effort, Status, Trajectory
 
+WITH_REFERENCE: Final = "+reference"
+"""Ends the name of a method that a person let see the expected answer."""
 NO_STEPS: Final = "no step can be read from the spans of this run"
 """Reason of an ``unreadable`` verdict."""
 
@@ -50,7 +52,13 @@ class RunAnalyst:
         return analysis_of(attribution, trajectory)
 
     async def consult(
-        self, trajectory: Trajectory, method: str, model: Model | None, *, takes_as_failed: bool = False
+        self,
+        trajectory: Trajectory,
+        method: str,
+        model: Model | None,
+        *,
+        takes_as_failed: bool = False,
+        with_reference: bool = False,
     ) -> Attribution:
         """Triage and attribute by a method and a model; computation on the run happens in ``stepper``."""
         given, answers = self.attributor, list[Answer]()
@@ -62,6 +70,7 @@ class RunAnalyst:
             method=method,
             model=facts,
             takes_as_failed=takes_as_failed,
+            with_reference=with_reference,
         )
         stepping, ask = self.stepping or ThreadSteps(self.steps), no_model if model is None else asking(model)
         started = given.clock()
@@ -74,7 +83,9 @@ class RunAnalyst:
 
     def steps(self, order: Order) -> Steps:
         """Return an analysis as a generator of questions."""
-        attributor = replace(self.attributor, method=order.method, model=order.model)
+        given = self.attributor
+        sees = given.with_reference or order.with_reference
+        attributor = replace(given, method=order.method, model=order.model, with_reference=sees)
         if not order.takes_as_failed:
             unasked = replace(self, attributor=attributor).unasked(order.trajectory)
             if unasked is not None:
@@ -164,8 +175,15 @@ class Choice:
     """The model; if empty, the operator's model, if any."""
     takes_as_failed: bool = False
     """Whether to treat the run as failed without triage."""
+    with_reference: bool = False
+    """Whether the method may see the expected answer, if the run has one."""
     budget_usd: float | None = None
     """Most dollars for the run, within the operator's budgets; ``None`` for those alone."""
+
+    @property
+    def shown_method(self) -> str:
+        """The method's name, with a mark if it sees the expected answer."""
+        return self.method + WITH_REFERENCE if self.with_reference else self.method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,9 +251,17 @@ class LocalOpinions:
         (await self.offer()).require(choice)
         chosen = self.models[choice.model] if choice.model else self.analyst.attributor.model
         model = None if chosen is None else _limited(chosen, called, choice.budget_usd)
-        return await self.analyst.consult(
-            trajectory, choice.method, model, takes_as_failed=choice.takes_as_failed
+        sees = choice.with_reference and bool(trajectory.reference)
+        attribution = await self.analyst.consult(
+            trajectory,
+            choice.method,
+            model,
+            takes_as_failed=choice.takes_as_failed,
+            with_reference=sees,
         )
+        if not sees or attribution.method == TRIAGE:
+            return attribution
+        return replace(attribution, method=attribution.method + WITH_REFERENCE)
 
     def _can(self, name: str, needs_model: bool, has_model: bool) -> bool:  # noqa: FBT001 - facts, not modes
         if name == "ranker":

@@ -256,7 +256,8 @@ def write_choice(choice: Choice | None) -> dict[str, str]:
         return {}
     budget = {} if choice.budget_usd is None else {"budget_usd": repr(choice.budget_usd)}
     failed = "yes" if choice.takes_as_failed else ""
-    return {"method": choice.method, "model": choice.model, "failed": failed, **budget}
+    sees = {"with_reference": "yes"} if choice.with_reference else {}
+    return {"method": choice.method, "model": choice.model, "failed": failed, **sees, **budget}
 
 
 def read_choice(query: Mapping[str, str]) -> Choice | None:
@@ -268,5 +269,6 @@ def read_choice(query: Mapping[str, str]) -> Choice | None:
         method=query["method"],
         model=query.get("model", ""),
         takes_as_failed=query.get("failed") == "yes",
+        with_reference=query.get("with_reference") == "yes",
         budget_usd=None if budget is None else float(budget),
     )

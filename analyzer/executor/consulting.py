@@ -55,6 +55,8 @@ class Order:
     model: ModelFacts | None
     takes_as_failed: bool = False
     """Whether to treat the run as failed without triage."""
+    with_reference: bool = False
+    """Whether the method may see the expected answer, besides what the settings allow."""
 
 
 StepResult: TypeAlias = Question | Attribution

@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from analyzer.web.jobs import Asked, Job, Jobs, JobState, TooBusy
-from analyzer.web.pages.try_pages import MAX_UPLOAD, loading, read_choice
+from analyzer.web.pages.try_pages import MAX_UPLOAD, loading, read_choice, read_reference
 from collector_processor.rebuild.redact_run import CleanRun
 from semconv.dialects import Reader
 
@@ -28,7 +28,9 @@ MEDIA: Final = (
 """Content types, which another site's page cannot send without our permission."""
 MOST_WAIT_S: Final = 60.0
 _USUAL_WAIT_S: Final = 30.0
-_FIELDS: Final = ("method", "model", "failed", "budget_usd", "deadline_s", "wait_s")
+_FIELDS: Final = (
+    *("method", "model", "failed", "reference", "with_reference", "budget_usd", "deadline_s", "wait_s"),
+)
 _MOST_FIELD: Final = 200
 _MOST_USD: Final = 1_000_000.0
 
@@ -48,7 +50,7 @@ def analyse_routes(jobs: Jobs, clean: CleanRun, reader: Reader) -> list[web.Rout
         )
         data = await _body(request)
         secret = secrets.token_urlsafe(16)
-        load = loading([data], clean, reader)
+        load = loading([data], clean, reader, read_reference(fields))
         asked = Asked(name="a trace", choice=choice, size=len(data), load=load, timeout_s=deadline_s)
         try:
             job = jobs.start(_owner(secret), asked)
@@ -110,17 +112,19 @@ def read_fields(query: Mapping[str, str]) -> dict[str, str]:
     """Read the parameters of an analysis.
 
     Raises:
-        web.HTTPBadRequest: one is unknown or too long, or ``failed`` is not a boolean.
+        web.HTTPBadRequest: one is unknown or too long, or not a boolean.
     """
     unknown = sorted(query.keys() - set(_FIELDS))
     if unknown:
         raise _refused(f"{unknown[0][:50]!r}: unknown parameter; expected {', '.join(_FIELDS)}")
-    if query.get("failed", "true") not in {"true", "false"}:
-        raise _refused("failed: expected true or false")
-    long = [name for name, value in query.items() if len(value) > _MOST_FIELD]
+    for name in ("failed", "with_reference"):
+        if query.get(name, "true") not in {"true", "false"}:
+            raise _refused(f"{name}: expected true or false")
+    long = [name for name, value in query.items() if name != "reference" and len(value) > _MOST_FIELD]
     if long:
         raise _refused(f"{long[0]}: expected at most {_MOST_FIELD} characters")
-    return {"method": "auto", **query}
+    sees = query.get("with_reference", "true" if query.get("reference") else "false") == "true"
+    return {"method": "auto", **query, "with_reference": "yes" if sees else ""}
 
 
 def read_amount(fields: Mapping[str, str], name: str, most: float, usual: float = 0.0) -> float:

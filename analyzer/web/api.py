@@ -122,7 +122,11 @@ async def _written(writing: Awaitable[bool]) -> None:
 
 _EXPECTED: Final = 'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}\n'
 
-_CHOICE_EXPECTED: Final = 'expected {"method": NAME}, and optionally "model": NAME and "failed": true\n'
+_CHOICE_EXPECTED: Final = (
+    'expected {"method": NAME}, and optionally "model": NAME, "failed": true, "reference": TEXT'
+    ' and "with_reference": true or false\n'
+)
+_CHOICE_FIELDS: Final = frozenset({"method", "model", "failed", "reference", "with_reference"})
 
 FindOne = Callable[[web.Request], Awaitable[StoredVerdict]]
 """Returns the run in a request's path, for the request's tenant; raises a 404 or 409 if there is not exactly
@@ -192,18 +196,23 @@ def label_document(labels: Sequence[Label]) -> Mapping[str, Any]:
 
 
 async def read_choice_fields(request: web.Request) -> Mapping[str, str]:
-    """Read the choice of a second opinion: the method, the model, and whether the run failed.
+    """Read the choice of a second opinion: method, model, whether the run failed, the expected answer.
 
     Raises:
         HTTPBadRequest: the document is not a choice.
     """
     document = await _json(request, _CHOICE_EXPECTED)
-    if not isinstance(document, Mapping) or document.keys() - {"method", "model", "failed"}:
+    if not isinstance(document, Mapping) or document.keys() - _CHOICE_FIELDS:
         raise web.HTTPBadRequest(text=_CHOICE_EXPECTED)
     method, model, failed = document.get("method"), document.get("model", ""), document.get("failed", False)
     if not (isinstance(method, str) and isinstance(model, str | None) and isinstance(failed, bool)):
         raise web.HTTPBadRequest(text=_CHOICE_EXPECTED)
-    return {"method": method, "model": model or ""} | ({"failed": "yes"} if failed else {})
+    reference = document.get("reference", "")
+    sees = document.get("with_reference", bool(reference))
+    if not (isinstance(reference, str) and isinstance(sees, bool)):
+        raise web.HTTPBadRequest(text=_CHOICE_EXPECTED)
+    given = {"method": method, "model": model or "", "reference": reference}
+    return given | ({"failed": "yes"} if failed else {}) | ({"with_reference": "yes"} if sees else {})
 
 
 def opinion_document(opinion: Opinion) -> dict[str, Any]:

@@ -208,7 +208,12 @@ async def test_an_offer_is_asked_for_again_when_it_is_old() -> None:
 
 
 def test_choice_and_offer_come_through_as_they_were() -> None:
-    for choice in (None, Choice(), Choice(method="judge", model="a/b c&d=é", takes_as_failed=True)):
+    for choice in (
+        None,
+        Choice(),
+        Choice(with_reference=True),
+        Choice(method="judge", model="a/b c&d=é", takes_as_failed=True),
+    ):
         assert read_choice(write_choice(choice)) == choice
     offer = Offer(methods=("auto", "é"), model="m", models=("n",))
     assert read_offer(write_offer(offer)) == offer

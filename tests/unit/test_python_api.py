@@ -16,9 +16,11 @@ import pytest
 
 import analyzer
 from analyzer import AsyncClient, Client, ModelNeeded, ServiceError, UnknownMethod, UnreadableInput
+from analyzer.cli.main import run as blamespan
 from tests.shown import FIXTURES
 from tests.web.test_try import LOG
 
+SOUND = FIXTURES / "ag2_native-sound.json.gz"
 CRASH = FIXTURES / "langgraph_openinference-crash.json.gz"
 
 
@@ -28,6 +30,19 @@ def test_one_line_attributes_a_file_its_bytes_or_its_json() -> None:
         assert (verdict.status, verdict.agent, verdict.step) == ("attributed", "purser", 8)
     assert analyzer.attribute(LOG).agent == "clerk"
     assert analyzer.attribute(LOG["history"]).agent == "clerk"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sees", [True, False])
+def test_the_check_for_a_failure_knows_the_right_answer_whether_or_not_the_method_does(
+    capsys: pytest.CaptureFixture[str],
+    sees: bool,  # noqa: FBT001
+) -> None:
+    assert analyzer.attribute(SOUND).status == "no_failure"
+    found = analyzer.attribute(SOUND, reference="an answer that the run does not give", with_reference=sees)
+    assert found.status != "no_failure"
+    hidden = [] if sees else ["--without-reference"]
+    assert blamespan(["attribute", str(SOUND), "--reference", "none", *hidden, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] != "no_failure"
 
 
 async def test_it_works_where_an_event_loop_runs() -> None:

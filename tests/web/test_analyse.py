@@ -46,6 +46,29 @@ async def test_a_conversation_is_judged_and_nothing_is_stored(stage: Stage, clie
     assert stage.verdicts.recent(1) == []
 
 
+@pytest.mark.parametrize(
+    ("query", "sees"),
+    [("reference=42", True), ("reference=42&with_reference=false", False), ("with_reference=true", False)],
+)
+async def test_a_program_says_whether_the_method_sees_the_expected_answer(
+    stage: Stage,
+    query: str,
+    sees: bool,  # noqa: FBT001
+) -> None:
+    model = ScriptedModel(replies=["{}"] * 9, name="m")
+    pages = stage.parts().pages
+    assert pages is not None
+    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))))
+    async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
+        path = f"/api/analyse?method=all-at-once&failed=true&{query}"
+        async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:
+            (verdict,) = (await answer.json())["verdicts"]
+        async with client.post("/api/analyse?with_reference=1", data=b"{}", headers=JSON) as answer:
+            assert (answer.status, "with_reference: expected true" in await answer.text()) == (400, True)
+    assert ("right answer is: 42" in str(model.prompts[0])) is sees
+    assert verdict["method"] == ("all-at-once+reference" if sees else "all-at-once")
+
+
 async def test_who_does_not_wait_gets_a_job_that_only_its_id_opens(client: Client) -> None:
     async with client.post("/api/analyse?wait_s=0", data=json.dumps(LOG), headers=JSON) as answer:
         assert answer.status == 202

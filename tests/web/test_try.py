@@ -24,7 +24,9 @@ from analyzer.models.scripted import ScriptedModel
 from analyzer.recordings.read_files import unpack
 from analyzer.web.app import make_app
 from analyzer.web.jobs import Asked, JobLimits, Jobs, JobState, TooBusy
-from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD, MOST_FILES
+from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD, MOST_FILES, MOST_REFERENCE, loading
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step
 from tests.shown import fixtures
@@ -163,6 +165,53 @@ async def test_a_kept_run_is_analysed_again_by_another_method(stage: Stage, clie
     assert "A second opinion" in page
     assert 'href="/runs/run-1"' in page
     assert stage.verdicts.recent(5) == before  # an opinion is no verdict
+
+
+SECRET = "AKIA" + "Q7" * 8
+
+
+@pytest.mark.parametrize("sees", [True, False])
+async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
+    stage: Stage,
+    sees: bool,  # noqa: FBT001
+) -> None:
+    await stage.add(RUN, "shop")
+    pages = stage.parts().pages
+    assert pages is not None
+    model = ScriptedModel(replies=["{}"] * 50, name="m")
+    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))))
+    async with TestClient(
+        TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
+    ) as client:
+        shown = {"with_reference": "yes"} if sees else {}
+        chosen = {"method": "all-at-once", "reference": " <b>42 crates", **shown}
+        page = await ended(client, await sent(client, json.dumps(LOG).encode(), failed="yes", **chosen))
+        assert "<b>42 crates" not in page
+        assert ("method all-at-once+reference" in page) is sees
+        async with client.post(
+            "/runs/run-1/again", data=chosen, headers=OURS, allow_redirects=False
+        ) as answer:
+            await ended(client, answer.headers["Location"])
+        told = [str(prompt) for prompt in model.prompts]
+        assert told
+        assert {"42 crates" in text for text in told} == {sees}
+        chosen["reference"] = "x" * (MOST_REFERENCE + 1)
+        async with client.post("/runs/run-1/again", data=chosen, headers=OURS) as answer:
+            assert (answer.status, "reference: expected at most" in await answer.text()) == (400, True)
+
+
+def test_an_expected_answer_is_cleaned_like_the_run() -> None:
+    clean = Cleaner(make_redactor(ALL_KINDS, ()))
+    (found,) = loading([json.dumps(LOG).encode()], clean, reference=f"it is {SECRET}")()
+    assert found.reference is not None
+    assert SECRET not in found.reference
+
+
+async def test_a_run_whose_answer_is_not_the_expected_one_has_failed(client: Client) -> None:
+    path = next(path for path in fixtures() if path.name == "ag2_native-sound.json.gz")
+    for reference, passes in (("", True), ("an answer that the run does not give", False)):
+        page = await ended(client, await sent(client, path.read_bytes(), reference=reference))
+        assert ("Nothing broke" in page or "No sign of failure" in page) is passes
 
 
 async def test_an_error_is_a_page_for_a_browser_and_a_sentence_for_a_program(client: Client) -> None:

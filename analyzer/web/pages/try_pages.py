@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
 from semconv.dialects import USUAL, Reader
 from semconv.model import Status, Trajectory
+from semconv.record import replace as with_changes
 
 MAX_UPLOAD: Final = 8 << 20
 """Largest upload, in bytes."""
@@ -37,6 +39,16 @@ MOST_FILES: Final = 20
 MAX_UNPACKED: Final = 48 << 20
 _MOST_NAME: Final = 100
 _MOST_FIELD: Final = 200
+MOST_REFERENCE: Final = 2_000
+"""Longest expected answer that a person may give, in characters."""
+_FIELDS: Final[Mapping[str, int]] = {
+    "method": _MOST_FIELD,
+    "model": _MOST_FIELD,
+    "failed": _MOST_FIELD,
+    "reference": 4 * MOST_REFERENCE,
+    "with_reference": _MOST_FIELD,
+}
+"""Fields of the form besides the files, and their limits in bytes."""
 
 
 def try_routes(context: Front) -> list[web.RouteDef]:
@@ -76,7 +88,8 @@ async def _take(context: Front, request: web.Request) -> web.StreamResponse:
     if not files:
         raise web.HTTPBadRequest(text="expected a file\n")
     choice = await read_choice(jobs, fields, takes_as_failed="failed" in fields)
-    load = loading(files, context.clean, context.reader)
+    reference = read_reference(fields)
+    load = loading(files, context.clean, context.reader, reference)
     name = plain(fields.get("name", ""), _MOST_NAME) or "a file"
     size = sum(map(len, files))
     return _begin(context, request, Asked(name=name, choice=choice, size=size, load=load))
@@ -103,7 +116,7 @@ async def _give_opinion(context: PageContext, request: web.Request) -> web.Respo
     if job.error or job.outcome is None:
         raise web.HTTPBadGateway(text=f"{job.error or 'no analyzer answers'}\n")
     given = {
-        "chosen": {"method": asked.choice.method, "model": asked.choice.model or None},
+        "chosen": {"method": asked.choice.shown_method, "model": asked.choice.model or None},
         "given_ns": context.pages.now_ns(),
         "verdict": read_document(json.dumps(job.found[0].document), asked.run_id),
     }
@@ -121,27 +134,32 @@ async def _asked_again(
     kept = await kept_run(context, verdict)
     if kept is None or not kept.has_texts:
         raise web.HTTPConflict(text="the texts of this run are not kept: it cannot be analysed again\n")
+    reference = read_reference(fields)
     wanted = Wanted(
         tenant=verdict.tenant,
         run_id=verdict.run_id,
-        method=choice.method,
+        method=choice.shown_method,
         model=choice.model,
-        digest=f"{kept.digest}{' failed' if failed else ''}",
+        digest=f"{kept.digest}{' failed' if failed else ''}{_digest_of(reference)}",
     )
     second = context.pages.second
     known = None if second is None else await second.known(wanted)
     if known is not None:
         return known
     size = sum(len(step.input) + len(step.output) for step in kept.trajectory.steps)
-    trajectory = kept.trajectory
+    trajectory, clean = kept.trajectory, context.pages.clean
     return Asked(
         name=f"run {verdict.run_id}",
         choice=choice,
         size=size,
-        load=lambda: [trajectory],
+        load=lambda: [clean(expecting(trajectory, reference)) if reference else trajectory],
         run_id=verdict.run_id,
         take=None if second is None else partial(second.take, wanted),
     )
+
+
+def _digest_of(reference: str) -> str:
+    return f" expects {hashlib.blake2b(reference.encode(), digest_size=16).hexdigest()}" if reference else ""
 
 
 _SAID: Final[Mapping[Outcome, str]] = {
@@ -179,12 +197,33 @@ async def _state(context: Front, request: web.Request) -> web.StreamResponse:
     return web.json_response({"state": job.state.value, "over": job.is_over, **counts})
 
 
+def expecting(trajectory: Trajectory, reference: str) -> Trajectory:
+    """Return a run with the expected answer that a person gave; without one, the run as it is."""
+    return with_changes(trajectory, reference=reference) if reference else trajectory
+
+
+def read_reference(fields: Mapping[str, str]) -> str:
+    """Read the expected answer of a form; empty if none is given.
+
+    Raises:
+        web.HTTPBadRequest: it is too long.
+    """
+    reference = fields.get("reference", "").strip()
+    if len(reference) > MOST_REFERENCE:
+        raise web.HTTPBadRequest(text=f"reference: expected at most {MOST_REFERENCE} characters\n")
+    return reference
+
+
 def loading(
-    files: Sequence[bytes], clean: Callable[[Trajectory], Trajectory], reader: Reader = USUAL
+    files: Sequence[bytes],
+    clean: Callable[[Trajectory], Trajectory],
+    reader: Reader = USUAL,
+    reference: str = "",
 ) -> Load:
     """Return a function that reads the runs of files, read together, and removes their secrets.
 
-    Together, so that a file of logs completes the spans of another.
+    Together, so that a file of logs completes the spans of another. ``reference`` is the expected answer of
+    all runs, if a person gave one.
     """
 
     def load() -> Sequence[Trajectory]:
@@ -202,7 +241,7 @@ def loading(
         found = [run.trajectory for run in runs] + told
         if not found:
             raise UnreadableInput("this holds no run: no spans of agents and no conversation in it")
-        return [clean(trajectory) for trajectory in found[: MOST_RUNS + 1]]
+        return [clean(expecting(trajectory, reference)) for trajectory in found[: MOST_RUNS + 1]]
 
     return load
 
@@ -221,13 +260,15 @@ async def _upload(request: web.Request) -> tuple[list[bytes], dict[str, str]]:
         while (part := await parts.next()) is not None:
             if not isinstance(part, BodyPartReader):
                 raise web.HTTPBadRequest(text="expected a form with a file\n")
-            body = await _part(part, left if part.name == "file" else _MOST_FIELD)
+            body = await _part(
+                part, left if part.name == "file" else _FIELDS.get(part.name or "", _MOST_FIELD)
+            )
             if part.name == "file":
                 left -= len(body)
                 files += [body] if body else []
                 names = [fields.get("name", ""), (part.filename or "")[:_MOST_NAME]]
                 fields["name"] = ", ".join(filter(None, names))[: 2 * _MOST_NAME]
-            elif part.name in {"method", "model", "failed"}:
+            elif part.name in _FIELDS:
                 fields[part.name] = body.decode("utf-8", "replace")
             if len(files) > MOST_FILES:
                 raise web.HTTPBadRequest(text=f"expected at most {MOST_FILES} files\n")
@@ -288,6 +329,7 @@ async def read_choice(
         method=fields.get("method", ""),
         model=fields.get("model", ""),
         takes_as_failed=takes_as_failed,
+        with_reference=fields.get("with_reference") == "yes",
         budget_usd=budget_usd,
     )
     try:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, RecordedRun, RecordedRuns
-from analyzer.cli.options import FloorOption, MethodOption, ModelOption, WithReferenceOption
+from analyzer.cli.options import FloorOption, MethodOption, ModelOption
 from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
@@ -36,8 +36,15 @@ def attribute(
     files: FilesArgument,
     method: MethodOption = None,
     model: ModelOption = None,
-    reference: Annotated[str | None, optional("TEXT", "The right answer; implies --with-reference.")] = None,
-    with_reference: WithReferenceOption = False,
+    reference: Annotated[str | None, optional("TEXT", "The right answer.")] = None,
+    with_reference: Annotated[
+        bool | None,
+        typer.Option(
+            "--with-reference/--without-reference",
+            help="Whether the method sees the right answer; the check for a failure always does.",
+            show_default="if --reference is given",
+        ),
+    ] = None,
     budget_usd: Annotated[
         float | None,
         typer.Option(
@@ -67,7 +74,8 @@ def attribute(
         budget_usd_per_run=budget_usd,
         precision=floor or 0.0,  # the setting is for the service: a file's best candidate is always shown
     )
-    analyst = open_analyst(settings, with_reference=with_reference or reference is not None)
+    sees = reference is not None if with_reference is None else with_reference
+    analyst = open_analyst(settings, with_reference=sees)
     recorded = RecordedRuns(files, logs or [])
     referenced = [_with_reference(run, reference) for _, run in recorded]
     clean = open_cleaner(settings)
