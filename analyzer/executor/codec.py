@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from analyzer.executor.analyst import Choice, Offer
 from analyzer.executor.consulting import Order, StepResult
@@ -40,6 +40,19 @@ _PREPARED: Final = TypeAdapter(tuple[Prepared | None], config=_BASE64)
 _RUN: Final = TypeAdapter(Trajectory)
 _ANSWER: Final = TypeAdapter(Attribution)
 _OFFER: Final = TypeAdapter(Offer)
+PROGRESS: Final = "progress"
+"""Query parameter of a client that wants lines of progress before the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Model calls of an analysis so far, and the dollars for them."""
+
+    calls: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    cost_usd: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 0.0
+
+
+_PROGRESS: Final = TypeAdapter(Progress)
 
 
 STEP: Final = b"{"
@@ -220,6 +233,20 @@ def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
     if not named <= steps:
         raise UnreadableInput("expected steps that the run has")
     return attribution
+
+
+def write_progress(progress: Progress) -> bytes:
+    """Return a line of progress."""
+    return _PROGRESS.dump_json(progress) + b"\n"
+
+
+def read_progress(line: bytes) -> Progress:
+    """Read a line of progress.
+
+    Raises:
+        UnreadableInput: the line is not one.
+    """
+    return _read(_PROGRESS, line, "a line of progress as JSON")
 
 
 def write_offer(offer: Offer) -> bytes:

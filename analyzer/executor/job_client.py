@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.executor.analyst import Choice, Offer
 from analyzer.executor.codec import read_answer, read_offer, write_choice, write_run
-from analyzer.executor.remote import AwayError
+from analyzer.executor.remote import AwayError, Watch
 from collector_processor.store.database.connection import StoreError
 from collector_processor.store.jobs import LEASE_S, JobRows, Replica, ReplicaRows
 from semconv.model import Attribution, Status, Trajectory
@@ -71,7 +71,12 @@ class JobAsk:
         self._pause: Final = pause
         self._clock: Final = clock
 
-    async def __call__(self, trajectory: Trajectory, choice: Choice | None = None) -> Attribution:
+    async def __call__(
+        self,
+        trajectory: Trajectory,
+        choice: Choice | None = None,
+        watch: Watch | None = None,  # noqa: ARG002 - jobs in the store tell no progress
+    ) -> Attribution:
         """Return an analyzer's attribution of a run, by its settings or by a person's choice.
 
         Raises:

@@ -21,8 +21,11 @@ from analyzer.executor.codec import (
     MAX_ANSWER_BYTES,
     OFFER_PATH,
     PATH,
+    PROGRESS,
+    Progress,
     read_answer,
     read_offer,
+    read_progress,
     write_choice,
     write_run,
 )
@@ -60,6 +63,37 @@ async def read_bounded(
         hold(size)
         pieces.append(piece)
     return b"".join(pieces)
+
+
+Watch: TypeAlias = Callable[[Progress], None]
+
+
+async def read_watched(content: StreamReader, limit: int, watch: Watch) -> bytes:
+    """Return what follows the last line break of a body; lines before it are progress or empty.
+
+    Args:
+        content: the stream of the body.
+        limit: largest body in bytes.
+        watch: called with each progress.
+
+    Raises:
+        TooLargeError: the body is larger than ``limit``.
+        UnreadableInput: a line is not progress.
+    """
+    rest = bytearray()
+    size = 0
+    while piece := await content.readany():
+        size += len(piece)
+        if size > limit:
+            raise TooLargeError
+        *lines, last = piece.split(b"\n")
+        for line in lines:
+            rest += line
+            if rest.strip():
+                watch(read_progress(bytes(rest)))
+            rest.clear()
+        rest += last
+    return bytes(rest)
 
 
 logger = logging.getLogger(__name__)
@@ -103,8 +137,10 @@ Ask: TypeAlias = Callable[[Trajectory], Awaitable[Attribution]]
 class ChoosingAsk(Protocol):
     """Asks other processes, by their settings or by a person's choice: over HTTP, or through the store."""
 
-    async def __call__(self, trajectory: Trajectory, choice: Choice | None = None) -> Attribution:
-        """Return an attribution of a run.
+    async def __call__(
+        self, trajectory: Trajectory, choice: Choice | None = None, watch: Watch | None = None
+    ) -> Attribution:
+        """Return an attribution of a run; ``watch`` is called with its progress, where that is known.
 
         Raises:
             AnalyzerError: no analyzer answered in time.
@@ -215,8 +251,12 @@ class HttpAsk:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise AwayError("timeout" if isinstance(error, TimeoutError) else type(error).__name__) from error
 
-    async def __call__(self, trajectory: Trajectory, choice: Choice | None = None) -> Attribution:
+    async def __call__(
+        self, trajectory: Trajectory, choice: Choice | None = None, watch: Watch | None = None
+    ) -> Attribution:
         """Return an analyzer's attribution of a run, by its settings or by a person's choice.
+
+        ``watch`` is called with the calls and dollars so far, if the analyzer tells them.
 
         Raises:
             AwayError: no analyzer was available in time, or it refused.
@@ -227,7 +267,7 @@ class HttpAsk:
         tries = 0
         while True:
             try:
-                answer = await self._once(body, ends_at - time.monotonic(), write_choice(choice))
+                answer = await self._once(body, ends_at - time.monotonic(), write_choice(choice), watch)
             except _BusyError as busy:
                 wait_s, reason = busy.pause_s, "busy"
             except _LaterError as error:
@@ -244,7 +284,7 @@ class HttpAsk:
                 raise AwayError(f"no answer within {self._timeout_s:g} s: {reason}")
             await self._pause(wait_s)
 
-    async def _once(self, body: bytes, left_s: float, query: Mapping[str, str]) -> bytes:
+    async def _once(self, body: bytes, left_s: float, query: Mapping[str, str], watch: Watch | None) -> bytes:
         timeout = aiohttp.ClientTimeout(
             total=max(left_s, _LEAST_S), sock_connect=_CONNECT_S, sock_read=_SILENCE_S
         )
@@ -253,13 +293,15 @@ class HttpAsk:
                 # A redirect could send the run and the token elsewhere.
                 async with self._session.post(
                     self._endpoint + PATH,
-                    params=query,
+                    params=query if watch is None else {**query, PROGRESS: "yes"},
                     data=BytesIO(body),
                     timeout=timeout,
                     ssl=self._trust(),
                     allow_redirects=False,
                 ) as response:
                     _require_ok(response)
+                    if watch is not None:
+                        return await read_watched(response.content, MAX_ANSWER_BYTES, watch)
                     return await read_bounded(response.content, MAX_ANSWER_BYTES)
         except TooLargeError as error:
             raise UnreadableInput(f"expected an attribution of at most {MAX_ANSWER_BYTES} bytes") from error

@@ -3,6 +3,7 @@ halves."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from analyzer.executor.codec import (
 from analyzer.executor.composition import open_analyst, open_opinions
 from analyzer.executor.remote import AwayError, HttpAsk
 from analyzer.inquiry.errors import AnalyzerError, ModelError
-from analyzer.inquiry.method import Prompt
+from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
 from analyzer.models.budget import HourlyBudget
 from analyzer.models.scripted import ScriptedModel
@@ -155,6 +156,31 @@ async def test_an_analyzer_half_gives_opinions_like_this_process() -> None:
         judged = await there.ask(RUN, Choice(method="judge", model="other", takes_as_failed=True), calls)
         assert (judged.method, judged.model, len(own.prompts)) == ("judge", "other", 0)
         assert calls.made == judged.effort.calls == len(other.prompts)
+
+
+async def test_calls_and_dollars_of_another_process_are_told_while_it_works() -> None:
+    second, seen = asyncio.Event(), asyncio.Event()
+    model = talker("own")
+
+    async def ask(prompt: Prompt) -> Reply:
+        if model.prompts:
+            await second.wait()
+        return await model.complete(prompt)
+
+    def called(number: int, usd: float) -> None:
+        calls(number, usd)
+        if calls.made == 2:
+            seen.set()
+
+    calls, choice = Calls(), Choice(method="step-by-step", takes_as_failed=True)
+    slow = RunAnalyst(attributor=Attributor(model=DelegatingModel(model=model, ask=ask)))
+    async with analyzer(LocalOpinions(analyst=slow)) as url, remote(url) as there, asyncio.timeout(60):
+        asked = asyncio.create_task(there.ask(RUN, choice, called))
+        await seen.wait()
+        assert (calls.made, calls.usd, asked.done()) == (2, pytest.approx(0.02), False)
+        second.set()
+        effort = (await asked).effort
+    assert (calls.made, calls.usd) == (effort.calls, pytest.approx(effort.cost_usd))
 
 
 async def test_two_choices_about_one_run_are_two_questions() -> None:

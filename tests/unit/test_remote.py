@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from analyzer.executor.analyst import RunAnalyst, analysis_of
-from analyzer.executor.codec import PATH, read_answer, read_run, write_answer, write_run
+from analyzer.executor.codec import PATH, Progress, read_answer, read_run, write_answer, write_run
 from analyzer.executor.remote import TRIES, AwayError, HttpAsk, RemoteAnalyst
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.methods.attribution import Attributor
@@ -266,6 +266,35 @@ async def test_signs_of_life_come_before_the_answer() -> None:
         analyst.may_answer.set()
         assert read_answer(await response.read(), FAILED) == attribution()
     await server.stop(1.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (b"", []),
+        (b"\n\n", []),
+        (b'{"calls":1,"cost_usd":0.5}\n\n{"calls":2,"cost_usd":0.75}\n', [(1, 0.5), (2, 0.75)]),
+    ],
+)
+async def test_progress_comes_before_the_answer_or_not_at_all(
+    lines: bytes, told: list[tuple[int, float]]
+) -> None:
+    found: list[Progress] = []
+    body = lines + write_answer(attribution())
+    async with answering(lambda _request: web.Response(body=body)) as (url, _), asking(url) as ask:
+        assert await ask(FAILED, None, found.append) == attribution()
+    assert [(one.calls, one.cost_usd) for one in found] == told
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"no JSON", b'{"calls":-1}', b'{"calls":1e99}', b'{"cost_usd":NaN}', b'{"cost_usd":-1}', b"[" * 99_999],
+)
+async def test_a_line_that_is_no_progress_is_refused(line: bytes) -> None:
+    body = line + b"\n" + write_answer(attribution())
+    async with answering(lambda _request: web.Response(body=body)) as (url, _), asking(url) as ask:
+        with pytest.raises(UnreadableInput, match="expected a line of progress"):
+            await ask(FAILED, None, lambda _: None)
 
 
 async def test_a_run_that_is_too_large_or_none_is_refused_and_not_sent_again() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.executor.analyst import Called, Choice, Offer, Opinions, RunAnalyst
-from analyzer.executor.codec import write_offer
+from analyzer.executor.codec import Progress, write_offer
 from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
 from analyzer.executor.job_client import ANALYZER, OFFER, JobAsk
 from analyzer.executor.remote import AwayError, ChoosingAsk, HttpAsk, RemoteAnalyst
@@ -85,9 +85,17 @@ class RemoteOpinions:
         return self._known
 
     async def ask(self, trajectory: Trajectory, choice: Choice, called: Called) -> Attribution:
-        """Have a run analysed remotely; ``called`` learns of its model calls at the end."""
-        attribution = await self._ask(trajectory, choice)
-        called(attribution.effort.calls, attribution.effort.cost_usd or 0.0)
+        """Have a run analysed remotely; ``called`` learns of its model calls about once a second."""
+        told = Progress()
+
+        def watch(so_far: Progress) -> None:
+            nonlocal told
+            called(so_far.calls - told.calls, so_far.cost_usd - told.cost_usd)
+            told = so_far
+
+        attribution = await self._ask(trajectory, choice, watch)
+        effort = attribution.effort
+        watch(Progress(calls=effort.calls, cost_usd=effort.cost_usd or 0.0))
         return attribution
 
 

@@ -2,7 +2,8 @@
 
 ``POST /v1/analyse`` with a run as JSON is answered with the attribution as JSON. The response begins at once
 and white space follows every few seconds until the answer is ready, so that the client can tell a busy
-analyzer from a dead one, and proxies do not time out. ``GET /v1/offer`` lists the methods and models that a
+analyzer from a dead one, and proxies do not time out. With ``?progress=yes`` lines with the calls and dollars
+so far come before the answer. ``GET /v1/offer`` lists the methods and models that a
 person may choose. Access is decided by the same guard as for the pages and the API.
 """
 
@@ -18,7 +19,18 @@ from typing import Final
 from aiohttp import web
 
 from analyzer.executor.analyst import Choice, NotOffered, Offer, Opinions
-from analyzer.executor.codec import BEAT_S, OFFER_PATH, PATH, read_choice, read_run, write_answer, write_offer
+from analyzer.executor.codec import (
+    BEAT_S,
+    OFFER_PATH,
+    PATH,
+    PROGRESS,
+    Progress,
+    read_choice,
+    read_run,
+    write_answer,
+    write_offer,
+    write_progress,
+)
 from analyzer.executor.remote import TooLargeError, read_bounded
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.models.budget import HourlyBudget
@@ -39,6 +51,8 @@ _BODY_S: Final = 60.0
 _GRACE_S: Final = 1.0
 _INLINE_BYTES: Final = 256 << 10
 """Bytes from which a run is parsed in a thread instead of on the event loop."""
+_LOOK_S: Final = 1.0
+"""Seconds between two lines of progress."""
 _COME_BACK: Final = {"Retry-After": "1"}
 
 
@@ -83,6 +97,8 @@ class AnalyzerServer:
         self._answers: Final = Answers(at_once=rules.at_once)
         self._room: Final = BufferBudget(rules.room_bytes)
         self.metrics: Final = AnalyzerMetrics(answers=self._answers, budget=budget)
+        self._progress: Final[dict[bytes, Progress]] = {}
+        """Of the analyses in progress, by the key of their requests."""
         self._is_ready = False
         self._server: Final = HttpServer(self._app(), listen, rules.tls, grace_s=_GRACE_S)
 
@@ -129,10 +145,11 @@ class AnalyzerServer:
                 choice = await self._choice(request)
                 body = await self._body(request, lease.hold)
                 trajectory = await _read(body)
-                answer = self._ask(body, trajectory, choice)
+                key = key_of(body + repr(choice).encode())
+                answer = self._ask(key, trajectory, choice)
                 del body
                 self.metrics.asked("taken")
-                return await self._tell(request, answer)
+                return await self._tell(request, answer, key)
         except (BusyError, RefusedError) as error:
             self.metrics.asked("busy")
             raise web.HTTPTooManyRequests(text="busy: try again later\n", headers=_COME_BACK) from error
@@ -160,10 +177,10 @@ class AnalyzerServer:
         (await self._opinions.offer()).require(choice)
         return choice
 
-    def _ask(self, body: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
+    def _ask(self, key: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
         if not self._is_ready:
             raise web.HTTPServiceUnavailable(text="shutting down: try another analyzer\n", headers=_COME_BACK)
-        return self.begin(key_of(body + repr(choice).encode()), trajectory, choice)
+        return self.begin(key, trajectory, choice)
 
     def room(self) -> int:
         """Return how many more analyses may begin now."""
@@ -180,19 +197,27 @@ class AnalyzerServer:
 
         async def analyse() -> Attribution:
             try:
-                attribution = await self._attributed(trajectory, choice)
+                attribution = await self._attributed(key, trajectory, choice)
             except Exception:  # the service continues; the client sees a broken response
                 logger.exception("analysis failed", extra={"run_id": trajectory.run_id})
                 raise
+            finally:
+                self._progress.pop(key, None)
             self.metrics.made(attribution)
             return attribution
 
         return self._answers.ask(key, analyse)
 
-    async def _attributed(self, trajectory: Trajectory, choice: Choice | None) -> Attribution:
+    async def _attributed(self, key: bytes, trajectory: Trajectory, choice: Choice | None) -> Attribution:
         if choice is None or self._opinions is None:
             return (await self._analyst.analyse(trajectory)).attribution
-        return await self._opinions.ask(trajectory, choice, lambda _calls, _usd: None)
+
+        def called(calls: int, usd: float) -> None:
+            so_far = self._progress.get(key, Progress())
+            spent = max(0.0, so_far.cost_usd + usd)
+            self._progress[key] = Progress(calls=so_far.calls + calls, cost_usd=spent)
+
+        return await self._opinions.ask(trajectory, choice, called)
 
     async def _body(self, request: web.Request, hold: Callable[[int], None]) -> bytes:
         most = self._rules.max_run_bytes
@@ -205,15 +230,20 @@ class AnalyzerServer:
         except TimeoutError as error:
             raise web.HTTPRequestTimeout(text=f"expected the whole run within {_BODY_S:g} s\n") from error
 
-    async def _tell(self, request: web.Request, answer: asyncio.Future[Attribution]) -> web.StreamResponse:
-        """Send the answer when it is ready, and keep-alive white space until then.
+    async def _tell(
+        self, request: web.Request, answer: asyncio.Future[Attribution], key: bytes
+    ) -> web.StreamResponse:
+        """Send the answer when it is ready; until then keep-alive white space, or progress if wanted.
 
         If an analysis fails because of a bug, or is stopped by a shutdown, the response is broken off.
         """
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        while not (await asyncio.wait({answer}, timeout=self._rules.beat_s))[0]:
-            await response.write(b"\n")
+        wants_progress = request.query.get(PROGRESS) == "yes"
+        beat_s = min(_LOOK_S, self._rules.beat_s) if wants_progress else self._rules.beat_s
+        while not (await asyncio.wait({answer}, timeout=beat_s))[0]:
+            so_far = self._progress.get(key) if wants_progress else None
+            await response.write(b"\n" if so_far is None else write_progress(so_far))
         if answer.cancelled():
             raise ConnectionResetError("the analysis was ended by a shutdown")
         await response.write(write_answer(answer.result()))
