@@ -96,7 +96,17 @@ def label(line: Line, run_id: str) -> int:
 def looked_at(line: Line) -> dict[str, int]:
     """Return the status of each page and API answer that reads the store."""
     found = {}
-    for path in ("/api/runs", "/runs", "/api/issues", "/issues", "/health", "/metrics", "/readyz"):
+    for path in (
+        "/api/runs",
+        "/runs",
+        "/api/issues",
+        "/issues",
+        "/queue",
+        "/api/queue",
+        "/health",
+        "/metrics",
+        "/readyz",
+    ):
         try:
             with build_opener(ProxyHandler({})).open(line.web + path, timeout=300) as answer:
                 found[path] = int(answer.status)

@@ -15,6 +15,7 @@ from analyzer.labels.queue import is_blind, is_random
 from analyzer.web.app import make_app
 from analyzer.web.pages.queue_pages import curve_of
 from semconv.model import Blame, Proof, ProofDecision
+from tests.security.test_hostile_text import HOSTILE, hostile_run
 from tests.web.stage import Stage
 from tests.web.test_pages import OURS, RUN, Page, blame
 
@@ -121,6 +122,47 @@ async def test_an_experiment_answers_instead_of_a_person(client: Client, stage: 
     found = await queue(client)
     assert (found["questions"], found["answered"], found["proved"]) == ([], 1, 1)
     assert "1 of them from an experiment" in await page(client)
+
+
+async def test_a_refutation_does_not_answer(client: Client, stage: Stage) -> None:
+    proof = Proof(
+        decision=ProofDecision.REFUTED,
+        step=2,
+        span_id=None,
+        effect=0.0,
+        interval=(-0.3, 0.3),
+        trials=20,
+        change="resample",
+    )
+    await add(stage, SEEN[0], proof=proof)
+    assert [each["run_id"] for each in (await queue(client))["questions"]] == [SEEN[0]]
+
+
+async def test_a_verdict_that_is_damaged_on_disk_is_not_asked_about(client: Client, stage: Stage) -> None:
+    await add(stage, SEEN[0])
+    await add(stage, SEEN[1])
+    with stage.verdicts.transaction():
+        stage.verdicts._db.execute("UPDATE verdict SET status = 'attrib\x01ted' WHERE run_id = ?", (SEEN[0],))
+        stage.verdicts._db.execute("UPDATE verdict SET document = '{[' WHERE run_id = ?", (SEEN[1],))
+    assert [each["run_id"] for each in (await queue(client))["questions"]] == [SEEN[1]]
+    assert SEEN[1] in await page(client)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("run_id", [SEEN[0], BLIND[0]])
+async def test_no_text_of_a_run_changes_the_page(
+    client: Client, stage: Stage, name: str, run_id: str
+) -> None:
+    text = HOSTILE[name]
+    hostile = replace(hostile_run(text), run_id=run_id, task=text, output=text)
+    await stage.add(hostile, text or "x", blame(hostile, 2, reason=text))
+    async with client.get("/queue") as answer:
+        assert answer.status == 200
+        assert "unsafe" not in answer.headers["Content-Security-Policy"]
+        shown = Page(await answer.text())
+    assert shown.tags.count("script") == 2
+    assert not {name for name in shown.attributes if name.startswith("on") or name == "style"}
+    assert {"img", "iframe", "object"}.isdisjoint(shown.tags)
 
 
 async def test_an_empty_queue_says_so(client: Client) -> None:

@@ -16,7 +16,7 @@ from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.sources import RunName, RunQuery, RunRow
 from collector_processor.otlp import Tenant
 from collector_processor.store.records import PROOF
-from semconv.model import Status
+from semconv.model import ProofDecision, Status
 from semconv.record import record
 
 NEWEST: Final = 500
@@ -58,7 +58,11 @@ class LabelQueue:
     async def read(self, tenant: Tenant, most: int) -> Queue:
         """Return the next questions of a tenant; an empty tenant means all."""
         page = await self._runs.page(RunQuery(tenant=tenant, statuses=_FAILED, limit=NEWEST))
-        rows = {(row.key.tenant, row.key.run_id): row for row in page.rows if not row.is_provisional}
+        rows = {
+            (row.key.tenant, row.key.run_id): row
+            for row in page.rows
+            if not row.is_provisional and row.status in _FAILED  # another one is damaged on disk
+        }
         issues = await self._issues_of(list(rows)) if self._issues_of is not None and rows else {}
         answered = [name for name, row in rows.items() if _answered(row)]
         open_rows = {name: row for name, row in rows.items() if not _answered(row)}
@@ -79,8 +83,10 @@ def _named(question: Question) -> RunName:
 
 
 def _answered(row: RunRow) -> bool:
-    """Return whether a person or an experiment has said what happened."""
-    return row.said is not None or row.document.get(PROOF) is not None
+    """Return whether a person or an experiment has said what happened; a refutation does not say it."""
+    proof = row.document.get(PROOF)
+    is_proved = isinstance(proof, dict) and proof.get("decision") == ProofDecision.PROVED
+    return row.said is not None or is_proved
 
 
 def _candidate(name: RunName, row: RunRow, issue: Issue | None, others: Sequence[int]) -> Candidate:
