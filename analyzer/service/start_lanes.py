@@ -32,7 +32,8 @@ from collector_processor.otlp import Exporter, Signal
 from collector_processor.pipeline.analyst import Analyst
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Compare, Examiner, without_others
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
+from collector_processor.pipeline.limits import PipelineLimits
+from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.store.records import Outgoing, StoredVerdict

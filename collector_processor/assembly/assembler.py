@@ -44,7 +44,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from collector_processor.assembly.learned import Learned
-from collector_processor.assembly.open_trace import Absence, ClosedTraces, LinkedTraces, OpenTrace
+from collector_processor.assembly.open_trace import Absence, ClosedTraces, LinkedTraces, OpenTrace, Released
 from collector_processor.assembly.shares import OpenTraces
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.wire.facts import SpanNote
@@ -83,20 +83,6 @@ class AssemblerLimits:
     """Most open traces; beyond it, the tenant with most releases the trace silent longest (``EVICTED``)."""
     max_open_spans: int = 500_000
     """Most spans of all open traces; a missing parent or a link counts as six. Each takes about 70 bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
-    """A trace to analyse, and the reason for its release."""
-
-    key: TraceKey
-    completion: Completion
-    analyses: int = 0
-    """Earlier analyses of this trace; the wait doubled with each."""
-    along: tuple[TraceKey, ...] = ()
-    """Linked traces that are released together with it."""
-    given_up: frozenset[int] = frozenset()
-    """Kinds of spans whose missing parents the assembler no longer waits for."""
 
 
 class Assembler:
@@ -188,6 +174,19 @@ class Assembler:
                     self._look_at(key, trace, now)
         ready, self._ready = self._ready, []
         return ready
+
+    def was_glanced(self, key: TraceKey, at: float) -> None:
+        """Record that a provisional verdict covers the trace as it was at that time."""
+        trace = self._open.get(key)
+        if trace is not None and trace.last <= at:
+            trace.is_glanced, trace.looked = True, at
+
+    def glance_again(self, key: TraceKey, now: float) -> None:
+        """Let the trace come out for a provisional verdict once more, as soon as it is silent."""
+        trace = self._open.get(key)
+        if trace is not None:
+            trace.is_glanced = False
+            self._arm(key, trace, now)
 
     def is_due(self, now: float) -> bool:
         """Return whether ``take_ready`` has timers to check."""

@@ -19,7 +19,7 @@ from typing import Final
 
 from collector_processor.otlp import TraceKey
 from collector_processor.wire.facts import SpanNote
-from semconv.model import TraceId
+from semconv.model import Completion, TraceId
 
 _MAX_KINDS: Final = 8
 """Bound on kinds of children kept for one missing parent."""
@@ -67,6 +67,20 @@ class Absence:
     def is_outside(self) -> bool:
         """Whether it seems to enclose a whole run: a gateway, or a request that started a workflow."""
         return self.is_candidate and (self.is_remote or self.ended is Ended.WORKFLOW)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """A trace to analyse, and the reason for its release."""
+
+    key: TraceKey
+    completion: Completion
+    analyses: int = 0
+    """Earlier analyses of this trace; the wait doubled with each."""
+    along: tuple[TraceKey, ...] = ()
+    """Linked traces that are released together with it."""
+    given_up: frozenset[int] = frozenset()
+    """Kinds of spans whose missing parents the assembler no longer waits for."""
 
 
 @dataclass(slots=True)

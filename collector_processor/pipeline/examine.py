@@ -17,7 +17,16 @@ from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.analyst import Analysis, AnalysisLostError, Analyst
 from collector_processor.pipeline.commit import EVICTED, Claim, Committer, ErrorVerdicts, HeldRows, Leaving
 from collector_processor.pipeline.decide import AnalysedTraces, decide_provisionally
-from collector_processor.pipeline.load import MAX_JOINS, Loaded, Loader, Prepare, TraceSource, absent_parents
+from collector_processor.pipeline.load import (
+    MAX_ANALYSES,
+    MAX_JOINS,
+    Loaded,
+    Loader,
+    Others,
+    Prepare,
+    TraceSource,
+    absent_parents,
+)
 from collector_processor.pipeline.prepare import KeepRun, KeptRun, PreparedRun
 from collector_processor.rebuild.possible_joins import RecentRuns, note
 from collector_processor.store.database.condition import Condition
@@ -31,12 +40,6 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-MAX_ANALYSES: Final = 32
-"""Maximum number of analyses of a run that keeps changing.
-
-The wait doubles each time, up to ``max_silence_s``: at its default of 75 min, late spans count for a day.
-"""
 
 Finding: TypeAlias = tuple[Analysis, KeptRun]
 ReadRuns: TypeAlias = Callable[[Tenant, str, str, int], Awaitable[Sequence[HistoryRow]]]
@@ -63,7 +66,9 @@ class Examined:
     done: frozenset[TraceKey] = frozenset()
     """The traces that are finished."""
     awaited: frozenset[TraceKey] = frozenset()
-    """Open traces of the same run that must be complete first."""
+    """Traces of the same run that must be complete, or examined, first."""
+    glanced: frozenset[TraceKey] = frozenset()
+    """The traces, still open, of the runs that got provisional verdicts."""
     too_early: int = 0
     """Earlier analyses of the run, if the trace must wait longer because of them; else 0."""
 
@@ -131,31 +136,34 @@ class Examiner:
         self,
         released: Released,
         *,
-        is_open: Callable[[TraceKey], bool],
+        others: Others,
         claim: Callable[[TraceKey], bool],
     ) -> Examined:
         """Give every run of the trace a verdict.
 
         Args:
             released: the trace and the reason for its release.
-            is_open: whether another trace is still open: a run of several traces is examined when the
-                last of them is complete.
+            others: the state of other traces, which may belong to the same run.
             claim: stops the hold deadline of a trace; returns whether it has held rows.
         """
         try:
-            return await self._examine(released, is_open, claim)
+            return await self._examine(released, others, claim)
         except AnalysisLostError as error:
             await self.give_up(released.key, str(error))
             return Examined(done=frozenset((released.key,)))
 
-    async def _examine(
-        self, released: Released, is_open: Callable[[TraceKey], bool], claim: Claim
-    ) -> Examined:
+    async def _examine(self, released: Released, others: Others, claim: Claim) -> Examined:
         findings: Findings = {}
         analysed: Loaded | None = None
         while True:  # repeated if another examination of the same run, or the disk, interfered
-            loaded = await self._loader.load(released, is_open)
+            loaded = await self._loader.load(released, others)
             await self._note_absent(absent_parents(loaded, self._wall_ns()))
+            if loaded.awaited:
+                if awaited := frozenset(filter(others.is_pending, loaded.awaited)):
+                    return Examined(awaited=awaited)
+                continue
+            if loaded.too_early:
+                return Examined(too_early=loaded.too_early)
             if analysed is not None and not loaded.upto:  # evicted while its verdict waited for the disk
                 loaded = analysed
             ended = await self._without_analysis(released, loaded)
@@ -192,12 +200,10 @@ class Examiner:
 
     async def _without_analysis(self, released: Released, loaded: Loaded) -> Examined | None:
         """Return the outcome if there is nothing to analyse now; ``None`` if the trace must be analysed."""
-        if loaded.awaited:
-            return Examined(awaited=loaded.awaited)
         if released.completion is Completion.IDLE_OPEN:
             runs = [run for run in loaded.prepared.runs if not run.is_trial]
             await self._commit_provisionally(released.key.tenant, runs)
-            return Examined()
+            return Examined(glanced=frozenset(loaded.upto))
         if released.key not in loaded.upto:
             return await self._nothing_left(released.key)
         if loaded.prepared.fault:

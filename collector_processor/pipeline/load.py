@@ -24,6 +24,11 @@ from semconv.model import Completion, TraceId
 
 logger = logging.getLogger(__name__)
 
+MAX_ANALYSES: Final = 32
+"""Maximum number of analyses of a run that keeps changing.
+
+The wait doubles each time, up to ``max_silence_s``: at its default of 75 min, late spans count for a day.
+"""
 MAX_JOINS: Final = 3
 """Number of analyses after which a run takes no further traces: those that link to it are separate.
 
@@ -65,7 +70,9 @@ class Loaded:
     """The runs that the traces formed when last analysed."""
     prepared: Prepared = field(default_factory=Prepared)
     awaited: frozenset[TraceKey] = frozenset()
-    """Open traces of the same run; the analysis waits for them."""
+    """Other traces of the same run, open or under examination; the analysis waits for them."""
+    too_early: int = 0
+    """Analyses of the run so far, if the trace must wait longer because of them; else 0."""
 
     @property
     def news(self) -> tuple[PreparedRun, ...]:
@@ -121,6 +128,33 @@ class _Joining:
     """Runs that it was part of before."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Company:
+    """The other traces of a trace's run."""
+
+    traces: Sequence[TraceKey]
+    analyses: int
+    """The highest number of analyses of those that are part of a run: others were given up, and are gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """The state of traces other than the one that is examined."""
+
+    is_open: Callable[[TraceKey], bool]
+    """Whether a trace is not complete yet: a run is examined when the last of its traces is complete."""
+    is_ahead: Callable[[TraceKey], bool] = lambda _: False
+    """Whether a trace's examination began earlier and has not ended.
+
+    Of the traces of a run that are examined at once, only the first reads the others: a hundred would
+    read ten thousand.
+    """
+
+    def is_pending(self, key: TraceKey) -> bool:
+        """Return whether the trace is open, or its examination is ahead."""
+        return self.is_open(key) or self.is_ahead(key)
+
+
 class _Names:
     """The run keys of a run's traces, at most ``MAX_KEYS``."""
 
@@ -161,7 +195,7 @@ class Loader:
         self._read: Final = Batcher(self._read_all, most=_MOST_READ)
         self._join: Final = Batcher(self._join_all, most=_MOST_JOINED)
 
-    async def load(self, released: Released, is_open: Callable[[TraceKey], bool]) -> Loaded:
+    async def load(self, released: Released, others: Others) -> Loaded:
         """Load the trace and the traces joined to it; empty if its first spans are reclaimed.
 
         Raises:
@@ -185,13 +219,14 @@ class Loader:
             if is_whole := len(loaded.upto) >= 2 * whole:
                 part, whole = loaded, len(loaded.upto)
             part.prepared = await self._prepared(released, part)
-            joined = await self._joined(released, loaded, names.new(part), asked)
+            company = await self._joined(released, loaded, names.new(part))
+            joined = [key for key in company.traces if key not in asked]
             wanted = joined[: MAX_JOINED - len(loaded.upto)]  # waits for none that it has no room for
             asked.update(wanted)
-            if released.completion not in _WAITS_FOR_NONE:
-                loaded.awaited = frozenset(key for key in wanted if is_open(key))
-                if loaded.awaited:
-                    return loaded
+            loaded.awaited = _awaited(released, wanted, others)
+            loaded.too_early = _too_early(released, loaded, company)
+            if loaded.awaited or loaded.too_early:
+                return loaded
         if not is_whole:
             loaded.prepared = await self._prepared(released, loaded)
         if loaded.prepared.fault:
@@ -226,12 +261,10 @@ class Loader:
             for key, (rows, logs) in zip(keys, await self._source.read_whole(keys), strict=True)
         ]
 
-    async def _joined(
-        self, released: Released, loaded: Loaded, names: tuple[str, ...], asked: Container[TraceKey]
-    ) -> list[TraceKey]:
-        """Return unread traces of the same run, by the keys of the traces read last."""
+    async def _joined(self, released: Released, loaded: Loaded, names: tuple[str, ...]) -> _Company:
+        """Return traces of the same run, by the keys of the traces read last."""
         if loaded.is_experiment:
-            return []
+            return _Company(traces=(), analyses=0)
         joining = _Joining(
             key=released.key,
             names=names,
@@ -239,12 +272,12 @@ class Loader:
             own=tuple(key.trace_id for key in loaded.upto if key != released.key),
             run_ids=frozenset(run.run_id for run in loaded.before),
         )
-        return [other for other in await self._join(joining) if other not in asked]
+        return await self._join(joining)
 
-    async def _join_all(self, several: Sequence[_Joining]) -> Sequence[Sequence[TraceKey]]:
+    async def _join_all(self, several: Sequence[_Joining]) -> Sequence[_Company]:
         return await self._thread.insist(self._siblings, several)
 
-    def _siblings(self, several: Sequence[_Joining]) -> Sequence[Sequence[TraceKey]]:
+    def _siblings(self, several: Sequence[_Joining]) -> Sequence[_Company]:
         """Store the run keys of each trace; return other traces that are, or may become, part of its run."""
         noted = self._store.join_all([(one.key, one.names, one.own) for one in several])
         siblings = [
@@ -254,7 +287,11 @@ class Loader:
         everyone = {key for one, others in zip(several, siblings, strict=True) for key in (one.key, *others)}
         runs, seen = self._store.identities(everyone), self._store.seen(everyone)
         full = {key for key, (analyses, _) in seen.items() if analyses >= MAX_JOINS}
-        return [_joinable(one, others, runs, full) for one, others in zip(several, siblings, strict=True)]
+        joinable = [_joinable(one, others, runs, full) for one, others in zip(several, siblings, strict=True)]
+        return [
+            _Company(traces=traces, analyses=max((seen[key][0] for key in traces if runs[key]), default=0))
+            for traces in joinable
+        ]
 
 
 def _joinable(
@@ -274,6 +311,20 @@ def _joinable(
         open_runs = (ids for other, ids in runs.items() if ids and other not in full)
         own = frozenset(next(open_runs, ()))
     return [other for other, ids in runs.items() if (ids & own if ids else one.key not in full)]
+
+
+def _awaited(released: Released, wanted: Sequence[TraceKey], others: Others) -> frozenset[TraceKey]:
+    """Return the traces of the run that must be complete, or examined, first."""
+    if first := next(filter(others.is_ahead, wanted), None):
+        return frozenset((first,))
+    is_patient = released.completion not in _WAITS_FOR_NONE
+    return frozenset(filter(others.is_open, wanted) if is_patient else ())
+
+
+def _too_early(released: Released, loaded: Loaded, company: _Company) -> int:
+    """Return the run's analyses if they exceed the trace's: known before all of the run is read again."""
+    is_early = released.analyses < company.analyses < MAX_ANALYSES and len(loaded.upto) == 1
+    return company.analyses if is_early and released.completion is not _GLANCE else 0
 
 
 def absent_parents(loaded: Loaded, now_ns: int) -> tuple[AbsentParent, ...]:

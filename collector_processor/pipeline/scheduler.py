@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
-from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
+from collector_processor.assembly.assembler import Assembler, Released
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.evictions import Evictions
-from collector_processor.pipeline.examine import MAX_ANALYSES, Examined, Examiner
+from collector_processor.pipeline.examine import Examined, Examiner
 from collector_processor.pipeline.holds import Holds
+from collector_processor.pipeline.limits import PipelineLimits
+from collector_processor.pipeline.load import MAX_ANALYSES, Others
 from collector_processor.pipeline.queues import FairQueue, Inbox, Places, key_of
+from collector_processor.pipeline.waits import ExaminationOrder, Waits
 from collector_processor.store.database.connection import StoreError, is_refusal
 from collector_processor.store.database.thread import STORE_RETRY_S, patiently
 from collector_processor.wire.facts import TraceArrival
+from semconv.model import Completion
 
 logger = logging.getLogger(__name__)
 
@@ -37,22 +39,6 @@ _NOTES_AT_ONCE: Final = 1_000
 """The same for notes of spans."""
 _COMPANY_S: Final = 0.02
 """Seconds between checks for arrivals and due traces: traces that complete together are examined together."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineLimits:
-    """Parameters of the slow lane."""
-
-    assembler: AssemblerLimits
-    hold_max_s: float | None = None
-    """Seconds an agent trace may wait for its verdict; ``None`` means late mode."""
-    concurrency: int = 16
-    rewrites_max_s: float = 2.0
-    """Extra seconds at shutdown for committed replacements, which need the disk but no model."""
-    releases_max_s: float = 10.0
-    """The same for all other held rows, because on a full disk their release might never end."""
-    max_inbox_bytes: int = 64 << 20
-    """Bound on notes not looked up yet; enough for 250,000 spans."""
 
 
 class Pipeline:
@@ -78,10 +64,8 @@ class Pipeline:
         self._actionable_since: Final[dict[TraceKey, float]] = {}
         """Times at which the traces of ``_queue`` were put there, the earliest first."""
         self._places: Final[Places[Tenant]] = Places(limits.concurrency)
-        self._waiting: dict[TraceKey, frozenset[TraceKey]] = {}
-        """Complete traces whose run has other open traces, and these open traces."""
-        self._waiters: Final[defaultdict[TraceKey, set[TraceKey]]] = defaultdict(set)
-        """Traces of ``_waiting``, by the traces that they wait for."""
+        self._waiting: Final = Waits()
+        self._order: Final = ExaminationOrder()
         self._tasks: set[asyncio.Task[None]] = set()
         self._holds: Final = Holds(limits.hold_max_s, examiner.let_go)
         self._evictions: Final = Evictions(self._record_evicted, self._start)
@@ -127,7 +111,7 @@ class Pipeline:
         unanalysed = {key for key in gone if self._assembler.is_open(key) or key in self._waiting}
         for key in unanalysed:  # the others have a verdict, or are being examined
             self._assembler.forget(key)
-            self._stop_waiting(key)
+            self._waiting.stop(key)
         for key in gone:  # analysis may lag behind for days
             queued = self._queue.discard(key.tenant, key)
             if queued is None:
@@ -179,6 +163,7 @@ class Pipeline:
 
     async def turn(self) -> None:
         """Do all work that is due now, without waiting for the examinations that it starts."""
+        await self._resume()
         await self._absorb(releases=True)
         if arrived := self._assembler.learned.take_arrived():
             self._start(self._examiner.parents_arrived(arrived))
@@ -278,7 +263,9 @@ class Pipeline:
 
     async def _analyses(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, int]:
         """Return each trace's number of analyses; one that is running or postponed counts as the first."""
-        closed = {key: key in self._busy or key in self._waiting for key in keys if not self._is_open(key)}
+        closed = {
+            key: key in self._busy or key in self._waiting for key in keys if not self._assembler.is_open(key)
+        }
         if not closed:
             return {}
         try:
@@ -316,10 +303,12 @@ class Pipeline:
 
     async def _contain(self, released: Released) -> None:
         """Contain a failure: if the examination of one trace fails, log it and continue with the others."""
+        self._order.begin(released)
         try:
             while not await self._is_through(released):
                 await self._pause(STORE_RETRY_S)
         finally:
+            self._finish(released)
             self._busy.difference_update((released.key, *released.along))
             self._places.leave(released.key.tenant)
             self._fill_places()
@@ -335,8 +324,14 @@ class Pipeline:
             return is_held
 
         try:
-            examined = await self._examiner.examine(released, is_open=self._is_open, claim=claim)
-            await self._note(released, examined)
+            others = Others(is_open=self._assembler.is_open, is_ahead=partial(self._order.is_ahead, released))
+            begun = self._monotonic()
+            examined = await self._examiner.examine(released, others=others, claim=claim)
+            self._finish(released, examined.glanced)
+            if released.completion is Completion.IDLE_OPEN:
+                self._note_glance(released, examined, begun)
+            else:
+                await self._note(released, examined)
         except Exception as error:
             for held in claimed:  # telemetry does not wait for our disk
                 await self._holds.release(held)
@@ -351,50 +346,55 @@ class Pipeline:
             self._look_again(frozenset((key, *released.along)))
         return True
 
+    def _finish(self, released: Released, glanced: Iterable[TraceKey] = ()) -> None:
+        """Let no further trace wait for this examination; look at those again that it did not cover."""
+        for key in set(self._order.end(released)).difference(glanced):
+            self._assembler.glance_again(key, self._monotonic())
+            self._wake.set()
+
     async def _record_evicted(self, keys: Collection[TraceKey]) -> None:
         await patiently(partial(self._examiner.give_up_evicted, keys), self._pause)
         await self._holds.release_all(keys)
 
+    def _note_glance(self, released: Released, examined: Examined, begun: float) -> None:
+        """Record the traces that have a provisional verdict now: they need no other until they go on."""
+        for leader in examined.awaited:
+            self._order.follow(leader, released.key)
+        for key in examined.glanced:
+            self._assembler.was_glanced(key, begun)
+            queued = self._queue.discard(key.tenant, key)
+            if queued is not None and queued.completion is Completion.IDLE_OPEN:
+                self._busy.discard(key)
+                self._actionable_since.pop(key, None)
+            elif queued is not None:
+                self._queue.put(key.tenant, key, queued)
+
     async def _note(self, released: Released, examined: Examined) -> None:
         key = released.key
+        self._wake.set()
         if examined.awaited:
             for waiter in (key, *released.along):
-                self._stop_waiting(waiter)
-                self._waiting[waiter] = examined.awaited
-                for one in examined.awaited:
-                    self._waiters[one].add(waiter)
-            self._put_off(examined.awaited)
+                self._waiting.wait(waiter, examined.awaited)
+            for one in filter(self._assembler.is_open, examined.awaited):  # more may follow its last span
+                self._assembler.receive(one, (), 0, self._monotonic())
         if examined.too_early:
             for one in (key, *released.along):
                 self._assembler.receive(one, (), 0, self._monotonic(), analyses=examined.too_early)
-            self._wake.set()
-        for left in set(released.along) - examined.done if examined.done else ():
-            # It is not part of this analysis: treat it as a separate run.
+        for left in set(released.along) - examined.done if examined.done else ():  # separate runs
             self._assembler.receive(left, (), 0, self._monotonic())
-            self._wake.set()
         for done in examined.done:
-            self._stop_waiting(done)
+            self._waiting.stop(done)
             await self._holds.release(done)
         self._look_again(examined.done)
 
-    def _put_off(self, awaited: frozenset[TraceKey]) -> None:
-        """Restart the wait of a run's open traces: another trace of the run arrived, and more may follow."""
-        for key in awaited:
-            if self._assembler.is_open(key):
-                self._assembler.receive(key, (), 0, self._monotonic())
-
     def _look_again(self, settled: frozenset[TraceKey]) -> None:
         """Resume traces that waited for these and were not examined together with them."""
-        for key in {key for one in settled for key in self._waiters.get(one, ())}:
-            self._stop_waiting(key)
-            self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
+        if self._waiting.settle(settled):
             self._wake.set()
 
-    def _stop_waiting(self, key: TraceKey) -> None:
-        for one in self._waiting.pop(key, ()):
-            self._waiters[one].discard(key)
-            if not self._waiters[one]:
-                del self._waiters[one]
-
-    def _is_open(self, key: TraceKey) -> bool:
-        return self._assembler.is_open(key)
+    async def _resume(self) -> None:
+        """Open the resumed traces, in slices: a hundred thousand may have waited for the same trace."""
+        for number, key in enumerate(self._waiting.take_resumed(), start=1):
+            self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)

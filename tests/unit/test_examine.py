@@ -11,6 +11,7 @@ import pytest
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, TraceKey
 from collector_processor.pipeline.examine import Examined
+from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import MAX_KEYS
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
@@ -45,7 +46,9 @@ async def examine(
     still_open: tuple[TraceKey, ...] = (),
     claims: tuple[TraceKey, ...] = (),
 ) -> Examined:
-    return await lane.examiner.examine(released, is_open=still_open.__contains__, claim=claims.__contains__)
+    return await lane.examiner.examine(
+        released, others=Others(is_open=still_open.__contains__), claim=claims.__contains__
+    )
 
 
 async def test_the_verdict_and_its_bytes_are_committed_in_one(lane: SlowLane) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
+from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.queues import ARRIVAL_BYTES, NOTE_BYTES, Inbox
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
+from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.wire.facts import TraceArrival, make_note
 from semconv.model import TraceId
 from tests.factories import chat, workflow

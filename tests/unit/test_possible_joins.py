@@ -13,6 +13,7 @@ from collector_processor.assembly.assembler import Released
 from collector_processor.lint import lint
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.examine import Examined
+from collector_processor.pipeline.load import Others
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.possible_joins import (
     MAY_JOIN,
@@ -138,7 +139,9 @@ async def test_the_service_says_so_in_the_verdict(tmp_path: Path) -> None:
         for trace, spans in ((TRACE, FIRST), (OTHER, second())):
             lane.source.store(encode(spans))
             released = Released(key=TraceKey(NO_TENANT, trace), completion=Completion.ROOT_ENDED)
-            done = await lane.examiner.examine(released, is_open=lambda _: False, claim=lambda _: False)
+            done = await lane.examiner.examine(
+                released, others=Others(is_open=lambda _: False), claim=lambda _: False
+            )
             assert isinstance(done, Examined)
         documents = [lane.store.current(NO_TENANT, trace) for trace in (TRACE, OTHER)]
         told = [json.loads(found.document).get("notes") for found in documents if found]

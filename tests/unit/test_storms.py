@@ -353,6 +353,62 @@ async def test_a_chain_longer_than_a_run_is_read_in_proportion(tmp_path: Path) -
     assert source.reads < 25 * count
 
 
+def _grouped(folder: Path, count: int, parent: int | None) -> tuple[SlowLane, CountedSource]:
+    """Return a lane that received this many traces with one framework id at once."""
+    source, one = CountedSource(), "0123abcd-0000-4000-8000-000000000000"
+    folder.mkdir()
+    lane = SlowLane(folder, ScriptedAnalyst(0), source=source)
+    team = {"gen_ai.agent.id": f"clerk_{one}/{one}"}
+    for number in range(1, count + 1):
+        root = agent(1, "clerk", parent=None, trace_id=trace_name(number))
+        work = tool(2, "search", parent=parent or 1, trace_id=trace_name(number))
+        root = replace(root, attributes={**root.attributes, **team})
+        lane.receive(root, *([work] if parent else []))
+    return lane, source
+
+
+@pytest.mark.parametrize("count", [60, 120, 240])
+async def test_traces_that_share_an_id_are_not_read_for_each_other(tmp_path: Path, count: int) -> None:
+    """Before, each of a group read all others: 20,000 reads for 200 traces."""
+    lane, source = _grouped(tmp_path / "lane", count, None)
+    for _ in range(6):
+        await lane.pass_time(LIMITS.root_grace_s * 2)
+    assert lane.pipeline.open_traces == lane.pipeline.under_way == len(lane.pipeline._waiting) == 0
+    (verdict,) = lane.store.recent(999)
+    assert len(lane.analyst.asked[-1].steps) == count, "all are one run"
+    assert verdict.version <= 3
+    assert source.reads < 6 * count
+
+
+@pytest.mark.parametrize("count", [60, 240])
+async def test_open_traces_that_share_an_id_are_not_read_for_each_other(tmp_path: Path, count: int) -> None:
+    """The same for provisional verdicts, while a parent is missing."""
+    lane, source = _grouped(tmp_path / "lane", count, 99)
+    await lane.pass_time(LIMITS.idle_close_s)
+    for _ in range(4):
+        await lane.pass_time(1)
+    assert lane.pipeline.open_traces == count
+    assert any(len(one.steps) == 2 * count for one in lane.analyst.glances), "all are one run"
+    assert source.reads < 12 * count
+
+
+async def test_a_trace_that_comes_after_its_run_waits_before_it_reads_the_others(tmp_path: Path) -> None:
+    """They were analysed already, so it must wait longer; before, each read them to find that out."""
+    lane, source = _grouped(tmp_path / "lane", 40, None)
+    for _ in range(6):
+        await lane.pass_time(LIMITS.root_grace_s * 2)
+    one = "0123abcd-0000-4000-8000-000000000000"
+    team = {"gen_ai.agent.id": f"clerk_{one}/{one}"}
+    late = agent(1, "late", parent=None, trace_id=trace_name(99))
+    lane.receive(replace(late, attributes={**late.attributes, **team}))
+    before = source.reads
+    await lane.pass_time(LIMITS.root_grace_s)
+    assert source.reads == before + 1
+    for _ in range(4):
+        await lane.pass_time(LIMITS.root_grace_s * 4)
+    assert len(lane.analyst.asked[-1].steps) == 41
+
+
 def _previous(number: int, _count: int) -> Sequence[int]:
     return (number - 1,) if number > 1 else ()
 

@@ -13,6 +13,7 @@ from analyzer.experiment.trial_ids import TrialIds
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.examine import Examined
+from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import Prepared, TraceBytes, claimed_trials
 from collector_processor.rebuild.encode import encode
 from collector_processor.store.verdicts import RunStore
@@ -56,7 +57,9 @@ async def examine(
 ) -> Examined:
     key = TraceKey(NO_TENANT, trace_id)
     released = Released(key=key, completion=completion)
-    return await lane.examiner.examine(released, is_open=lambda _: False, claim=lambda _: False)
+    return await lane.examiner.examine(
+        released, others=Others(is_open=lambda _: False), claim=lambda _: False
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ async def test_a_trial_links_to_a_production_run_and_does_not_hide_it(lane: Slow
 
 async def test_an_issued_trial_gets_no_verdict_and_writes_nothing(lane: SlowLane) -> None:
     lane.source.store(encode(run(ISSUED)))
-    assert await examine(lane, completion=Completion.IDLE_OPEN) == Examined()
+    assert await examine(lane, completion=Completion.IDLE_OPEN) == Examined(glanced=frozenset((KEY,)))
     assert await examine(lane) == Examined(done=frozenset((KEY,)))
     assert lane.store.recent(10) == []
     assert lane.analyst.asked == []

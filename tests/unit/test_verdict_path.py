@@ -22,6 +22,7 @@ from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.analyst import AnalysisLostError
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Compare, Examiner, without_others
+from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import (
     KeptRun,
     Prepared,
@@ -137,7 +138,7 @@ class Way:
             *(
                 self.examiner.examine(
                     Released(key=key, completion=Completion.ROOT_ENDED, analyses=analyses),
-                    is_open=lambda _: False,
+                    others=Others(is_open=lambda _: False),
                     claim=lambda _: False,
                 )
                 for key in keys or (KEY,)
@@ -227,7 +228,7 @@ async def test_a_run_of_several_traces_is_prepared_from_all_of_them(way: Way) ->
     linked = Link(trace_id=TRACE, span_id=SpanId("0" * 15 + "1"))
     way.receive(workflow(1, trace_id=OTHER.trace_id, links=(linked,)))
     await way.examine(KEY)
-    await way.examine(OTHER)
+    await way.examine(OTHER, analyses=1)
     assert way.verdict().version == 1
     assert analyses_of(way.store, OTHER)[0] > 0
     assert len(way.prepared) == 3, "the second trace alone, then with the first"
