@@ -1,8 +1,12 @@
-"""Options that ``experiment`` and ``inject`` share: checks, the gateway and prices."""
+"""What ``experiment`` and ``inject`` share: checks, the gateway, prices and how they are interrupted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
 
 from analyzer.cli.commands.prove.gateway import words_of
 from analyzer.cli.output import WrongUsage
@@ -10,6 +14,17 @@ from analyzer.experiment.checks import Check, CommandCheck, Contains
 from analyzer.models.completion import price_of
 from analyzer.replay.options import GatewayOptions
 from analyzer.replay.tape import Tape
+
+INTERRUPTED_CODE: Final = 130
+"""Exit code after Ctrl-C, as shells give it."""
+
+
+def on_interrupt(stop: Callable[[], object]) -> None:
+    """Call this at Ctrl-C or a request to end; called on the event loop."""
+    loop = asyncio.get_running_loop()
+    with suppress(NotImplementedError):  # no signal handlers in loops on Windows
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, stop)
 
 
 def checks_of(check: str | None, expect: str | None, environment: Mapping[str, str]) -> list[Check]:

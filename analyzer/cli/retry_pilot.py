@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from analyzer.cli.commands.analyse.steps import load_runs, reader_here
-from analyzer.cli.experiment_options import require_prices
+from analyzer.cli.experiment_options import INTERRUPTED_CODE, on_interrupt, require_prices
 from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.checks import Check, CheckFailed
@@ -47,7 +45,6 @@ from collector_processor.settings import load_settings
 from semconv.model import Blame, Ranked, Status
 from semconv.record import record, replace
 
-_INTERRUPTED_CODE: Final = 130
 _EXCLUDES: Final = "--retry excludes --url, --step, --agent, --change, --text, --tenant and --dry-run"
 _WHERE: Final = {Trigger.ALWAYS: "in every run", Trigger.FLAGGED: "in flagged runs"}
 _FLAGS: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED})
@@ -96,7 +93,7 @@ def retry_pilot(asked: RetryRequest, output: OutputFormat, *, excluded: Sequence
         asked.gate.write_text(f"{json.dumps(document)}\n", encoding="utf-8")
     _show(found, document, output)
     if interrupted:
-        raise typer.Exit(_INTERRUPTED_CODE)
+        raise typer.Exit(INTERRUPTED_CODE)
     if not any(not each.refused for each in found.tried):
         raise typer.Exit(1)
 
@@ -165,10 +162,7 @@ async def _piloted(
 
         pilot = Pilot(parts, ledger, asked.options)
         task = asyncio.ensure_future(pilot.run(pilot_runs, _watch))
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # no signal handlers in loops on Windows
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, task.cancel)
+        on_interrupt(task.cancel)
         await asyncio.wait([task])
         if not task.cancelled():
             try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +30,13 @@ from analyzer.cli.commands.prove.gateway import (
     McpToolOption,
     remote_tools,
 )
-from analyzer.cli.experiment_options import checks_of, gateway_options, require_prices
+from analyzer.cli.experiment_options import (
+    INTERRUPTED_CODE,
+    checks_of,
+    gateway_options,
+    on_interrupt,
+    require_prices,
+)
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.cli.retry_pilot import RetryRequest, retry_pilot
 from analyzer.executor.codec import write_answer
@@ -70,7 +76,6 @@ from semconv.model import Blame, Ranked
 from semconv.record import replace
 
 _INTERRUPTED = "interrupted"
-_INTERRUPTED_CODE = 130
 _STORES = frozenset({"data_dir", "store_url"})
 """Settings that locate the store of the service that receives the trials' spans."""
 
@@ -221,7 +226,7 @@ def _exit_code(result: Experiment) -> int:
     if result.decision is not Decision.UNDECIDED:
         return 0
     if result.is_interrupted:
-        return _INTERRUPTED_CODE
+        return INTERRUPTED_CODE
     return 0 if result.valid else 1
 
 
@@ -318,10 +323,7 @@ class _Watch:
 
     def begun(self, conductor: Conductor) -> None:
         self.conductor = conductor
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # no signal handlers in loops on Windows
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, conductor.stop, _INTERRUPTED)
+        on_interrupt(partial(conductor.stop, _INTERRUPTED))
 
     def __call__(self, conductor: Conductor) -> None:
         self._write(f"{progress(conductor)}\n")

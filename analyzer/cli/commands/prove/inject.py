@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
@@ -20,7 +18,13 @@ from rich.table import Table
 from analyzer.cli.commands.learn.label import TenantOption
 from analyzer.cli.commands.prove.experiment import open_run
 from analyzer.cli.commands.prove.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
-from analyzer.cli.experiment_options import checks_of, gateway_options, require_prices
+from analyzer.cli.experiment_options import (
+    INTERRUPTED_CODE,
+    checks_of,
+    gateway_options,
+    on_interrupt,
+    require_prices,
+)
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.checks import CheckFailed, every
@@ -39,7 +43,6 @@ from analyzer.replay.tape import Tape
 from collector_processor.rebuild.stages import Run
 from semconv.record import record, replace
 
-_INTERRUPTED_CODE: Final = 130
 _BORDER: Final = "--"
 
 
@@ -125,7 +128,7 @@ def inject(
         found = asyncio.run(_inject(passing, request, options, _Watch(file=file)))
     _show(found, passing, request.ledger, out, output)
     if found.is_interrupted:
-        raise typer.Exit(_INTERRUPTED_CODE)
+        raise typer.Exit(INTERRUPTED_CODE)
     if not any(tried.failure for tried in found.tried):
         raise typer.Exit(1)
 
@@ -199,10 +202,7 @@ async def _inject(
     passing: Sequence[_Passing], request: _Request, options: GatewayOptions, watch: _Watch
 ) -> _Found:
     task = asyncio.ensure_future(_each(passing, request, options, watch))
-    loop = asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # no signal handlers in loops on Windows
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
+    on_interrupt(task.cancel)
     await asyncio.wait([task])
     if task.cancelled():
         return _Found(injected=(), tried=tuple(watch.tried), is_interrupted=True)
