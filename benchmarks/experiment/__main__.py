@@ -1,12 +1,13 @@
 """``python -m tests.bench.experiment null | power | walks | systems | command | ranked | injected | gates
-| retried | retried-command``.
+| retried | retried-command | transferred``.
 
 ``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms.
 ``walks``: chains of calls with one decisive error. ``systems``: the example systems and their scripted model,
 in this process. ``command``: the same with their frameworks, through the command line. ``ranked``: signals
 and a ranker of ``blamespan train`` on such runs, without trials. ``injected``: labels of injected faults.
 ``gates``: the gate of retries over a grid of known shares. ``retried``: its shares on the example systems.
-``retried-command``: ``experiment --retry`` on runs of their frameworks.
+``retried-command``: ``experiment --retry`` on runs of their frameworks. ``transferred``: rankers trained on
+the labels that ``injected`` wrote to ``--out``, of the system itself or of the others, on organic failures.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def main() -> int:
         "what",
         choices=(
             *("null", "power", "walks", "systems", "command", "ranked", "injected"),
-            *("gates", "retried", "retried-command"),
+            *("gates", "retried", "retried-command", "transferred"),
         ),
     )
     parser.add_argument("--number", type=int, default=1000, help="walks, pairs of arms or failed runs a row")
@@ -123,10 +124,14 @@ def main() -> int:
     parser.add_argument("--ranker", type=Path, default=Path("ranker.json"), help="of `blamespan train`")
     parser.add_argument("--out", type=Path, default=Path("experiments.jsonl"), help="the systems' runs")
     asked = parser.parse_args()
-    if asked.what == "ranked":
+    if asked.what in {"ranked", "transferred"}:
         from benchmarks.experiment.ranked import FLOWS, ranked  # noqa: PLC0415 - imports litellm
+        from benchmarks.experiment.transferred import transferred  # noqa: PLC0415 - as above
 
-        return ranked([asked.system] if asked.system else list(FLOWS), asked.number, asked.ranker)
+        chosen = [asked.system] if asked.system else list(FLOWS)
+        is_ranked = asked.what == "ranked"
+        call = partial(ranked, ranker=asked.ranker) if is_ranked else partial(transferred, labels=asked.out)
+        return call(chosen, asked.number)
     if asked.what == "injected":
         from benchmarks.experiment.injected import injected  # noqa: PLC0415 - imports litellm
         from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above

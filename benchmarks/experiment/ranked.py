@@ -38,14 +38,14 @@ def ranked(systems: list[str], number: int, ranker: Path) -> int:
     }
     every: list[Judged] = []
     for system in systems:
-        found = asyncio.run(_judged(system, number, methods))
+        found = asyncio.run(judged(system, number, methods))
         every += found
         _print(system, found)
     _print("all", every)
     return 0
 
 
-async def _judged(system: str, number: int, methods: dict[str, Method]) -> list[Judged]:
+async def judged(system: str, number: int, methods: dict[str, Method]) -> list[Judged]:
     """Play a system until a number of runs have failed; return those with a decidable call."""
     found: list[Judged] = []
     failed = task = 0
@@ -81,4 +81,4 @@ def _print(system: str, found: list[Judged]) -> None:
     print(" | ".join(map(str, cells)), flush=True)
 
 
-__all__ = ["FLOWS", "ranked"]
+__all__ = ["FLOWS", "Judged", "Method", "judged", "ranked"]

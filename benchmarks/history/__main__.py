@@ -1,8 +1,8 @@
-"""``python -m benchmarks.history accuracy | stable | delay | cost``.
+"""``python -m benchmarks.history accuracy | stable | delay | cost | million``.
 
 ``accuracy``: signals, ranker, history and their pool on the example systems. ``stable``: false alarms of
 months without a change. ``delay``: runs until a bad release is noticed. ``cost``: bytes and CPU time kept
-of a run.
+of a run. ``million``: a store with a million runs, and what pages and verdicts read of it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ import argparse
 from collections.abc import Callable
 
 from benchmarks.history.accuracy import measure, table
+from benchmarks.history.million import million
 from benchmarks.history.months import cost, delay, stable
 
 
 def main() -> None:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.history", description=__doc__)
-    parser.add_argument("what", choices=("accuracy", "stable", "delay", "cost"))
+    parser.add_argument("what", choices=("accuracy", "stable", "delay", "cost", "million"))
     parser.add_argument(
         "--number",
         type=int,
-        help="groups of ten failing runs for each system (30), months (1000) or runs (1000)",
+        help="groups of ten failing runs for each system (30), months (1000) or runs (1000, a million)",
     )
     parser.add_argument("--seed", type=int, default=2, help="0 and 1 were used to choose constants")
     asked = parser.parse_args()
     parts: dict[str, Callable[[int], None]] = {"stable": stable, "delay": delay, "cost": cost}
-    if asked.what in parts:
+    if asked.what == "million":
+        million(asked.number or 1_000_000)
+    elif asked.what in parts:
         parts[asked.what](asked.number or 1000)
     else:
         table(measure(asked.number or 30, asked.seed))

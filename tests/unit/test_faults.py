@@ -8,7 +8,7 @@ import random
 import pytest
 
 from analyzer.experiment.injection.faults import FaultKind, corrupted
-from analyzer.experiment.injection.gates import Gate, purity, shortcut_gates
+from analyzer.experiment.injection.gates import Gate, balanced_weights, purity, shortcut_gates
 from analyzer.experiment.injection.inject import Failure, Fault, Plan, Tried, faults_of
 from analyzer.experiment.injection.twins import Next, Twin, course
 from analyzer.experiment.sequential import Arm, Reason
@@ -154,6 +154,25 @@ def test_labels_that_lie_at_one_step_fail_the_gate_of_positions() -> None:
     assert verdicts(shortcut_gates(one_place, passing))["position alone"] == "failed"
     assert verdicts(shortcut_gates(spread, passing))["position alone"] == "passed"
     assert verdicts(shortcut_gates(one_place[:3], passing))["position alone"] == "too few labels"
+
+
+def test_weights_take_the_frequency_of_places_out_but_cannot_invent_places() -> None:
+    often_last = [failure(2, "x", "y", "z") for _ in range(24)]
+    others = [failure(place, "x", "y", "z") for place in (0, 0, 0, 0, 1, 1, 1, 1)]
+    passing = [tape(call(0, "x y z"))]
+    found = verdicts(shortcut_gates([*often_last, *others], passing))
+    assert (found["position alone"], found["position alone, weighted"]) == ("failed", "passed")
+    assert verdicts(shortcut_gates(often_last, passing))["position alone, weighted"] == "failed"
+    two_places = [*often_last, *(failure(1, "x", "y", "z", *"abc") for _ in range(24))]
+    (gate,) = (one for one in shortcut_gates(two_places, passing) if one.name.endswith("weighted"))
+    assert gate.accuracy == pytest.approx(0.5)
+    assert gate.effective == pytest.approx(48)
+
+
+def test_a_rare_place_does_not_decide_alone() -> None:
+    weights = balanced_weights([failure(0, "x", "y"), *(failure(1, "x", "y") for _ in range(200))])
+    assert (weights[0], weights[1]) == (1.0, 0.05)
+    assert balanced_weights([]) == []
 
 
 def test_labels_with_a_marker_word_fail_the_gate_of_words() -> None:

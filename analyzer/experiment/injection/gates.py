@@ -19,6 +19,8 @@ from semconv.record import record
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _FEWEST: Final = 10
 """Labels from which a gate says something."""
+_RAREST: Final = 20
+"""Largest ratio of two labels' weights."""
 
 
 @record
@@ -30,13 +32,16 @@ class Gate:
     chance: float
     """Accuracy of a guess among the model's calls."""
     n: int
+    effective: float | None = None
+    """Number of equally weighted labels that say as much (Kish); ``None`` if all weigh the same."""
 
     @property
     def verdict(self) -> str:
         """``passed`` if the shortcut may be no better than chance, ``failed``, or ``too few labels``."""
-        if self.n < _FEWEST:
+        n = self.n if self.effective is None else self.effective
+        if n < _FEWEST:
             return "too few labels"
-        return "failed" if _wilson(self.accuracy, self.n)[0] > self.chance else "passed"
+        return "failed" if _wilson(self.accuracy, n)[0] > self.chance else "passed"
 
 
 @record
@@ -70,7 +75,7 @@ def purity(tried: Sequence[Tried]) -> Purity:
 
 
 def shortcut_gates(failures: Sequence[Failure], tapes: Iterable[Tape]) -> tuple[Gate, ...]:
-    """Return the gates: position alone, and marker words alone.
+    """Return the gates: position alone, the same with the weights of training, and marker words alone.
 
     Args:
         failures: the labelled failures.
@@ -89,8 +94,46 @@ def shortcut_gates(failures: Sequence[Failure], tapes: Iterable[Tape]) -> tuple[
     markers = sum(_by_markers(each, known) for each in failures) / max(1, n)
     return (
         Gate(name="position alone", accuracy=position, chance=chance, n=n),
+        _weighted_position(failures),
         Gate(name="marker words alone", accuracy=markers, chance=chance, n=n),
     )
+
+
+def balanced_weights(failures: Sequence[Failure]) -> list[float]:
+    """Return the labels' weights in training: the flip rate, divided by the frequency of the label's place.
+
+    So no place among the model's calls is more often decisive than another that has labels at all. The
+    largest weight is 1; none is below a ``_RAREST``th of the largest, so that single labels do not decide.
+    """
+    often = Counter(map(_place_of, failures))
+    raw = [_flip_rate(each) / often[_place_of(each)] for each in failures]
+    most = max(raw, default=1.0)
+    return [max(round(each / most, 4), 1 / _RAREST) for each in raw]
+
+
+def _weighted_position(failures: Sequence[Failure]) -> Gate:
+    """Return the gate of the best constant place; not held out, so rather too strict."""
+    weights = balanced_weights(failures)
+    whole, held = sum(weights) or 1.0, Counter[int | None]()
+    for each, weight in zip(failures, weights, strict=True):
+        held[_place_of(each)] += weight  # type: ignore[assignment]  # Counter counts floats too
+    chances = [weight / len(_suspects(each)) for each, weight in zip(failures, weights, strict=True)]
+    return Gate(
+        name="position alone, weighted",
+        accuracy=max(held.values(), default=0) / whole,
+        chance=sum(chances) / whole,
+        n=len(failures),
+        effective=sum(weights) ** 2 / (sum(each * each for each in weights) or 1.0),
+    )
+
+
+def _place_of(failure: Failure) -> int | None:
+    return _suspects(failure).index(failure.step) if _has(failure) else None
+
+
+def _flip_rate(failure: Failure) -> float:
+    weight = failure.document.get("label", {}).get("weight", 1.0)
+    return float(weight) or 1.0
 
 
 def purity_json(found: Purity) -> dict[str, Any]:
@@ -107,7 +150,8 @@ def purity_json(found: Purity) -> dict[str, Any]:
 def gate_json(gate: Gate) -> dict[str, Any]:
     """Return a gate as JSON."""
     shown = {"accuracy": round(gate.accuracy, 4), "chance": round(gate.chance, 4), "n": gate.n}
-    return {"name": gate.name, **shown, "verdict": gate.verdict}
+    effective = None if gate.effective is None else round(gate.effective, 1)
+    return {"name": gate.name, **shown, "effective_n": effective, "verdict": gate.verdict}
 
 
 def _suspects(failure: Failure) -> list[int]:
@@ -142,7 +186,7 @@ def _words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
 
 
-def _wilson(share: float, n: int) -> tuple[float, float]:
+def _wilson(share: float, n: float) -> tuple[float, float]:
     """Return Wilson's 95 % interval."""
     z = NormalDist().inv_cdf(0.975)
     centre, spread = share + z * z / (2 * n), z * ((share * (1 - share) + z * z / (4 * n)) / n) ** 0.5

@@ -127,6 +127,8 @@ class Injector:
         self._recorded: Final[dict[int, list[TrialResult]]] = {}
         """Trials with the recorded answers, shared by all faults of a call."""
         self._labels = 0
+        self._have_labels: Final[set[int]] = set()
+        """Calls that have a label."""
         self.tried: Final[list[Tried]] = []
 
     async def run(self, plan: Plan, watch: Callable[[Tried], None]) -> Injected:
@@ -144,11 +146,15 @@ class Injector:
             for fault in waiting:
                 if self._labels >= plan.most_labels or self._ended():
                     return
+                if fault.call.index in self._have_labels:
+                    continue  # one label a step: the easiest step would have them all
                 tried = await self._try(fault, plan)
                 if self._ended() and tried.failure is None:
                     return  # the budget decided, not the fault
                 self.tried.append(tried)
-                self._labels += tried.failure is not None
+                if tried.failure is not None:
+                    self._labels += 1
+                    self._have_labels.add(fault.call.index)
                 watch(tried)
 
         tasks = [asyncio.create_task(work()) for _ in range(self._options.parallel)]

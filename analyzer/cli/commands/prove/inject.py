@@ -29,7 +29,15 @@ from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, Wrong
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.checks import CheckFailed, every
 from analyzer.experiment.injection.faults import FaultKind
-from analyzer.experiment.injection.gates import Gate, Purity, gate_json, purity, purity_json, shortcut_gates
+from analyzer.experiment.injection.gates import (
+    Gate,
+    Purity,
+    balanced_weights,
+    gate_json,
+    purity,
+    purity_json,
+    shortcut_gates,
+)
 from analyzer.experiment.injection.inject import MOST_TRIALS, Injected, Injector, Plan, Tried, twin_json
 from analyzer.experiment.ledger import BUDGET_USD, Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
@@ -126,6 +134,7 @@ def inject(
     )
     with out.open("w", encoding="utf-8") as file:
         found = asyncio.run(_inject(passing, request, options, _Watch(file=file)))
+    _weigh(found.tried, out)
     _show(found, passing, request.ledger, out, output)
     if found.is_interrupted:
         raise typer.Exit(INTERRUPTED_CODE)
@@ -176,6 +185,16 @@ class _Watch:
             self.file.flush()
         sys.stderr.write(f"{_line(tried)}\n")
         sys.stderr.flush()
+
+
+def _weigh(tried: Sequence[Tried], out: Path) -> None:
+    """Write the labels again, with weights that no position dominates."""
+    failures = [each.failure for each in tried if each.failure is not None]
+    lines = [
+        {**each.document, "label": {**each.document["label"], "weight": weight}}
+        for each, weight in zip(failures, balanced_weights(failures), strict=True)
+    ]
+    out.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
 
 
 def _split(runs: Sequence[str]) -> tuple[list[str], list[str]]:
