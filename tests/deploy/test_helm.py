@@ -16,6 +16,7 @@ import yaml
 
 from analyzer.cli.commands.operate.serve import ANALYZER_SHUTDOWN_S
 from analyzer.cli.main import COMMANDS
+from analyzer.telemetry.metric_table import OLDEST_ACTIONABLE
 from collector_processor.settings import Settings, load_settings
 from tests.backends import install
 from tests.backends.debian import insist_on_debian
@@ -28,8 +29,8 @@ from tools.release import ROOT, version_of
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "blamespan"
 KUBERNETES: Final = ("1.27", "1.37")
 """The oldest version that the chart supports, and the newest with published schemas."""
-NOT_KUBERNETES: Final = frozenset({"ServiceMonitor", "PrometheusRule"})
-"""Kinds of the Prometheus operator, which has its own definitions."""
+NOT_KUBERNETES: Final = frozenset({"ServiceMonitor", "PrometheusRule", "ScaledObject"})
+"""Kinds of the Prometheus operator and of KEDA, which have their own definitions."""
 RELEASES: Final[Mapping[str, str]] = {
     "blamespan": "blamespan",
     "prod": "prod-blamespan",
@@ -48,6 +49,17 @@ CHOICES: Final[Mapping[str, Values]] = {
     "as it comes": {},
     "in halves": {"analyzer": {"enabled": True}, "model": "openai/gpt-5-mini"},
     "in halves that grow": {"analyzer": {"enabled": True, "autoscaling": {"enabled": True}}},
+    "with jobs in a store": {
+        "store": {"existingSecret": "database"},
+        "analyzer": {
+            "enabled": True,
+            "autoscaling": {
+                "enabled": True,
+                "keda": {"enabled": True, "prometheus": "http://prometheus:9090"},
+            },
+        },
+        "model": "openai/gpt-5-mini",
+    },
     "with TLS": {"tls": TLS, "serviceMonitor": {"enabled": True}, "analyzer": {"enabled": True}},
     "without a disk": {"processor": {"persistence": {"enabled": False}, "replicas": 3}},
     "with all": {
@@ -372,6 +384,44 @@ def test_analyzers_that_grow_by_themselves_are_not_counted_twice(helm: Path, tmp
     assert "replicas" not in only(objects, "Deployment")["spec"]
     scaler = only(objects, "HorizontalPodAutoscaler")["spec"]
     assert scaler["scaleTargetRef"]["name"] == only(objects, "Deployment")["metadata"]["name"]
+
+
+def test_analyzers_take_jobs_from_the_store_and_grow_with_the_oldest_job(helm: Path, tmp_path: Path) -> None:
+    objects = rendered(helm, tmp_path, CHOICES["with jobs in a store"])
+    by_kind = dict(pods(objects))
+    assert environ(by_kind["StatefulSet"])["BLAMESPAN_ANALYZER_ENDPOINT"] == "store"
+    for pod in by_kind.values():
+        (url,) = (one for one in pod["containers"][0]["env"] if one["name"] == "BLAMESPAN_STORE_URL")
+        assert url["valueFrom"]["secretKeyRef"] == {"name": "database", "key": "url"}
+    assert "HorizontalPodAutoscaler" not in {found["kind"] for found in objects}
+    assert "replicas" not in only(objects, "Deployment")["spec"]
+    scaler = only(objects, "ScaledObject")["spec"]
+    assert scaler["scaleTargetRef"]["name"] == only(objects, "Deployment")["metadata"]["name"]
+    (trigger,) = scaler["triggers"]
+    assert trigger["metadata"]["query"] == (
+        'max(blamespan_oldest_actionable_age_seconds{namespace="agents", pod=~"blame-blamespan-analyzer-.*"})'
+    )
+    assert OLDEST_ACTIONABLE.name in trigger["metadata"]["query"]
+    assert trigger["metadata"]["threshold"] == "30"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"store": {"existingSecret": "database"}, "processor": {"replicas": 2}}, "belongs to one processor"),
+        (
+            {"analyzer": {"enabled": True, "autoscaling": {"enabled": True, "keda": {"enabled": True}}}},
+            "only jobs in a store wait",
+        ),
+    ],
+    ids=["several processors on one database", "no store to take jobs from"],
+)
+def test_what_cannot_work_with_a_store_is_refused(
+    helm: Path, tmp_path: Path, values: Values, told: str
+) -> None:
+    done = ask(helm, tmp_path, values, "template", "blame", str(CHART), "--kube-version", "1.31.0")
+    assert done.returncode != 0
+    assert told in done.stderr
 
 
 def test_a_token_is_made_where_none_is_given_and_none_where_there_is_a_secret(

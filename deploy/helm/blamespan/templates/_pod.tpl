@@ -43,6 +43,13 @@ readinessProbe:
 {{- define "blamespan.env" -}}
 - name: HOME # the root is read-only; libraries that keep something beside us find a place
   value: /tmp
+{{- with .Values.store.existingSecret }}
+- name: BLAMESPAN_STORE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ . | quote }}
+      key: url
+{{- end }}
 - name: BLAMESPAN_TOKEN
   valueFrom:
     secretKeyRef:
