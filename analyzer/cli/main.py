@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "serve": "operate.serve",
     "collector": "operate.serve",
     "analyzer": "operate.serve",
+    "web": "operate.serve",
     "attribute": "analyse.attribute",
     "steps": "analyse.steps",
     "diff": "analyse.diff",

@@ -23,7 +23,7 @@ from analyzer.issues.issue_service import IssueService
 from analyzer.web.analyse_api import analyse_routes
 from analyzer.web.api import Deleting, FindOne, Labels, delete_routes, issue_routes, label_routes
 from analyzer.web.events import Changes
-from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding
+from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding, session_key
 from analyzer.web.pages.compare_pages import CompareContext, compare_routes
 from analyzer.web.pages.front import Front, sign_in_routes, styling
 from analyzer.web.pages.list_pages import ListContext, list_routes
@@ -160,7 +160,7 @@ async def _say_refusal(request: web.Request, handler: Handler) -> web.StreamResp
 
 def make_app(parts: WebParts) -> web.Application:
     """Return the application."""
-    sessions = Sessions(clock=time.monotonic, is_secure=parts.tls is not None)
+    sessions = Sessions(clock=time.monotonic, key=session_key(parts.token), is_secure=parts.tls is not None)
     rules = GuardRules(
         token=parts.token,
         metrics_token=parts.metrics_token,

@@ -11,12 +11,15 @@ refused, and if they have a token of their own, no other token gives access.
 
 A browser cannot send a bearer token by itself: it asks the person once, and gets a random cookie
 (HttpOnly, not sent with forms of other sites). Without a session it is redirected to the sign-in page.
-Sessions live in memory: after a restart people sign in again.
+The cookie of a signed-in session is signed with a key made from the token, so that all processes with that
+token accept it, also after a restart.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -143,6 +146,11 @@ def _harden(response: web.StreamResponse) -> None:
         response.headers.setdefault(name, value)
 
 
+def session_key(token: str | None) -> bytes | None:
+    """Return the key that signs sessions, the same for all processes with one token; ``None`` without one."""
+    return None if token is None else hmac.new(token.encode(), b"blamespan session", "sha256").digest()
+
+
 COOKIE: Final = "blamespan_session"
 LIFETIME_S: Final = 12 * 3600
 MOST: Final = 10_000
@@ -157,13 +165,23 @@ class _Session:
 
 @dataclass(slots=True, kw_only=True)
 class Sessions:
-    """All sessions of one process."""
+    """All sessions of one process.
+
+    With a key, the id of a signed-in session is signed, and every process with the same key accepts it until
+    ``LIFETIME_S`` after it began: behind a load balancer, a browser signs in once. A session that ends is
+    refused at once by the process that ended it; the browser deletes its cookie.
+    """
 
     clock: Callable[[], float]
     """Seconds, monotonic."""
+    key: bytes | None = field(default=None, repr=False)
+    """Signs ids; ``None`` for sessions of this process only."""
+    wall_s: Callable[[], float] = time.time
+    """Unix seconds: signed ids expire by it."""
     is_secure: bool = False
     """Whether the cookie is sent over TLS only."""
     _known: dict[str, _Session] = field(default_factory=dict)
+    _ended: dict[str, None] = field(default_factory=dict)
 
     def is_signed_in(self, request: web.Request) -> bool:
         """Tell whether the request comes from a signed-in browser."""
@@ -184,6 +202,8 @@ class Sessions:
         while len(self._known) >= MOST:
             del self._known[next(iter(self._known))]
         id_ = secrets.token_urlsafe(32)
+        if signed_in and self.key is not None:
+            id_ = self._signed(f"{id_}.{int(self.wall_s()) + LIFETIME_S}", self.key)
         self._known[id_] = _Session(used=self.clock(), is_signed_in=signed_in)
         response.set_cookie(
             COOKIE, id_, httponly=True, samesite="Lax", secure=self.is_secure, max_age=LIFETIME_S, path="/"
@@ -192,12 +212,34 @@ class Sessions:
 
     def end(self, request: web.Request, response: web.StreamResponse) -> None:
         """Delete the session of a request."""
-        self._known.pop(request.cookies.get(COOKIE, ""), None)
+        id_ = request.cookies.get(COOKIE, "")
+        if self._find(id_) is not None:
+            del self._known[id_]
+            while len(self._ended) >= MOST:
+                del self._ended[next(iter(self._ended))]
+            self._ended[id_] = None
         response.del_cookie(COOKIE, path="/")
+
+    @staticmethod
+    def _signed(text: str, key: bytes) -> str:
+        return f"{text}.{hmac.new(key, text.encode(), 'sha256').hexdigest()}"
+
+    def _is_of_a_sibling(self, id_: str) -> bool:
+        """Tell whether another process with our key began this session, and it has not expired."""
+        text, _, _ = id_.rpartition(".")
+        ends_s = text.rpartition(".")[2]
+        if self.key is None or not id_.isascii() or id_ in self._ended or not ends_s.isdecimal():
+            return False
+        is_signed = hmac.compare_digest(id_, self._signed(text, self.key))
+        return is_signed and self.wall_s() < int(ends_s)
 
     def _find(self, id_: str) -> _Session | None:
         found = self._known.pop(id_, None)
         now = self.clock()
+        if found is None and self._is_of_a_sibling(id_):
+            while len(self._known) >= MOST:
+                del self._known[next(iter(self._known))]
+            found = _Session(used=now, is_signed_in=True)
         if found is None or now - found.used > LIFETIME_S:
             return None
         found.used = now

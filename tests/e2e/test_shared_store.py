@@ -1,21 +1,31 @@
-"""Several processes on one PostgreSQL: analyzers that take jobs, with one of them killed, and one budget."""
+"""Several processes on one PostgreSQL: analyzers that take jobs, one budget, any number of pages."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
-from typing import Final
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import psycopg
 import pytest
 
 from semconv.attributes import FAILURE_FALLBACK, FAILURE_METHOD
 from tests.backends.postgresql import PostgresServer, postgresql
-from tests.backends.supervise import wait_until
+from tests.backends.supervise import running, wait_until
 from tests.e2e.backend import grpc_backend
-from tests.e2e.line import StartLine
+from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
+from tests.e2e.rotation import round_robin
 from tests.e2e.test_faults_model import PRICED
-from tests.e2e.test_halves import StartAnalyzer, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, announced, start_analyzer
 from tests.e2e.test_line_model import VERDICT, in_background, settings_for, told_by
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send
 
@@ -110,3 +120,90 @@ def test_one_hours_budget_holds_over_all_analyzers_of_a_store(
         for run in played:
             assert line.verdict(run.trace_id)["status"] == "attributed"
         assert len(model.received) == 3, "of the one that was killed, and two of its seven jobs"
+
+
+TOKEN: Final = "a-token-for-all-pages"
+
+
+@contextmanager
+def pages(folder: Path, url: str, count: int) -> Iterator[list[str]]:
+    """Run ``blamespan web`` this many times; yields their addresses."""
+    with ExitStack() as stack:
+        found = []
+        for number in range(count):
+            log = folder / f"web-{number}.log"
+            stack.enter_context(
+                running(
+                    "web",
+                    [sys.executable, "-m", "analyzer", "web", "--format", "json"],
+                    log=log,
+                    is_ready=partial(is_announced, log),
+                    environ=environment(store_url=url, token=TOKEN),
+                )
+            )
+            said = announced(log)
+            assert said is not None
+            found.append(said["web"])
+        yield found
+
+
+def is_announced(log: Path) -> bool:
+    return announced(log) is not None
+
+
+def asked(url: str, body: dict[str, object] | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    with build_opener(ProxyHandler({})).open(Request(url, data=data, headers=headers), timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def next_event(url: str) -> str:
+    """Wait for the next event of a page's stream, at most five minutes."""
+    request = Request(f"{url}/events", headers={"Authorization": f"Bearer {TOKEN}"})
+    with build_opener(ProxyHandler({})).open(request, timeout=300) as stream:
+        return next(str(line.decode().strip()) for line in stream if line.startswith(b"event:"))
+
+
+def test_every_page_shows_every_run_live_and_a_browser_signs_in_once_behind_a_load_balancer(
+    start_line: StartLine, server: PostgresServer, tmp_path: Path
+) -> None:
+    with (
+        grpc_backend() as backend,
+        ThreadPoolExecutor(2) as pool,
+        pages(tmp_path, server.url(), 2) as (one, two),
+    ):
+        line = start_line(forward_endpoint=backend.url, store_url=server.url())
+        events = [pool.submit(next_event, f"http://{address}") for address in (one, two)]
+        played = play_demo()
+        wait_until(lambda: count(server, "SELECT count(*) FROM replica WHERE kind = 'web'") == 2, what="both")
+        send(line, played.body)
+        line.verdict(played.trace_id)
+        for address in (one, two):
+            (run,) = asked(f"http://{address}/api/runs")["runs"]
+            assert run["run_id"] == played.trace_id
+
+        asked(f"http://{one}/api/runs/{played.trace_id}/label", {"failed": False})
+        assert line.verdict(played.trace_id, version=2)["status"] == "no_failure"
+        assert asked(f"http://{two}/api/runs/{played.trace_id}")["status"] == "no_failure"
+        assert [event.result(timeout=300) for event in events] == ["event: runs"] * 2
+
+        with in_background(round_robin(one, two)) as service:
+            browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
+            origin = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html"}
+            form = Request(
+                f"{service.url}/sign-in", data=f"token={TOKEN}&next=/runs".encode(), headers=origin
+            )
+            for request in (form, *(Request(f"{service.url}/runs", headers=origin) for _ in range(4))):
+                with browser.open(request, timeout=60) as answer:
+                    assert answer.url == f"{service.url}/runs", "not sent back to the sign-in"
+                    assert played.trace_id[:8] in answer.read().decode()
+            assert set(service.taken) == {one, two}
+
+
+def test_pages_without_a_shared_store_are_refused_with_words(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "analyzer", "web"]
+    environ = environment(data_dir=str(tmp_path))
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2
+    assert "BLAMESPAN_STORE_URL is not set" in done.stderr

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from aiohttp.web import Application, Request
 
 from analyzer.web.app import make_app
-from analyzer.web.guard import COOKIE, LIFETIME_S, MOST, Sessions
+from analyzer.web.guard import COOKIE, LIFETIME_S, MOST, Sessions, session_key
 from tests.web.stage import Stage
 
 Client = TestClient[Request, Application]
@@ -69,6 +69,44 @@ async def test_another_sites_form_signs_nobody_in(stage: Stage) -> None:
         for headers in ({}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}):
             async with client.post("/sign-in", data=form, headers=headers) as answer:
                 assert answer.status == 403
+
+
+def carrying(id_: str) -> web.Request:
+    return make_mocked_request("GET", "/runs", headers={"Cookie": f"{COOKIE}={id_}"})
+
+
+def test_a_session_is_accepted_by_every_process_with_the_token_until_it_expires() -> None:
+    wall = [1e9]
+
+    def process(token: str) -> Sessions:
+        return Sessions(clock=lambda: 0.0, key=session_key(token), wall_s=lambda: wall[0])
+
+    first, second = process("s3cret"), process("s3cret")
+    id_ = first.begin(web.Response(), signed_in=True)
+    assert second.is_signed_in(carrying(id_))
+    assert not process("another").is_signed_in(carrying(id_))
+    assert not Sessions(clock=lambda: 0.0).is_signed_in(carrying(id_))
+    text, _, signature = id_.rpartition(".")
+    begun, _, ends_s = text.rpartition(".")
+    changed = ("0" if signature[0] != "0" else "1") + signature[1:]
+    for forged in (
+        f"{begun}.{int(ends_s) + 1}.{signature}",
+        f"{text}.{changed}",
+        f"{begun}..{signature}",
+        text,
+    ):
+        assert not process("s3cret").is_signed_in(carrying(forged))
+    wall[0] += LIFETIME_S
+    assert not process("s3cret").is_signed_in(carrying(id_))
+
+
+def test_a_session_that_was_ended_is_refused_and_one_of_an_upload_is_never_signed() -> None:
+    sessions = Sessions(clock=lambda: 0.0, key=session_key("s3cret"))
+    id_ = sessions.begin(web.Response(), signed_in=True)
+    sessions.end(carrying(id_), web.Response())
+    assert not sessions.is_signed_in(carrying(id_))
+    upload = sessions.begin(web.Response(), signed_in=False)
+    assert not Sessions(clock=lambda: 0.0, key=session_key("s3cret")).is_signed_in(carrying(upload))
 
 
 def test_the_session_of_an_upload_is_not_signed_in() -> None:

@@ -35,6 +35,7 @@ from analyzer.service.analyzer_half.open_remote import (
 )
 from analyzer.service.analyzer_half.server import AnalyzerServer
 from analyzer.service.lifetime import Lifetime
+from analyzer.service.pages_alone import open_pages_alone
 from analyzer.service.replicas import open_shared_store
 from analyzer.service.start_lanes import open_routes
 from analyzer.telemetry.json_lines import configure_logging
@@ -208,6 +209,35 @@ def analyzer(data_dir: SpendingDirOption = None, output: FormatOption = OutputFo
     """
     settings = _open_settings(data_dir)
     uvloop.run(_analyse_until_stopped(settings, output))
+
+
+def web(output: FormatOption = OutputFormat.TABLE) -> None:
+    """Serve the pages and the API alone, over the PostgreSQL of BLAMESPAN_STORE_URL.
+
+    Any number of processes show the same runs and update themselves. Put them behind one address, with
+    the same BLAMESPAN_TOKEN: a browser signs in once. Labels given here are applied by the process that owns
+    the store, within seconds. Files are not analysed here; [bold]serve[/bold] and
+    [bold]analyzer[/bold] do that.
+    """
+    settings = _open_settings(None)
+    if settings.store_url is None:
+        raise SettingsError("BLAMESPAN_STORE_URL is not set: expected the PostgreSQL that holds the runs")
+    uvloop.run(_show_until_stopped(settings, output))
+
+
+async def _show_until_stopped(settings: Settings, output: OutputFormat) -> None:
+    stopped = _stop_on_signal()
+    async with AsyncExitStack() as stack:
+        lifetime = Lifetime(stack)
+        server = open_pages_alone(settings, stack, lifetime)
+        port = await server.start()
+        stack.push_async_callback(server.stop)
+        address = Address(host=settings.listeners[2].host, port=port)
+        if output is OutputFormat.JSON:
+            print_json({"web": str(address)})
+        else:
+            console().print(f"page        http://{address}/   (also /api/runs, /healthz, /readyz, /metrics)")
+        await _until_stopped(stopped, lifetime.failure)
 
 
 async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> None:
