@@ -2,9 +2,10 @@
 
     python -m benchmarks.frameworks [--each] [--page FILE]
 
-Two stories. *Wrong figure*: the run ends normally, and an agent's sum is wrong. *Failure*: a tool raises
-until the agents give up, or the model breaks. A passing twin is the same recording with the right figure in
-place of the wrong one. Verdicts are those of the service without a model. ``--each`` lists what is missed.
+Two stories. *Wrong figure*: the run ends normally, and an agent's sum is wrong, or it misquotes its tool.
+*Failure*: a tool raises until the agents give up or are stopped, or the model breaks. A passing twin is the
+same recording with the right figure in place of the wrong one. Verdicts are those of the service without a
+model. ``--each`` lists what is missed.
 
 The dialects were written with these recordings: expect less of a framework that is not among them.
 """
@@ -33,15 +34,18 @@ from semconv.model import Attribution, Blame, Status, Trajectory
 from tests.contract.recorded import SHARED
 from tests.frameworks.catalogue import RunScript, single_runs
 from tests.frameworks.kit.story import PURSER, REGISTRAR
-from tests.frameworks.script import RIGHT_ANSWER, WRONG_ANSWER
-from tests.frameworks.truth import decisive_step, expected_steps, read_truth
+from tests.frameworks.script import MISREAD, RIGHT_ANSWER, WRONG_ANSWER
+from tests.frameworks.truth import REGISTRARS_FAULT, decisive_step, expected_steps, read_truth
 
 READER: Final = open_reader()
 ANALYST: Final = RunAnalyst(attributor=Attributor())
-WRONG_FIGURE: Final = frozenset({"normal", "parallel", "streaming", "delegating"})
-FAILURES: Final = frozenset({"crash", "max_turns"})
-_TWINS: Final = {"parallel": "10,500"}
-"""The right figure of a variant, if it is another than usual."""
+WRONG_FIGURE: Final = frozenset({"normal", "parallel", "streaming", "delegating", "misread"})
+FAILURES: Final = frozenset({"crash", "max_turns", "given_up"})
+_TWINS: Final = {
+    "parallel": {WRONG_ANSWER: "10,500"},
+    "misread": {f"{MISREAD} seats": "850 seats", f"{MISREAD} x": "850 x", "48,720": "71,400"},
+}
+"""Wrong and right figures of a variant, if other than usual."""
 _WRONG_COST: Final = re.compile(rb"(?<!\d)450(?!\d)")
 _RIGHT_COST: Final = b"480"
 
@@ -105,16 +109,16 @@ def _recording(name: str, script: RunScript, variant: str) -> Seen:
     run, attribution = verdict_on(runs)
     blame = attribution.verdict if isinstance(attribution.verdict, Blame) else None
     decisive = decisive_step(expected, run)
-    culprit = REGISTRAR if variant == "max_turns" else PURSER
+    culprit = REGISTRAR if variant in REGISTRARS_FAULT | {"max_turns"} else PURSER
     is_agent_right = blame is not None and blame.agent == culprit
     is_step_right = blame is not None and decisive is not None and blame.step == decisive.index
     if variant == "max_turns":  # each of the registrar's failing look-ups is as decisive as the next
         is_step_right = is_agent_right
     twins: tuple[bool, ...] = ()
     if variant in WRONG_FIGURE:
-        right = _TWINS.get(variant, RIGHT_ANSWER)
-        told = runs_of([data.replace(WRONG_ANSWER.encode(), right.encode())])
-        twins = (is_alarm(verdict_on(told)[1]),)
+        for wrong, right in _TWINS.get(variant, {WRONG_ANSWER: RIGHT_ANSWER}).items():
+            data = data.replace(wrong.encode(), right.encode())
+        twins = (is_alarm(verdict_on(runs_of([data]))[1]),)
     return Seen(
         name=case.name,
         group=f"{script.framework}, {script.instrumentation}",
