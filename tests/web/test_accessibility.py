@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from tests.web.browser import chromium
+from analyzer.executor.analyst import Called, Choice, LocalOpinions
+from analyzer.web.jobs import Jobs
+from semconv.model import Attribution, Trajectory
+from tests.web.browser import browsing, chromium
+from tests.web.stage import ANALYST, open_stage, serving
 from tests.web.test_browser import LOG_FILE, PAGES, Site, opened_site
 from tools import axe
 
@@ -100,6 +106,57 @@ async def test_what_comes_of_a_form_shuts_nobody_out(
     for details in await page.locator(".steps summary").all():
         await details.click()
     assert await axe.violations(page, source) == []
+
+
+class Endless(LocalOpinions):
+    """Analyses that end only if they are cancelled."""
+
+    async def ask(self, _trajectory: Trajectory, _choice: Choice, called: Called) -> Attribution:
+        called(1, 0.5)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_errors_and_an_analysis_to_cancel_shut_nobody_out(
+    tmp_path: Path, source: str, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    stage = open_stage(tmp_path / "data")
+    pages = stage.parts().pages
+    assert pages is not None
+    jobs = Jobs(Endless(analyst=ANALYST))
+    async with serving(stage.parts(pages=replace(pages, jobs=jobs))) as address, browsing() as browser:
+        page = await browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+        for path, status in (("/runs/none", 404), ("/issues/none", 404), ("/runs?sort=x", 400)):
+            answer = await page.goto(address + path)
+            assert answer is not None
+            assert answer.status == status
+            assert await axe.violations(page, source) == []
+        await page.goto(f"{address}/try")
+        await page.locator("input[type=file]").set_input_files(LOG_FILE)
+        await page.get_by_role("button", name="Analyse").click()
+        await page.get_by_role("button", name="Cancel").wait_for()
+        assert await axe.violations(page, source) == []
+        await page.get_by_role("button", name="Cancel").click()
+        await page.get_by_text("Cancelled.").wait_for()
+        assert await axe.violations(page, source) == []
+    await jobs.close()
+    stage.verdicts.close()
+    stage.labels.close()
+
+
+@needs_browser
+async def test_each_bar_of_the_list_has_a_row_that_a_keyboard_reaches(site: Site, source: str) -> None:
+    page = await site.open("/runs")
+    await page.locator(".over-time summary").press("Enter")
+    rows = page.locator(".over-time td:nth-child(2)")
+    told = sum(int(text.replace(",", "")) for text in await rows.all_inner_texts())
+    assert told == int((await page.locator(".over-time figcaption").inner_text()).split()[0].replace(",", ""))
+    assert await axe.violations(page, source) == []
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.closest('.over-time tbody') !== null")
 
 
 @needs_browser
