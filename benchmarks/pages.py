@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.commands import environment, slow_model
-from benchmarks.pages_asking import Pace, Took, asked, quantile, shown, told
-from benchmarks.pages_filling import LONG_STEPS, Filled, filled
+from benchmarks.pages_asking import Pace, Took, asked, quantile, told
+from benchmarks.pages_filling import Filled, filled
 from benchmarks.pages_load import MODEL, Analyse, Done, ours, theirs, work
 from benchmarks.peer_ag2tracer import PACKAGE, install
 from tests.backends.supervise import running
@@ -138,17 +138,8 @@ async def measured(service: Service, load: Load, pace: Pace) -> list[Took]:
     return took
 
 
-async def first_page(service: Service) -> None:
-    """Ask a service that has just started for its first page, and print the latency."""
-    path = next(iter(service.pages.values()))
-    pace = Pace(seconds=0.001, every_s=1.0, patience_s=60.0)
-    ((took,),) = await asked([service.address + path], pace)
-    _print({"service": service.name, "while": "just started", "page": "the first", "ms": shown(took)})
-
-
 async def measure(own: Service, peer: Service | None, people: Sequence[int], pace: Pace) -> None:
     """Measure both when idle and under each load, in turn, and compare them."""
-    await first_page(own)
     quiet = Load(name="quiet", analyse=None, people=0)
     await measured(own, quiet, pace)
     if peer is not None:
@@ -189,10 +180,6 @@ def pages_of(store: Filled) -> dict[str, str]:
         "last page of runs": f"/runs?after={store.end}", "search that finds": "/runs?q=solar",
         "search for nothing": "/runs?q=nowhere", "filter": "/runs?status=no_failure",
         "filter for nothing": "/runs?status=error", "one run": f"/runs/{store.run_id}",
-        "a run of 1,000 steps": f"/runs/{store.long_id}",
-        "one of its steps": f"/runs/{store.long_id}/steps/{LONG_STEPS // 2}",
-        "search in it": f"/runs/{store.long_id}?find=measured",
-        "two runs side by side": f"/compare?a={store.run_id}&b={store.long_id}",
         "issues": "/issues", "one issue": f"/issues/{store.issue_id}", "health": "/health",
     }  # fmt: skip
 

@@ -19,16 +19,14 @@ from collector_processor.store.database.connection import Flush
 from collector_processor.store.database.places import RUNS
 from collector_processor.store.records import Commit, StoredVerdict
 from semconv.model import Abstention, Attribution, Status, Trajectory
-from tests.web.long_runs import add_spans, long_run
 from tests.web.showcase import demo_run
-from tests.web.stage import ANALYST, APART_NS, NOW_NS, Stage, open_stage, verdict_of
+from tests.web.stage import ANALYST, Stage, open_stage, verdict_of
 
 _BATCH: Final = 5_000
 _APART_NS: Final = 6 * 10**9
 """Nanoseconds between two runs: 14,400 a day, 100,000 in a week."""
 _SERVICES: Final = 20
 _ISSUES: Final = 60
-LONG_STEPS: Final = 1_000
 _PASSED: Final = 3
 """One run in this many passed."""
 
@@ -39,8 +37,6 @@ class Filled:
 
     run_id: str
     """Id of the newest run, whose steps are kept."""
-    long_id: str
-    """Id of a run of 1,000 steps, whose spans are kept."""
     issue_id: str
     """Id of the issue with the most runs."""
     middle: str
@@ -65,13 +61,10 @@ async def filled(folder: Path, runs: int) -> Filled:
     ]
     _store(stage, trajectory, verdicts)
     busiest = _count(folder, verdicts)
-    stage.shown = (verdicts[-1].decided_ns - NOW_NS) // APART_NS  # the newest run: the service drops old ones
-    long_id = await add_spans(stage, long_run(LONG_STEPS), "service-0")
     stage.verdicts.close()
     stage.labels.close()
     return Filled(
         run_id=verdicts[-1].run_id,
-        long_id=long_id,
         issue_id=busiest.fingerprint.id,
         middle=_place(verdicts[runs // 2]),
         end=_place(verdicts[min(runs - 1, 40)]),

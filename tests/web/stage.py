@@ -42,7 +42,7 @@ from semconv.model import Attribution, Blame, Status, Trace, Trajectory
 from tests.shown import fixtures
 
 NOW_NS: Final = 1_790_000_000 * 10**9
-APART_NS: Final = 97 * 10**9
+_APART_NS: Final = 97 * 10**9
 TRACES: Final = TraceLink(template="http://jaeger.example:16686/trace/{trace_id}?uiFind={span_id}")
 ANALYST: Final = RunAnalyst(attributor=Attributor())
 
@@ -134,7 +134,7 @@ class Stage:
             issues=self.issues,
             trace_link=TRACES,
             settings=shown_settings(load_settings({})),
-            now_ns=lambda: NOW_NS + self.shown * APART_NS,
+            now_ns=lambda: NOW_NS + self.shown * _APART_NS,
         )
         parts = WebParts(
             is_ready=lambda: True,
@@ -188,7 +188,7 @@ def verdict_of(trajectory: Trajectory, told: Attribution, service: str, number: 
         trace_id=document["trace_id"],
         service=service,
         is_provisional=False,
-        decided_ns=NOW_NS + number * APART_NS,
+        decided_ns=NOW_NS + number * _APART_NS,
         document=json.dumps(document, ensure_ascii=False),
     )
 
