@@ -260,16 +260,15 @@ async def _upload(request: web.Request) -> tuple[list[bytes], dict[str, str]]:
         while (part := await parts.next()) is not None:
             if not isinstance(part, BodyPartReader):
                 raise web.HTTPBadRequest(text="expected a form with a file\n")
-            body = await _part(
-                part, left if part.name == "file" else _FIELDS.get(part.name or "", _MOST_FIELD)
-            )
-            if part.name == "file":
+            name = part.name or ""
+            body = await _part(part, left if name == "file" else _FIELDS.get(name, _MOST_FIELD))
+            if name == "file":
                 left -= len(body)
                 files += [body] if body else []
                 names = [fields.get("name", ""), (part.filename or "")[:_MOST_NAME]]
                 fields["name"] = ", ".join(filter(None, names))[: 2 * _MOST_NAME]
-            elif part.name in _FIELDS:
-                fields[part.name] = body.decode("utf-8", "replace")
+            elif name in _FIELDS:
+                fields[name] = body.decode("utf-8", "replace")
             if len(files) > MOST_FILES:
                 raise web.HTTPBadRequest(text=f"expected at most {MOST_FILES} files\n")
     except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
