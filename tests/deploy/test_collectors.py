@@ -20,6 +20,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 import yaml
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.collector_kill import (
@@ -44,6 +46,8 @@ from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, starting
 from tests.e2e.spans import placed
 from tests.e2e.traffic import Doors, Played, play_demo, request, send, span_id
+from tests.otlp_requests import numbers_in, span
+from tests.otlp_requests import request as plain
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "collector"
 SHIPPED: Final = sorted(FOLDER.glob("*.yaml"))
@@ -264,6 +268,32 @@ def test_what_a_processor_that_went_for_good_did_not_take_goes_to_another(
 
 def _spans_of(name: str, requests: Sequence[Received]) -> dict[str, str]:
     return {span.id: name for span in placed(*(one.body for one in requests))}
+
+
+def test_only_services_that_run_agents_go_to_blamespan_and_every_span_goes_somewhere(
+    start_tier: StartTier,
+) -> None:
+    """A trace that runs through both kinds of services is cut between them, span by span."""
+    with grpc_backend() as blamespan, grpc_backend() as backend:
+        collector = start_tier(
+            FOLDER / "routing.yaml",
+            _http_port(),
+            AGENT_SERVICES="planner|tools-.*",
+            BLAMESPAN_ENDPOINT=blamespan.url.removeprefix("http://"),
+            BACKEND_ENDPOINT=backend.url.removeprefix("http://"),
+        )
+        services = ("planner", "tools-web", "shop", "planner-ui", "")
+        bodies = [plain(span(number), service=name) for number, name in enumerate(services, start=1)]
+        send(collector.doors, b"".join(bodies))  # one request with all of them, one trace
+        send(collector.doors, no_resource(span(6)))
+    assert sorted(numbers_in(*(one.body for one in blamespan.requests))) == [1, 2]
+    assert sorted(numbers_in(*(one.body for one in backend.requests))) == [3, 4, 5, 6]
+
+
+def no_resource(one: Span) -> bytes:
+    message = ExportTraceServiceRequest()
+    message.resource_spans.add().scope_spans.add(spans=[one])
+    return message.SerializeToString()
 
 
 def test_behind_blamespan_a_tail_sampler_keeps_every_blamed_run_and_some_of_the_others(
