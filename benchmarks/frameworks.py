@@ -110,7 +110,7 @@ def _recording(name: str, script: RunScript, variant: str) -> Seen:
     blame = attribution.verdict if isinstance(attribution.verdict, Blame) else None
     decisive = decisive_step(expected, run)
     culprit = REGISTRAR if variant in REGISTRARS_FAULT | {"max_turns"} else PURSER
-    is_agent_right = blame is not None and blame.agent == culprit
+    is_agent_right = blame is not None and blame.agent == script.named.get(culprit, culprit)
     is_step_right = blame is not None and decisive is not None and blame.step == decisive.index
     if variant == "max_turns":  # each of the registrar's failing look-ups is as decisive as the next
         is_step_right = is_agent_right

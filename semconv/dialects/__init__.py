@@ -71,9 +71,9 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     GENKIT,
     LAMINAR,  # after Traceloop, whose instrumentations of model SDKs it bundles
     OPENLIT,  # before gen_ai: it uses gen_ai operations for other things
+    LANGCHAIN4J,  # before gen_ai: a failure is only an exception event
     OTEL_GENAI,
-    LANGCHAIN4J,  # last, as the next: known by the span's name alone
-    HAYSTACK,
+    HAYSTACK,  # last: known by the span's name alone
 )
 """The dialects in order of precedence: the first one that reads a span wins."""
 

@@ -55,6 +55,8 @@ class RunScript:
     or ``crash.llm``. ``asking`` in place of ``llm`` is a model call that only requests a tool."""
     unnamed: dict[str, str] = field(default_factory=dict)
     """Keys as in ``hidden``: steps whose agent no span names; any agent is accepted."""
+    named: dict[str, str] = field(default_factory=dict)
+    """Names that the framework gives to agents, by the story's name: a Java interface is capitalised."""
     delegation: str = "by_name"
     """``handoff`` or ``nothing``: the step expected for a call that reaches another agent. By default
     ``transfer…`` and ``handoff…`` are handoffs, and other calls are no steps."""

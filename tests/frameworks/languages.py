@@ -88,7 +88,9 @@ LANGUAGES: Final[Mapping[str, Language]] = {
         pins=("pom.xml", "src/main/**/*"),
         needs=("java", "mvn"),
         commands=lambda _: [["mvn", "-q", "-B", "package", "dependency:copy-dependencies"]],
-        runner='exec java -cp "$here/target/classes:$here/target/dependency/*" \\\n'
+        runner='app="$here/target/quarkus-app/quarkus-run.jar"\n'  # Quarkus puts its programs into a jar
+        '[ -f "$app" ] && exec java -jar "$app"\n'
+        'exec java -cp "$here/target/classes:$here/target/dependency/*" \\\n'
         '    "office.$(basename "$1" .java)"',
         manifest="pom.xml",
         versions=_maven,

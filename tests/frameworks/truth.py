@@ -154,7 +154,8 @@ def _is_handoff(run: RunScript, happened: Happening) -> bool:
 
 
 def _named(run: RunScript, variant: str, each: Expected) -> Expected:
-    return replace(each, agent=ANYBODY) if says(run.unnamed, variant, each) else each
+    agent = ANYBODY if says(run.unnamed, variant, each) else run.named.get(each.agent, each.agent)
+    return replace(each, agent=agent)
 
 
 def _side_by_side(expected: Sequence[Expected], steps: list[Step]) -> list[Step]:
