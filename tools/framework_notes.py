@@ -75,6 +75,14 @@ OTHER_LANGUAGES: Final = (
         " conventions, are enough. Name the agent on each of them.",
     ),
     FrameworkPage(
+        framework="langchain4j",
+        title="LangChain4j (Quarkus)",
+        supports=("LangChain4j",),
+        advice="The Quarkus extension writes a span for each AI service, model call and tool. Add"
+        " `quarkus-opentelemetry`, and switch texts, arguments and results on: without them a wrong answer cannot"
+        " be traced to a step. An agent is called after the interface of its AI service.",
+    ),
+    FrameworkPage(
         framework="spring-ai",
         title="Spring AI",
         supports=("Spring AI",),

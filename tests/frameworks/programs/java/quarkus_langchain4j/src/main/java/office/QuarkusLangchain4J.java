@@ -13,7 +13,9 @@ import jakarta.inject.Inject;
 
 /** LangChain4j under Quarkus, its own spans; texts switched on in application.properties. */
 @QuarkusMain
-public class QuarkusLangchain4j implements QuarkusApplication {
+public class QuarkusLangchain4J implements QuarkusApplication {
+    // The story.
+
     @Inject
     Concierge concierge;
 
@@ -22,8 +24,6 @@ public class QuarkusLangchain4j implements QuarkusApplication {
         System.out.println(concierge.answer(Story.instructions("concierge"), Story.of("question")));
         return 0;
     }
-
-    // The story.
 
     @ApplicationScoped
     @RegisterAiService
