@@ -173,6 +173,8 @@ class IssueStore:
 
     def unsent(self, target: str, limit: int = 500) -> list[UnsentNotice]:
         """Return a receiver's unsent notices, oldest first."""
+        if not self.db.leads():  # another process notifies for all that share the store
+            return []
         rows = self.db.execute(
             "SELECT id, document FROM notice WHERE target = ? ORDER BY id LIMIT ?", (target, limit)
         )

@@ -21,10 +21,11 @@ from typing import Any, Final
 from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model
 from analyzer.service.analyses import stepping_elsewhere
 from analyzer.service.durable import conditions, expire, look_for_damage, open_files, steady_clock
+from analyzer.service.kafka_lane import open_kafka, start_reading
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.listeners import open_listeners, refuse_own_endpoint
 from analyzer.service.page_sources import web_parts
-from analyzer.service.service_metrics import ServiceMetrics
+from analyzer.service.service_metrics import KafkaCounts, ServiceMetrics
 from analyzer.service.start_lanes import (
     AnalysisParts,
     count_issues,
@@ -41,6 +42,7 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, Signal
 from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.examine import owns_all
 from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.settings import Settings
 from collector_processor.store.records import StoredVerdict
@@ -113,9 +115,16 @@ class _Service:
         issue_service = issues.service
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         await lifetime.stack.enter_async_context(lifetime.watched)
+        kafka = open_kafka(settings, lifetime, files.journal)
         ledger = Ledger(files.journal.held_items, files.journal.lost)
         forwarder = start_forwarder(lifetime, files.journal, ledger, exporters)
-        analysis = AnalysisParts(analyst=analyst, cleaner=cleaner, verdict_counters=counters, issues=issues)
+        analysis = AnalysisParts(
+            analyst=analyst,
+            cleaner=cleaner,
+            verdict_counters=counters,
+            issues=issues,
+            owns=owns_all if kafka is None else kafka.owns,
+        )
         examiner, deliveries = start_deliveries(settings, lifetime, files, exporters, analysis)
         lifetime.background(issue_service.run())
         budget = await open_budget(analyst, files.store, examiner)
@@ -129,6 +138,24 @@ class _Service:
             hints=hints_of(open_reader(settings.mappings).marks),
         )
         intake = Intake(files.journal, ledger, forwarder, rules)
+        if kafka is not None:
+
+            def wake() -> None:
+                for delivery in deliveries:
+                    delivery.wake()
+                issue_service.counted()
+
+            start_reading(
+                kafka,
+                lifetime,
+                journal=files.journal,
+                intake=intake,
+                forwarder=forwarder,
+                ledger=ledger,
+                pipeline=pipeline,
+                wake=wake,
+            )
+        door = intake if kafka is None else kafka.door(ledger, forwarder, rules)
         lifetime.background(look_for_damage(files, settings.store_place))
         lifetime.background(expire(files, examiner, now_ns))
         lifetime.background(prepare_model(settings))
@@ -149,6 +176,7 @@ class _Service:
             repetitions=lambda: issue_service.repetitions,
             notices=issue_service.delivery,
             executor=analysis.executor_counters,
+            kafka=KafkaCounts if kafka is None else kafka.counts,
         )
         lifetime.background(export_metrics(settings, metrics.collect, exporters, instance_id))
         parts = web_parts(
@@ -161,7 +189,7 @@ class _Service:
             registry=metrics.registry,
             renewals=metrics.renewals,
         )
-        listeners = await open_listeners(settings, lifetime, intake, parts, refusals)
+        listeners = await open_listeners(settings, lifetime, door, parts, refusals)
 
         async def undelivered() -> int:
             waiting = await examiner.in_db(files.store.outbox_size)

@@ -14,7 +14,7 @@ from typing import Final
 from analyzer.issues.issue_store import IssueStore
 from analyzer.labels.label_store import LabelStore
 from analyzer.service.lifetime import Lifetime
-from collector_processor.journal import Journal, open_journal
+from collector_processor.journal import Journal, clear_journal, open_journal, relaxed_segment
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import CollectorError
 from collector_processor.pipeline.examine import Examiner
@@ -56,13 +56,13 @@ async def open_files(settings: Settings, lifetime: Lifetime) -> Files:
     limits = JournalLimits(
         max_pending_bytes=settings.max_pending_bytes, max_retained_bytes=settings.max_retained_bytes
     )
-    journal = await open_journal(settings.data_dir / "ingest", limits)
+    journal = await _open_journal(settings, limits)
     lifetime.stack.push_async_callback(journal.close)
     lifetime.background(_fails_with(journal.failure))
     bring_up_to_date(settings.data_dir, settings.store_place)  # the journal's lock keeps others out
     database = open_database(settings.store_place)
     lifetime.stack.callback(database.close)
-    db = database.own()
+    db = database.own() if settings.kafka is None else database.share()
     lifetime.stack.callback(db.close)
     return Files(
         journal=journal,
@@ -72,6 +72,15 @@ async def open_files(settings: Settings, lifetime: Lifetime) -> Files:
         labels=LabelStore(db),
         issues=IssueStore(db),
     )
+
+
+async def _open_journal(settings: Settings, limits: JournalLimits) -> Journal:
+    """Open the journal; with Kafka, an empty one: what an earlier process had not finished is read again."""
+    if settings.kafka is None:
+        return await open_journal(settings.data_dir / "ingest", limits)
+    folder = settings.data_dir / "kafka"
+    clear_journal(folder)
+    return await open_journal(folder, limits, relaxed_segment)
 
 
 def conditions(files: Files, examiner: Examiner) -> dict[str, Condition]:

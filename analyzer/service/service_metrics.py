@@ -1,7 +1,8 @@
 """Prometheus collector of one service: reads its parts at each scrape, by ``metric_table``.
 
 Values are all of one moment, so that the conservation law can be checked from outside: received =
-refused + acknowledged, and acknowledged = forwarded + rejected + unsupported + lost + kept + held.
+refused + acknowledged, and acknowledged = forwarded + rejected + unsupported + lost + kept + returned +
+held.
 """
 
 from __future__ import annotations
@@ -35,6 +36,19 @@ from collector_processor.store.database.condition import Condition
 _NS: Final = 1e9
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaCounts:
+    """Counts of one process of a Kafka group; zero without Kafka."""
+
+    published: int = 0
+    read: int = 0
+    reread: int = 0
+    aside: int = 0
+    expired: int = 0
+    refused_commits: int = 0
+    partitions: int = 0
+
+
 @dataclass(eq=False, slots=True, kw_only=True)
 class ServiceMetrics(Collector):
     """Reads the parts of one service; on its event loop, without waiting."""
@@ -59,6 +73,8 @@ class ServiceMetrics(Collector):
     refusals: Counter[Cause] = field(default_factory=Counter)
     """Requests that the receivers refused."""
     stores: Mapping[str, Condition] = field(default_factory=dict)
+    kafka: Callable[[], KafkaCounts] = KafkaCounts
+    """Counts of the records of Kafka."""
     process: ProcessStats = field(default_factory=ProcessStats)
     executor: ExecutorCounters = field(default_factory=ExecutorCounters)
     """Prepared traces and worker processes."""
@@ -84,6 +100,12 @@ class ServiceMetrics(Collector):
             what = metric.name.removeprefix("blamespan_items_")
             yield metric.family(((one.value,), getattr(counts, what)) for one, counts in snapshot.items())
         yield table.HELD.family(((one.value,), counts.held) for one, counts in snapshot.items())
+        kafka = self.kafka()
+        yield table.KAFKA_RECORDS.family(
+            ((name,), getattr(kafka, name)) for name in ("published", "read", "reread", "aside", "expired")
+        )
+        yield table.KAFKA_STALE.single(kafka.refused_commits)
+        yield table.KAFKA_PARTITIONS.single(kafka.partitions)
         yield table.MALFORMED.single(self.ledger.malformed_requests)
 
     def _queues(self) -> Iterator[Family]:

@@ -28,10 +28,10 @@ from collector_processor.forwarding.forwarder import Forwarder
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.outbox import OutboxDelivery
 from collector_processor.journal import Journal
-from collector_processor.otlp import Exporter, Signal
+from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.pipeline.analyst import Analyst
 from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Compare, Examiner, without_others
+from collector_processor.pipeline.examine import Compare, Examiner, owns_all, without_others
 from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.rebuild.redact_run import Cleaner
@@ -52,6 +52,8 @@ class AnalysisParts:
     cleaner: Cleaner
     verdict_counters: VerdictCounters
     issues: Issues
+    owns: Callable[[TraceKey], bool] = owns_all
+    """Whether this process has a trace's spans; with Kafka, they may go to another."""
     executor_counters: ExecutorCounters = field(default_factory=ExecutorCounters)
 
 
@@ -95,6 +97,7 @@ def start_deliveries(
             analysis.verdict_counters.delivered(entry.ended_ns, time.time_ns())
 
     examiner = _examiner(settings, lifetime, files, analysis, wake)
+    examiner.owns = analysis.owns
     lifetime.watched.callback(examiner.close)
     for signal in (Signal.TRACES, Signal.LOGS):
         delivery = OutboxDelivery(

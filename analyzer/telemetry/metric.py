@@ -8,11 +8,12 @@ agents, so that a service that invents agent names does not use up that of anoth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import starmap
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import Histogram
 from prometheus_client.metrics_core import Metric as Family
@@ -183,3 +184,25 @@ def as_label(name: str) -> str:
     is_plain = short.isprintable()  # true for nearly all names
     shown = short if is_plain else "".join(char if char.isprintable() else _UNPRINTABLE for char in short)
     return shown if len(shown) <= MAX_LENGTH else shown[: MAX_LENGTH - 1] + CUT
+
+
+def _metric(kind: Kind, series: str, unit: str, meaning: str, **more: Any) -> Metric:
+    """Declare a metric; ``series`` is its name with its labels, as Prometheus writes them."""
+    name, _, labels = series.removesuffix("}").partition("{")
+    names = tuple(labels.split(", ")) if labels else ()
+    return Metric(name=name, kind=kind, unit=unit, meaning=meaning, labels=names, **more)
+
+
+counter: Final = partial(_metric, Kind.COUNTER)
+gauge: Final = partial(_metric, Kind.GAUGE)
+histogram: Final = partial(_metric, Kind.HISTOGRAM)
+
+
+def withdrawn(counted: Metric) -> Metric:
+    """Return the counter to subtract from another one: counters never fall."""
+    return replace(
+        counted,
+        name=f"{counted.name}_withdrawn",
+        meaning=f"Counts of `{counted.name}_total` that a correction withdrew; subtract them.",
+        has_exemplars=False,
+    )

@@ -7,10 +7,9 @@ labels and meanings are a contract with users.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
-from analyzer.telemetry.metric import Half, Kind, Metric
+from analyzer.telemetry.metric import Half, counter, gauge, histogram, withdrawn
 
 MAX_WORKFLOWS: Final = 50
 """Number of workflows, those with the latest runs, that have series."""
@@ -18,32 +17,10 @@ MAX_STANDING: Final = 100
 """Number of the newest issues and of the newest alarms that have a series of their own."""
 
 
-def _metric(kind: Kind, series: str, unit: str, meaning: str, **more: Any) -> Metric:
-    """Declare a metric; ``series`` is its name with its labels, as Prometheus writes them."""
-    name, _, labels = series.removesuffix("}").partition("{")
-    names = tuple(labels.split(", ")) if labels else ()
-    return Metric(name=name, kind=kind, unit=unit, meaning=meaning, labels=names, **more)
-
-
-_counter: Final = partial(_metric, Kind.COUNTER)
-_gauge: Final = partial(_metric, Kind.GAUGE)
-_histogram: Final = partial(_metric, Kind.HISTOGRAM)
-
-
-def _withdrawn(counted: Metric) -> Metric:
-    """Return the counter to subtract from another one: counters never fall."""
-    return replace(
-        counted,
-        name=f"{counted.name}_withdrawn",
-        meaning=f"Counts of `{counted.name}_total` that a correction withdrew; subtract them.",
-        has_exemplars=False,
-    )
-
-
 # Items: spans, log records, metric points. The Collector has a metric for each signal (``_spans``,
 # ``_log_records``, ``_metric_points``) where ours has a label.
 ITEMS: Final = tuple(
-    _counter(f"blamespan_items_{what}{{signal}}", "{item}", meaning, otelcol=otelcol)
+    counter(f"blamespan_items_{what}{{signal}}", "{item}", meaning, otelcol=otelcol)
     for what, otelcol, meaning in (
         ("received", "", "Spans, log records and metric points in valid requests."),
         ("refused", "otelcol_receiver_refused_spans", "Items rejected before they were acknowledged."),
@@ -57,29 +34,47 @@ ITEMS: Final = tuple(
         ("unsupported", "", "Items not sent because the backend has no service for their signal."),
         ("lost", "", "Acknowledged items lost to corruption on disk."),
         ("kept", "", "Acknowledged items that are not forwarded because no backend is set."),
+        (
+            "returned",
+            "",
+            "Acknowledged items given back to Kafka with their partition: another forwards them.",
+        ),
     )
 )
-HELD: Final = _gauge(
-    "blamespan_items_held{signal}", "{item}", "Items in the journal waiting to be forwarded."
+KAFKA_RECORDS: Final = counter(
+    "blamespan_kafka_records{outcome}",
+    "{record}",
+    "Records of Kafka: `published`; `read`; `reread` for the analysis only, after a rebalance; `aside`"
+    " (unreadable, kept in a file); `expired` (deleted by Kafka before they were forwarded).",
+    bound=5,
 )
-MALFORMED: Final = _counter("blamespan_malformed_requests", "{request}", "Requests that could not be parsed.")
-OPEN_TRACES: Final = _gauge("blamespan_open_traces", "{trace}", "Agent traces that are not complete yet.")
-EXAMINATIONS: Final = _gauge("blamespan_examinations", "{trace}", "Traces being analysed.")
-EVICTED: Final = _counter(
+KAFKA_STALE: Final = counter(
+    "blamespan_kafka_refused_commits",
+    "{commit}",
+    "Commits of offsets that Kafka refused: the partition has another owner, or the coordinator is away.",
+)
+KAFKA_PARTITIONS: Final = gauge(
+    "blamespan_kafka_partitions", "{partition}", "Partitions that this process has now."
+)
+HELD: Final = gauge("blamespan_items_held{signal}", "{item}", "Items in the journal waiting to be forwarded.")
+MALFORMED: Final = counter("blamespan_malformed_requests", "{request}", "Requests that could not be parsed.")
+OPEN_TRACES: Final = gauge("blamespan_open_traces", "{trace}", "Agent traces that are not complete yet.")
+EXAMINATIONS: Final = gauge("blamespan_examinations", "{trace}", "Traces being analysed.")
+EVICTED: Final = counter(
     "blamespan_traces_evicted",
     "{trace}",
     "Agent traces dropped from retention before their analysis; all their spans were forwarded.",
 )
 
 _SERVE: Final = (Half.SERVE,)
-PREPARED: Final = _counter(
+PREPARED: Final = counter(
     "blamespan_traces_prepared{outcome}",
     "{trace}",
     "Traces prepared for a verdict: `analysed` if that needed no model; `open` if a model or an analyzer"
     " is asked next, or the spans cannot be read; `lost` if the trace crashed worker processes or used up its"
     " CPU time.",
 )
-PREPARING_S: Final = _counter(
+PREPARING_S: Final = counter(
     "blamespan_preparing_seconds",
     "s",
     "Time spent preparing traces, summed over worker processes. A rate near their number means that traces"
@@ -96,72 +91,70 @@ EARLIER_PREPARING_S: Final = replace(
     name="blamespan_drafting_seconds",
     meaning="Earlier name of `blamespan_preparing_seconds_total`, for one release.",
 )
-PROCESSES: Final = _gauge(
+PROCESSES: Final = gauge(
     "blamespan_analysis_processes",
     "{process}",
     "Running worker processes for analyses; they are started under load.",
 )
-PROCESS_STARTS: Final = _counter(
-    "blamespan_analysis_process_starts", "{process}", "Worker processes started."
-)
-PROCESS_DEATHS: Final = _counter(
+PROCESS_STARTS: Final = counter("blamespan_analysis_process_starts", "{process}", "Worker processes started.")
+PROCESS_DEATHS: Final = counter(
     "blamespan_analysis_process_deaths",
     "{process}",
     "Worker processes that crashed or were killed: out of memory, or over the CPU limit of an analysis."
     " Other processes take over their traces.",
 )
-STORE_FAULTY: Final = _gauge(
+STORE_FAULTY: Final = gauge(
     "blamespan_store_faulty{store}",
     "1",
     "1 while a store cannot be written (full, read-only, damaged, its server away), and for 30 s"
     " afterwards, or has not answered for 10 s: `journal` (spans are refused) or `verdicts` (verdicts wait).",
 )
-TLS_FAILED: Final = _counter(
+TLS_FAILED: Final = counter(
     "blamespan_tls_renewals_failed",
     "{renewal}",
     "Changed TLS files that a listener could not load; it keeps the previous certificate until that expires.",
 )
 
 # Queues, failed sends, refused requests and the process: what operators of a Collector look for.
-QUEUE_SIZE: Final = _gauge(
+QUEUE_SIZE: Final = gauge(
     "blamespan_queue_size_bytes{signal}",
     "By",
     "Bytes in the journal still to be forwarded, plus 256 for each request.",
     otelcol="otelcol_exporter_queue_size",
 )
-QUEUE_CAPACITY: Final = _gauge(
+QUEUE_CAPACITY: Final = gauge(
     "blamespan_queue_capacity_bytes{signal}",
     "By",
     "Limit of pending bytes of all signals together (BLAMESPAN_MAX_PENDING_BYTES); beyond it requests are"
     " refused.",
     otelcol="otelcol_exporter_queue_capacity",
 )
-QUEUE_FULLNESS: Final = _gauge(
+QUEUE_FULLNESS: Final = gauge(
     "blamespan_queue_fullness{signal}",
     "1",
     "How full the queue is, 0 to 1; at 1 requests are refused. The larger of two shares: the fullest"
     " tenant's share of half the capacity, and the share of all signals of the whole capacity.",
 )
-QUEUE_AGE: Final = _gauge(
+QUEUE_AGE: Final = gauge(
     "blamespan_queue_oldest_age_seconds{signal}",
     "s",
     "Age of the oldest item waiting to be forwarded; 0 if there is none.",
 )
-OLDEST_ACTIONABLE: Final = _gauge(
+OLDEST_ACTIONABLE: Final = gauge(
     "blamespan_oldest_actionable_age_seconds",
     "s",
     "Time since the analysis that waits longest could have begun: of a complete trace in `serve` and"
     " `collector`, of a job in `analyzer`; 0 if none waits. Scale on it.",
     halves=tuple(Half),
 )
-SEND_FAILURES: Final = _counter(
+SEND_FAILURES: Final = counter(
     "blamespan_send_failures{signal, cause}",
     "{request}",
     "Failed sends to the backend, counting every try, by cause: no answer (`away`), asked to wait, a"
     " temporary failure (`failing`), a permanent rejection, no such service.",
     otelcol="otelcol_exporter_send_failed_spans (items there, after its last try)",
 )
-REFUSALS: Final = _counter(
+REFUSALS: Final = counter(
     "blamespan_refused_requests{reason}",
     "{request}",
     "Requests that the receivers refused, by reason; without those that the gRPC library refuses itself"
@@ -169,87 +162,87 @@ REFUSALS: Final = _counter(
     otelcol="otelcol_receiver_refused_spans (items there: blamespan_items_refused_total)",
 )
 _ALL: Final = tuple(Half)
-UPTIME: Final = _counter(
+UPTIME: Final = counter(
     "blamespan_process_uptime_seconds",
     "s",
     "Time since the process started.",
     halves=_ALL,
     otelcol="otelcol_process_uptime",
 )
-CPU: Final = _counter(
+CPU: Final = counter(
     "blamespan_process_cpu_seconds",
     "s",
     "User and system CPU time of the process, without its worker processes.",
     halves=_ALL,
     otelcol="otelcol_process_cpu_seconds",
 )
-MEMORY: Final = _gauge(
+MEMORY: Final = gauge(
     "blamespan_process_memory_rss_bytes",
     "By",
     "Resident memory of the process; Linux only.",
     halves=_ALL,
     otelcol="otelcol_process_memory_rss",
 )
-BUILD_INFO: Final = _gauge(
+BUILD_INFO: Final = gauge(
     "blamespan_build_info{version, python}",
     "1",
     "Always 1; the labels give the versions of blamespan and Python.",
     halves=_ALL,
     otelcol="target_info (service_version)",
 )
-VERDICTS_SENT: Final = _counter("blamespan_verdicts_sent{signal}", "{request}", "Outbox entries delivered.")
-VERDICTS_REFUSED: Final = _counter(
+VERDICTS_SENT: Final = counter("blamespan_verdicts_sent{signal}", "{request}", "Outbox entries delivered.")
+VERDICTS_REFUSED: Final = counter(
     "blamespan_verdicts_refused{signal}", "{request}", "Outbox entries that the backend permanently rejected."
 )
-VERDICTS_UNSUPPORTED: Final = _counter(
+VERDICTS_UNSUPPORTED: Final = counter(
     "blamespan_verdicts_unsupported{signal}",
     "{request}",
     "Outbox entries not sent because the backend has no service for their signal.",
 )
-REDACTED: Final = _counter(
+REDACTED: Final = counter(
     "blamespan_redacted{kind}", "{secret}", "Secrets removed from runs before their analysis."
 )
 
 # Verdicts.
-RUNS: Final = _counter(
+RUNS: Final = counter(
     "blamespan_runs{service, status}",
     "{run}",
     "Runs with a settled verdict; each counts once, under the service of its root.",
 )
-RUNS_WITHDRAWN: Final = _withdrawn(RUNS)
-TASKS: Final = _counter(
+RUNS_WITHDRAWN: Final = withdrawn(RUNS)
+TASKS: Final = counter(
     "blamespan_agent_tasks{service, agent}",
     "{run}",
     "Settled runs in which the agent took part: the denominator of its failure rate.",
 )
-TASKS_WITHDRAWN: Final = _withdrawn(TASKS)
-FAILURES: Final = _counter(
+TASKS_WITHDRAWN: Final = withdrawn(TASKS)
+FAILURES: Final = counter(
     "blamespan_agent_failures{service, agent, mode}",
     "{run}",
     "Settled runs whose failure is attributed to the agent; the exemplar is the decisive span.",
     has_exemplars=True,
 )
-FAILURES_WITHDRAWN: Final = _withdrawn(FAILURES)
-SUSPICIONS: Final = _counter(
+FAILURES_WITHDRAWN: Final = withdrawn(FAILURES)
+SUSPICIONS: Final = counter(
     "blamespan_agent_suspicions{service, agent, mode}",
     "{run}",
     "Settled runs that reported no failure and in which the agent is suspected of one;"
     " they are not counted as failures.",
     has_exemplars=True,
 )
-SUSPICIONS_WITHDRAWN: Final = _withdrawn(SUSPICIONS)
-SUPERSEDED: Final = _counter(
+SUSPICIONS_WITHDRAWN: Final = withdrawn(SUSPICIONS)
+SUPERSEDED: Final = counter(
     "blamespan_verdicts_superseded",
     "{run}",
     "Settled verdicts replaced by a different verdict; the run's other counts are corrected too.",
 )
-CONFIDENCE: Final = _histogram(
+CONFIDENCE: Final = histogram(
     "blamespan_confidence",
     "1",
     "The method's stated probability that the blamed step is the decisive one.",
     has_exemplars=True,
 )
-LAG: Final = _histogram(
+LAG: Final = histogram(
     "blamespan_analysis_lag_seconds",
     "s",
     "From the end of a run's last span until the backend accepted its carrier, or until its verdict if it"
@@ -257,82 +250,82 @@ LAG: Final = _histogram(
 )
 
 # What models cost.
-CALLS: Final = _counter(
+CALLS: Final = counter(
     "blamespan_model_calls{model}", "{call}", "Model calls of analyses that ended in a verdict."
 )
-TOKENS: Final = _counter(
+TOKENS: Final = counter(
     "blamespan_model_tokens{model, direction}", "{token}", "Input and output tokens of these calls."
 )
-COST: Final = _counter(
+COST: Final = counter(
     "blamespan_model_cost_usd{model}", "USD", "Cost of these calls, where the price is known."
 )
-UNPRICED: Final = _counter(
+UNPRICED: Final = counter(
     "blamespan_model_unpriced{model}", "{run}", "Analyses with a model call of unknown price."
 )
 _PAYS: Final[dict[str, Any]] = {"halves": (Half.SERVE, Half.ANALYZER), "needs": "BLAMESPAN_MODEL"}
-BUDGET_REFUSALS: Final = _counter(
+BUDGET_REFUSALS: Final = counter(
     "blamespan_budget_refusals",
     "{call}",
     "Model calls not made because the hourly budget was used up.",
     **_PAYS,
 )
-SUSPECT_USAGE: Final = _counter(
+SUSPECT_USAGE: Final = counter(
     "blamespan_model_suspect_usage",
     "{reply}",
     "Model replies that reported more usage than their request could have had. The excess is not counted.",
     **_PAYS,
 )
-BUDGET_SPENT: Final = _gauge(
+BUDGET_SPENT: Final = gauge(
     "blamespan_budget_spent_usd", "USD", "Cost of model calls in the last 60 minutes.", **_PAYS
 )
-BUDGET_LIMIT: Final = _gauge(
+BUDGET_LIMIT: Final = gauge(
     "blamespan_budget_limit_usd", "USD", "Budget for model calls in 60 minutes.", **_PAYS
 )
 
 # Issues and alarms.
-ISSUES: Final = _gauge(
+ISSUES: Final = gauge(
     "blamespan_issues{state}", "{issue}", "Recurring failures by state: new, ongoing, resolved, regressed."
 )
-STANDING: Final = _gauge(
+STANDING: Final = gauge(
     "blamespan_issue_standing{service, agent, mode, issue, state}",
     "{issue}",
     "1 for each new or regressed issue that is not muted; only the newest issues.",
     bound=MAX_STANDING,
 )
-ALARM: Final = _gauge(
+ALARM: Final = gauge(
     "blamespan_agent_alarm{service, agent}",
     "{alarm}",
     "1 while an agent is blamed more often than before; only the newest alarms.",
     bound=MAX_STANDING,
 )
-SHARE_LOW: Final = _gauge(
+SHARE_LOW: Final = gauge(
     "blamespan_agent_share_low{service, agent}",
     "1",
     "Lower bound of the 95 % interval of the agent's failure rate over seven days, corrected for the method's"
     " errors by people's labels. No series without labels.",
     bound=MAX_STANDING,
 )
-WORKFLOW_REGRESSED: Final = _gauge(
+WORKFLOW_REGRESSED: Final = gauge(
     "blamespan_workflow_regressed{service, workflow, release}",
     "{alarm}",
     "1 while the newest version of a workflow fails more often than the runs before it; read every five"
     " minutes.",
     bound=MAX_WORKFLOWS,
 )
-WORKFLOW_PASSED: Final = _gauge(
+WORKFLOW_PASSED: Final = gauge(
     "blamespan_workflow_passed_share{service, workflow}",
     "1",
     "Share of the newest 100 runs of a workflow that passed, of those of which an evaluator, a check or a"
     " person said how they ended; read every five minutes.",
     bound=MAX_WORKFLOWS,
 )
-REPEATED: Final = _counter(
+REPEATED: Final = counter(
     "blamespan_issue_repetitions",
     "{run}",
     "Failed runs of an issue that was already announced; they cause no new notification.",
 )
 NOTICES: Final = tuple(
-    _counter(f"blamespan_notices_{what}{{receiver}}", unit, meaning)
+    counter(f"blamespan_notices_{what}{{receiver}}", unit, meaning)
     for what, unit, meaning in (
         ("sent", "{message}", "Messages that a receiver accepted."),
         ("failed", "{message}", "Failed sends of messages; each is retried."),
@@ -343,34 +336,34 @@ NOTICES: Final = tuple(
 
 # The analyzer half.
 _ANALYZER: Final = (Half.ANALYZER,)
-QUESTIONS: Final = _counter(
+QUESTIONS: Final = counter(
     "blamespan_analyzer_questions{answer}",
     "{request}",
     "Requests for an analysis, by outcome.",
     halves=_ANALYZER,
 )
-ANALYSES: Final = _counter(
+ANALYSES: Final = counter(
     "blamespan_analyzer_analyses{status}",
     "{analysis}",
     "Analyses done, by the status of their verdict.",
     halves=_ANALYZER,
 )
-SHARED: Final = _counter(
+SHARED: Final = counter(
     "blamespan_analyzer_shared",
     "{request}",
     "Requests answered with the analysis of an identical request.",
     halves=_ANALYZER,
 )
-UNDER_WAY: Final = _gauge(
+UNDER_WAY: Final = gauge(
     "blamespan_analyzer_under_way", "{analysis}", "Analyses in progress.", halves=_ANALYZER
 )
-JOBS_WAITING: Final = _gauge(
+JOBS_WAITING: Final = gauge(
     "blamespan_jobs_waiting",
     "{job}",
     "Runs in the store that wait for an analyzer; every analyzer of a store shows the same number.",
     halves=_ANALYZER,
 )
-SPENT: Final = _counter(
+SPENT: Final = counter(
     "blamespan_analyzer_cost_usd",
     "USD",
     "Cost of analyses, where the models' prices are known.",
@@ -378,7 +371,7 @@ SPENT: Final = _counter(
 )
 
 METRICS: Final = (
-    *ITEMS, HELD, MALFORMED, OPEN_TRACES, EXAMINATIONS, EVICTED,
+    *ITEMS, HELD, KAFKA_RECORDS, KAFKA_STALE, KAFKA_PARTITIONS, MALFORMED, OPEN_TRACES, EXAMINATIONS, EVICTED,
     PREPARED, PREPARING_S, EARLIER_PREPARED, EARLIER_PREPARING_S,
     PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, STORE_FAULTY, TLS_FAILED,
     QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, OLDEST_ACTIONABLE, SEND_FAILURES, REFUSALS,

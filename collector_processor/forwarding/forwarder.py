@@ -17,7 +17,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -121,6 +121,23 @@ class Forwarder:
         send_queue = self._send_queue(queue)
         send_queue.fall_behind(seq)
         self._pump(send_queue)
+
+    def discard(self, seqs: Iterable[int]) -> frozenset[int]:
+        """Stop sending rows; return those that are not under way to the backend."""
+        unwanted, found = frozenset(seqs), set[int]()
+        for send_queue in self._send_queues.values():
+            dropped = [chunk for chunk in send_queue.memory if chunk.seq in unwanted]
+            if dropped:
+                kept = [chunk for chunk in send_queue.memory if chunk.seq not in unwanted]
+                send_queue.memory.clear()
+                send_queue.memory.extend(kept)
+                send_queue.queued_bytes = sum(chunk.size for chunk in kept)
+            for chunk in dropped:
+                send_queue.known.discard(chunk.seq)
+                send_queue.memory_bytes -= chunk.size
+                self._memory_bytes -= chunk.size
+            found |= unwanted & send_queue.known
+        return unwanted - found
 
     def resume(self) -> None:
         """Send the rows that an earlier process left in the journal."""

@@ -1,7 +1,7 @@
 """Ledger of every span, log record and data point: the conservation law as counters. Pure.
 
     received     = refused + acknowledged
-    acknowledged = forwarded + rejected + unsupported + lost + kept + held
+    acknowledged = forwarded + rejected + unsupported + lost + kept + returned + held
 
 ``held`` is the journal's own count, and everything else is counted here as it happens, so the law is a real
 check, not a definition. Both change together on one event loop, and a snapshot reads them together.
@@ -38,13 +38,15 @@ class Counts:
     """Acknowledged, but damaged in or missing from the journal."""
     kept: int = 0
     """Acknowledged, but not forwarded because no endpoint is set for their signal."""
+    returned: int = 0
+    """Given back to Kafka with their partition; the process that has it now forwards them."""
     held: int = 0
     """Items in the journal that are not forwarded yet."""
 
     @property
     def is_balanced(self) -> bool:
         """Whether every item is counted exactly once."""
-        settled = self.forwarded + self.rejected + self.unsupported + self.lost + self.kept
+        settled = self.forwarded + self.rejected + self.unsupported + self.lost + self.kept + self.returned
         return self.received == self.refused + self.acknowledged and self.acknowledged == settled + self.held
 
 
@@ -90,6 +92,7 @@ class Ledger:
         unsupported: int = 0,
         lost: int = 0,
         kept: int = 0,
+        returned: int = 0,
     ) -> None:
         """Count items that left the journal."""
         counts = self._counts[signal]
@@ -100,6 +103,7 @@ class Ledger:
             unsupported=counts.unsupported + unsupported,
             lost=counts.lost + lost,
             kept=counts.kept + kept,
+            returned=counts.returned + returned,
         )
 
     def snapshot(self) -> Mapping[Signal, Counts]:

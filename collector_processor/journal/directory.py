@@ -322,6 +322,11 @@ class DirectoryLock:
         self._file.close()
 
 
+def is_in_use(path: Path) -> bool:
+    """Return whether a running process has the journal in this directory."""
+    return DirectoryLock.is_taken(path)
+
+
 class DiskReserve:
     """Refuses rows that would use the reserved disk space; used by the writer only."""
 

@@ -93,11 +93,19 @@ class WrittenBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkipTo:
+    """Begin a new segment, with at least this number."""
+
+    segment: int
+    done: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Finish the queued commands and end the thread."""
 
 
-Command: TypeAlias = Append | Mark | Rewrite | Forget | Flush | Detach | WrittenBack | Stop
+Command: TypeAlias = Append | Mark | Rewrite | Forget | Flush | Detach | WrittenBack | SkipTo | Stop
 
 
 class Dispatch:

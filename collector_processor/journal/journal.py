@@ -1,4 +1,4 @@
-"""Durable buffer between acknowledging and forwarding: the journal and how it is opened.
+"""Durable buffer between acknowledging and forwarding: the journal.
 
 The event loop keeps the accounts and decides; the writer's thread commits; the keeper's thread reads,
 compacts and deletes. Segments are written in order; see ``reclaiming`` for how they are deleted. Requests are
@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from collector_processor.journal.accounts import Accounts, KnownTraces, TraceRows
@@ -23,7 +22,6 @@ from collector_processor.journal.chunks import (
     Chunk,
     DiskFullError,
     Entry,
-    JournalError,
     JournalLimits,
     Queue,
     QueueLook,
@@ -35,7 +33,7 @@ from collector_processor.journal.chunks import (
     commits_of,
 )
 from collector_processor.journal.deliveries import Deliveries
-from collector_processor.journal.directory import DirectoryLock, Measure, SegmentDirectory, measure_space
+from collector_processor.journal.directory import DirectoryLock, SegmentDirectory
 from collector_processor.journal.dispatch import (
     ENDED_RETRY_S,
     Append,
@@ -43,11 +41,11 @@ from collector_processor.journal.dispatch import (
     Forget,
     HeldRows,
     Mark,
+    SkipTo,
     Stop,
 )
 from collector_processor.journal.keeper import JournalKeeper, Reads
 from collector_processor.journal.reclaiming import Reclaimer
-from collector_processor.journal.segments import SegmentFile
 from collector_processor.journal.writer import JournalWriter, WriterEvents
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
 from collector_processor.store.database.condition import Condition
@@ -64,8 +62,13 @@ def _ignore(*_facts: object) -> None:
     """Do nothing: nobody needs to know."""
 
 
+def _complete(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class Journal:
-    """Journal in one directory; used on one event loop, created by ``open_journal``."""
+    """Journal in one directory; used on one event loop, created by ``open_journal`` (``opening``)."""
 
     def __init__(
         self,
@@ -103,6 +106,8 @@ class Journal:
         """Called when held rows of a queue have become pending, with the first seq."""
         self.on_evicted: Callable[[tuple[TraceKey, ...]], None] = _ignore
         """Called with traces that were evicted before they were analysed."""
+        self.on_done: Callable[[Sequence[Chunk]], None] = _ignore
+        """Called with rows that were forwarded or permanently rejected."""
         self._restore(summaries)
         self._writer.start()
 
@@ -207,8 +212,9 @@ class Journal:
 
     def mark_done(self, chunks: Iterable[Chunk]) -> None:
         """Record that rows were forwarded or permanently rejected; written to disk after a short delay."""
-        seqs: list[int] = []
-        for chunk in chunks:
+        seqs, several = list[int](), tuple(chunks)
+        self.on_done(several)
+        for chunk in several:
             self._accounts.settled(chunk)
             self._reads.finish(chunk.seq)
             seqs.append(chunk.seq)
@@ -324,6 +330,19 @@ class Journal:
         """Start deleting and compacting segments now, without waiting for the timer."""
         self._reclaimer.tidy()
 
+    # Segments.
+
+    @property
+    def next_segment(self) -> int:
+        """Number above those of all segments in use; rows that are stored later have higher seqs."""
+        return self._writer.next_segment
+
+    async def skip_to(self, segment: int) -> None:
+        """Store further rows in segments with at least this number."""
+        future = self._dispatch.completion()
+        self._dispatch.now(SkipTo(segment=segment, done=partial(_complete, future)))
+        await future
+
     # Closing.
 
     @property
@@ -358,43 +377,3 @@ class Journal:
         self._reads.close()
         self._lock.release()
         self.failure.cancel()
-
-
-async def open_journal(
-    path: Path,
-    limits: JournalLimits | None = None,
-    make_segment: Callable[[Path, int], SegmentFile] = SegmentFile,
-    measure: Measure = measure_space,
-) -> Journal:
-    """Open or create the journal in a directory of its own, with all rows acknowledged earlier.
-
-    Raises:
-        JournalError: another process uses it, a newer version wrote it, or it cannot be created.
-    """
-    directory = SegmentDirectory(path=path, make=make_segment, measure=measure)
-    loop = asyncio.get_running_loop()
-    lock = await loop.run_in_executor(None, _lock, path)
-    keeper = JournalKeeper(directory)
-    recovering = loop.run_in_executor(None, keeper.recover)
-    try:
-        summaries = await asyncio.shield(recovering)
-    except BaseException:
-        # Cancelled: the thread still runs, and holds the lock until it is done.
-        await asyncio.wait((recovering,))
-        keeper.close()
-        lock.release()
-        raise
-    return Journal(directory, keeper, lock, summaries, limits or JournalLimits())
-
-
-def _lock(path: Path) -> DirectoryLock:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        return DirectoryLock(path)
-    except OSError as error:
-        raise JournalError(f"cannot open the journal in {path}: {error.strerror}") from error
-
-
-def is_in_use(path: Path) -> bool:
-    """Return whether a running process has the journal in this directory."""
-    return DirectoryLock.is_taken(path)

@@ -44,6 +44,7 @@ from collector_processor.journal.dispatch import (
     Forget,
     Mark,
     Rewrite,
+    SkipTo,
     Stop,
     WrittenBack,
 )
@@ -88,7 +89,8 @@ class JournalWriter:
     ) -> None:
         self._directory: Final = directory
         self._reserve: Final = DiskReserve(directory.path, directory.measure)
-        self._next_segment = next_segment
+        self.next_segment = next_segment
+        """Number of the next segment; read by other threads too."""
         self._limits: Final = limits
         self._deliveries: Final = deliveries
         self._post: Final = deliveries.post_last
@@ -152,6 +154,10 @@ class JournalWriter:
                     self._post(command.done)
                 elif isinstance(command, Detach):
                     self._detach(command)
+                elif isinstance(command, SkipTo):
+                    self._retire()
+                    self.next_segment = max(self.next_segment, command.segment)
+                    self._post(command.done)
                 elif isinstance(command, WrittenBack):
                     self._reserve.retired(command.segment, 0)
             self._flush_marks(is_due=is_stopping)
@@ -231,8 +237,8 @@ class JournalWriter:
 
     def _open_active(self) -> SegmentFile:
         if self._active is None:
-            number = self._next_segment
-            self._next_segment += 1  # never reused, even if this fails
+            number = self.next_segment
+            self.next_segment += 1  # never reused, even if this fails
             self._directory.reserve(number)
             self._active = self._directory.open(number)
             self._active_since = monotonic()

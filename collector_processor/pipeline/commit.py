@@ -182,12 +182,13 @@ class Committer:
     ) -> Sequence[Decided | None]:
         """Decide and commit in one call on the store's thread, which costs less than two."""
         decided: list[Decided | None] = []
-        for one in several:
-            run_ids = [run.identity.run_id for run, _ in one.runs]
-            standing = self._store.standing(tuple(one.seen), one.tenant, run_ids)
-            decided.append(decide(one, standing, self._leaving.policy, now_ns, held))
-        if commits := [one.commit for one in decided if one]:
-            self._store.commit_all(commits)
+        with self._store.transaction():  # other processors of a Kafka topic may commit to the same store
+            for one in several:
+                run_ids = [run.identity.run_id for run, _ in one.runs]
+                standing = self._store.standing(tuple(one.seen), one.tenant, run_ids)
+                decided.append(decide(one, standing, self._leaving.policy, now_ns, held))
+            if commits := [one.commit for one in decided if one]:
+                self._store.commit_all(commits)
         return decided
 
     async def _commit_held(self, analysed: AnalysedTraces, claimed: Sequence[TraceKey]) -> _Answer:

@@ -73,6 +73,11 @@ class Examined:
     """Earlier analyses of the run, if the trace must wait longer because of them; else 0."""
 
 
+def owns_all(_key: TraceKey) -> bool:
+    """Return true: one process has all traces."""
+    return True
+
+
 class Examiner:
     """Turns released traces into committed verdicts."""
 
@@ -105,6 +110,8 @@ class Examiner:
         self._analyst: Final = analyst
         self._kept: Final = kept
         self._compare: Final = compare
+        self.owns: Callable[[TraceKey], bool] = owns_all
+        """Returns whether this process has a trace's spans; another one judges it if not (Kafka)."""
         self._wall_ns: Final = leaving.wall_ns
         self._recent: Final = RecentRuns()
         thread = self._thread = StoreThread(pause)
@@ -258,7 +265,7 @@ class Examiner:
     async def _nothing_left(self, key: TraceKey) -> Examined:
         """Record that a trace's spans are gone before any analysis; log records alone are not a run."""
         analyses, _ = (await self.analyses_of([key]))[key]
-        if not analyses and not (await self._source.read_whole([key]))[0][1]:
+        if self.owns(key) and not analyses and not (await self._source.read_whole([key]))[0][1]:
             await self.give_up(key, EVICTED)
         return Examined(done=frozenset((key,)))
 

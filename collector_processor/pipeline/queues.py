@@ -116,6 +116,7 @@ class Inbox:
         self._arrivals: Final[FairQueue[Tenant, int, TraceArrival]] = FairQueue()
         self._numbers: Final = count()
         self._waiting = 0
+        self._keys: Final[Counter[TraceKey]] = Counter()
         self.bytes = 0
         """Memory of the arrivals, in bytes."""
 
@@ -136,8 +137,13 @@ class Inbox:
             gone += self.take(1)
         self._arrivals.put(arrival.tenant, next(self._numbers), arrival)
         self._waiting += 1
+        self._keys[key_of(arrival)] += 1
         self.bytes += size
         return tuple(gone)
+
+    def __contains__(self, key: TraceKey) -> bool:
+        """Return whether an arrival of this trace waits."""
+        return key in self._keys
 
     def take(self, most: int) -> tuple[TraceArrival, ...]:
         """Remove and return at most ``most`` arrivals."""
@@ -147,6 +153,10 @@ class Inbox:
         taken = self._arrivals.take()
         assert taken is not None
         self._waiting -= 1
+        key = key_of(taken[2])
+        self._keys[key] -= 1
+        if not self._keys[key]:
+            del self._keys[key]
         self.bytes -= _size(taken[2])
         return taken[2]
 

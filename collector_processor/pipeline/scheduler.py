@@ -57,6 +57,7 @@ class Pipeline:
         self._pause: Final = pause
         self._assembler: Final = Assembler(limits.assembler)
         self._inbox: Final = Inbox(limits.max_inbox_bytes)
+        self._absorbing: frozenset[TraceKey] = frozenset()  # being looked up
         self._wake: Final = asyncio.Event()
         self._busy: set[TraceKey] = set()
         self._queue: Final[FairQueue[Tenant, TraceKey, Released]] = FairQueue()
@@ -127,6 +128,25 @@ class Pipeline:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
             self._evictions.add(unanalysed)
         self._look_again(gone)
+
+    def is_unsettled(self, key: TraceKey) -> bool:
+        """Return whether a trace is open, or its analysis is not committed yet."""
+        places = self._busy, self._waiting, self._inbox, self._absorbing
+        return self._assembler.is_open(key) or any(key in place for place in places)
+
+    def abandon(self, keys: Iterable[TraceKey]) -> None:
+        """Forget traces without a verdict: another process has their spans now."""
+        gone = frozenset(keys)
+        for key in gone:
+            self._assembler.forget(key)
+            self._waiting.stop(key)
+            if queued := self._queue.discard(key.tenant, key):
+                self._actionable_since.pop(key, None)
+                self._busy -= {key, *queued.along}
+                for left in set(queued.along) - gone:
+                    self._assembler.receive(left, (), 0, self._monotonic())
+        self._look_again(gone)
+        self._wake.set()
 
     async def recover(self, arrivals: Iterable[TraceArrival]) -> None:
         """Resume where the last process stopped.
@@ -227,11 +247,13 @@ class Pipeline:
             if at and releases:
                 await self._release_due(but=self._inbox.tenants)
             batch = self._inbox.take(_BATCH)
-            analyses = await self._analyses(map(key_of, batch))
+            self._absorbing = frozenset(map(key_of, batch))
+            analyses = await self._analyses(self._absorbing)
             for number, arrival in enumerate(batch, start=1):
                 await self._take_up(arrival, analyses)
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
+            self._absorbing = frozenset()
 
     async def _take_up(self, arrival: TraceArrival, before: Mapping[TraceKey, int]) -> None:
         key = key_of(arrival)

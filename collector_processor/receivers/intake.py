@@ -15,9 +15,16 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from collector_processor.forwarding.ledger import Ledger
-from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Chunk, Entry, State
-from collector_processor.otlp import Arrival, MalformedRequestError, Receipt, RefusedError, Signal, TraceKey
+from collector_processor.otlp import (
+    Arrival,
+    MalformedRequestError,
+    Receipt,
+    RefusedError,
+    Signal,
+    Tenant,
+    TraceKey,
+)
 from collector_processor.receivers.overload import Turns
 from collector_processor.wire.agent_markers import USUAL_HINTS, Hints
 from collector_processor.wire.by_trace import TraceIndex, exclude
@@ -54,6 +61,20 @@ class LoopError(RefusedError):
     """
 
     is_loop = True
+
+
+class RowStore(Protocol):
+    """Where requests become durable: the journal, or Kafka."""
+
+    def knows(self, tenant: Tenant) -> Container[TraceId]:
+        """Return the trace ids of the tenant's agent traces, as far as they are known here."""
+        ...
+
+    async def append(
+        self, entries: Sequence[Entry], then: Callable[[Chunk, Entry], Iterator[None]]
+    ) -> tuple[Chunk, ...]:
+        """Return once the rows are durable; ``then`` gets those that this process must handle."""
+        ...
 
 
 class Offer(Protocol):
@@ -102,10 +123,20 @@ class _Sound:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A request that was checked and not stored."""
+
+    entries: tuple[Entry, ...]
+    """Its rows."""
+    rejected: int
+    """Items that cannot be accepted."""
+
+
 class Intake:
     """The ``Sink`` of the receivers."""
 
-    def __init__(self, journal: Journal, ledger: Ledger, forwarder: Offer, rules: IntakeRules) -> None:
+    def __init__(self, journal: RowStore, ledger: Ledger, forwarder: Offer, rules: IntakeRules) -> None:
         self._journal: Final = journal
         self._ledger: Final = ledger
         self._forwarder: Final = forwarder
@@ -131,6 +162,18 @@ class Intake:
         if sound.rejected:
             self._ledger.refuse(arrival.signal, sound.rejected)
         return Receipt(rejected=sound.rejected, message=sound.message)
+
+    async def look(self, arrival: Arrival) -> Looked:
+        """Check a request that is durable elsewhere.
+
+        Raises:
+            MalformedRequestError: the body is not an OTLP request of its signal.
+            RefusedError: it went through this process before.
+        """
+        sound, entries = await self._look(arrival)
+        self._refuse_loop(arrival, sound)
+        is_empty = not (sound.scan.item_count or sound.scan.max_item_bytes)
+        return Looked(entries=() if is_empty else entries, rejected=sound.rejected)
 
     async def _look(self, arrival: Arrival) -> tuple[_Sound, tuple[Entry, ...]]:
         """Check a request; costly ones in a thread, which yields to others between its steps."""
@@ -177,9 +220,17 @@ class Intake:
             raise
 
     def _hand_on(self, chunk: Chunk, entry: Entry) -> Iterator[None]:
+        self.offer(chunk, entry)
+        return self.feed(chunk, entry)
+
+    def offer(self, chunk: Chunk, entry: Entry) -> None:
+        """Count a durable row, and pass it to the forwarder unless it waits for a verdict."""
         self._ledger.acknowledge(entry.signal, entry.items)
         if entry.state is State.PENDING:
             self._forwarder.offer(chunk)
+
+    def feed(self, chunk: Chunk, entry: Entry) -> Iterator[None]:
+        """Report the agent traces of a durable row to the slow lane; yields before each."""
         for note in entry.traces:
             yield
             self._rules.feed(

@@ -64,6 +64,7 @@ _SECRET: Final = frozenset(
         "notify_slack",
         "notify_secret",
         "store_url",
+        "kafka_password",
     }
 )
 """Fields whose values are never shown."""

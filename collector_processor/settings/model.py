@@ -11,13 +11,14 @@ from typing import Final, Literal, Self
 from urllib.parse import urlsplit
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.otlp import Address, Signal
 from collector_processor.otlp.cors import ANY, read_origins
 from collector_processor.otlp.destination import Destination, Forwarding, Protocol, checked_url
 from collector_processor.rebuild.redaction import ALL_KINDS, check_pattern, read_kinds
+from collector_processor.settings.kafka import KafkaSettings
 from collector_processor.settings.machine import receiving_bytes_here
 from collector_processor.settings.values import ExportText, WriteBack, address
 from collector_processor.store.database.places import RUNS
@@ -40,7 +41,7 @@ PRECISION: Final = 0.19
 (``docs/accuracy.md``)."""
 
 
-class Settings(BaseModel):
+class Settings(KafkaSettings):
     """All settings. Field ``x_y`` is variable ``BLAMESPAN_X_Y`` and TOML key ``x_y``."""
 
     # A value in an error may be a secret: pydantic's message is written without it (``_first_sentence``).
@@ -107,13 +108,6 @@ class Settings(BaseModel):
         le=64,
         description="most worker processes for analyses, started while there is much to analyse; `0`: threads"
         " only; default: one fewer than CPU cores (of the cgroup), 1 to 8",
-    )
-    queue: Literal["sqlite"] = Field("sqlite", description="the journal's kind; no other yet")
-    store_url: str | None = Field(
-        None,
-        description="`postgresql+psycopg://user:password@host/database`, of one collector or `serve`, and"
-        " any number of analyzers and `web`; default: a file in the data directory",
-        repr=False,
     )
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
     forward_endpoint: str | None = Field(
@@ -271,13 +265,6 @@ class Settings(BaseModel):
     def _is_url(cls, value: str | None) -> str | None:
         return value if value == JOBS_IN_STORE else checked_url(value) if value else None
 
-    @field_validator("store_url")
-    @classmethod
-    def _is_url_of_postgresql(cls, value: str | None) -> str | None:
-        if value and not value.startswith("postgresql+psycopg://"):
-            raise ValueError("expected postgresql+psycopg://…, or nothing for a file in the data directory")
-        return value or None
-
     @field_validator("web_url", "notify_webhook", "notify_slack")
     @classmethod
     def _is_address_of_http(cls, value: str | None) -> str | None:
@@ -337,6 +324,15 @@ class Settings(BaseModel):
             raise ValueError(
                 "BLAMESPAN_CORS_ALLOWED_ORIGINS=*: expected BLAMESPAN_TOKEN too, or a list of origins;"
                 " otherwise any web page could send spans"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _kafka_holds_nothing(self) -> Self:
+        if self.kafka and self.write_back is WriteBack.HOLD:
+            raise ValueError(
+                "BLAMESPAN_WRITE_BACK=hold: expected late with BLAMESPAN_QUEUE=kafka://…: spans held by a"
+                " processor cannot move to another"
             )
         return self
 

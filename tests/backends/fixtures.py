@@ -28,6 +28,8 @@ from tests.backends.processes import (
 
 REQUIRE: Final = "BLAMESPAN_REQUIRE_BACKENDS"
 
+NEEDS: Final = {"kafka": "Maven and Java"}
+
 CollectorFactory: TypeAlias = Callable[[Forwarding], RunningCollector]
 
 
@@ -58,7 +60,8 @@ def insist_on(name: install.BackendName, binary: Path | None) -> Path:
     """Return the binary; if it is missing, skip the test, or fail it where backends are required."""
     if binary is not None:
         return binary
-    told = f"no real {name} here; `python -m tests.backends.install {name}` builds it (needs go)"
+    needs = NEEDS.get(name, "go")
+    told = f"no real {name} here; `python -m tests.backends.install {name}` builds it (needs {needs})"
     if os.environ.get(REQUIRE) == "true":
         pytest.fail(told)
     pytest.skip(told)

@@ -1,12 +1,9 @@
-"""Builds the real backends of the e2e suite: an OpenTelemetry Collector, Jaeger v2 and Helm.
+"""Builds the real backends of the e2e suite: an OpenTelemetry Collector, Jaeger v2, Helm and Apache Kafka.
 
-``python -m tests.backends.install [collector|jaeger|helm|all]``, standard library only. Everything comes from
-the Go module registry. The first build of each takes minutes; later runs use the cache. Tests only look up
-existing binaries.
-
-``python -m tests.backends.install [collector|jaeger|helm|all]``, standard library
-only. Everything comes from the Go module registry; the first build of each
-takes minutes, the second time is instant. Tests only look up what is there.
+``python -m tests.backends.install [collector|jaeger|helm|kafka|all]``, standard library only. Kafka's jars
+come from Maven Central, everything else from the Go module registry. The first build of each takes minutes
+(Kafka: seconds); later runs use the cache. Tests only look up existing binaries. All four are under the
+Apache licence 2.0; none of them is part of a release.
 """
 
 from __future__ import annotations
@@ -31,6 +28,8 @@ BUILDER_VERSION: Final = COLLECTOR_VERSION
 PROVIDER_VERSION: Final = "v1.61.0"  # what v0.155.0 calls its stable modules
 JAEGER_VERSION: Final = "v1.76.0"  # is v2.13.0 too; pinned by jaeger/go.mod and go.sum
 HELM_VERSION: Final = "v3.18.0"
+KAFKA_VERSION: Final = "4.1.0"  # pinned by kafka/pom.xml; the bytes of each jar by kafka/SHA256SUMS
+MAVEN_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 BUILDER: Final = "go.opentelemetry.io/collector/cmd/builder"
 CORE: Final = "go.opentelemetry.io/collector"
@@ -65,11 +64,16 @@ OTHER_VERSIONS: Final[Mapping[str, str]] = {
 PROVIDERS: Final = ("envprovider", "fileprovider", "yamlprovider")
 # ----------------------------------------------------------------------------
 
-BackendName: TypeAlias = Literal["collector", "jaeger", "helm"]
+BackendName: TypeAlias = Literal["collector", "jaeger", "helm", "kafka"]
 NAMES: Final[tuple[BackendName, ...]] = get_args(BackendName)
 
 COLLECTOR_MODULE: Final = Path(__file__).parent / "collector"
 JAEGER_MODULE: Final = Path(__file__).parent / "jaeger"
+KAFKA_MODULE: Final = Path(__file__).parent / "kafka"
+KAFKA_SUMS: Final = "SHA256SUMS"
+KAFKA_LAUNCHER: Final = """#!/bin/sh
+exec java -Xms256m -Xmx512m -XX:+UseSerialGC -cp "$(dirname "$0")/lib/*" "$@"
+"""
 MODULE_FILES: Final = ("go.mod", "go.sum")
 BUILD_FLAGS: Final = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
 
@@ -104,11 +108,16 @@ def helm_binary() -> Path | None:
     return _lookup("helm")
 
 
+def kafka_binary() -> Path | None:
+    """Return the launcher of Kafka's Java programs if they have been fetched; does not fetch them."""
+    return _lookup("kafka")
+
+
 def build(name: BackendName) -> Path:
     """Return the binary of a backend, building it first if necessary.
 
     Raises:
-        BuildError: ``go`` is missing or too old, or the build failed.
+        BuildError: ``go`` (for Kafka ``mvn``) is missing or too old, or the build failed.
     """
     recipe = _recipe(name)
     return cache.keep(name, _folder(name), recipe.binary, lambda folder: _make(name, recipe, folder))
@@ -140,6 +149,13 @@ def _recipe(name: BackendName) -> Recipe:
             pins=(HELM_VERSION,),
             patience=f"Helm {HELM_VERSION}, about 2 minutes",
             compile=_compile_helm,
+        )
+    if name == "kafka":
+        return Recipe(
+            binary="kafka",
+            pins=(*_module(KAFKA_MODULE, ("pom.xml", KAFKA_SUMS)), MAVEN_DEPENDENCIES, KAFKA_LAUNCHER),
+            patience=f"Kafka {KAFKA_VERSION}, about 10 seconds",
+            compile=_fetch_kafka,
         )
     return Recipe(
         binary="jaeger",
@@ -181,8 +197,28 @@ def _compile_helm(folder: Path, log: Path) -> None:
     gotool.run(["go", "install", tool], cwd=folder, log=log, extra={"GOBIN": str(folder)})
 
 
+def _fetch_kafka(folder: Path, log: Path) -> None:
+    for file in ("pom.xml", KAFKA_SUMS):
+        shutil.copyfile(KAFKA_MODULE / file, folder / file)
+    copied = [f"-DoutputDirectory={folder / 'lib'}", "-DincludeScope=runtime"]
+    gotool.run(["mvn", "-q", "-B", MAVEN_DEPENDENCIES, *copied], cwd=folder, log=log)
+    gotool.run(["sha256sum", "--check", "--strict", "--quiet", KAFKA_SUMS], cwd=folder, log=log)
+    launcher = folder / "kafka"
+    launcher.write_text(KAFKA_LAUNCHER)
+    launcher.chmod(0o755)
+
+
+def _require_tools(name: BackendName) -> None:
+    if name != "kafka":
+        gotool.require_go()
+        return
+    for tool in ("mvn", "java"):
+        if shutil.which(tool) is None:
+            raise gotool.BuildError(f"`{tool}` is not on the PATH; install Maven and Java 17 or newer")
+
+
 def _make(name: BackendName, recipe: Recipe, folder: Path) -> None:
-    gotool.require_go()
+    _require_tools(name)
     log = cache.cache_root() / f"{name}.log"
     log.write_bytes(b"")
     cache.say(f"{name}: building {recipe.patience} the first time (log: {log}) …")
@@ -199,8 +235,8 @@ def _folder(name: BackendName) -> str:
     return f"{name}-{cache.key_of(_recipe(name).pins)}"
 
 
-def _module(folder: Path) -> tuple[str, ...]:
-    return tuple((folder / file).read_text() for file in MODULE_FILES)
+def _module(folder: Path, files: tuple[str, ...] = MODULE_FILES) -> tuple[str, ...]:
+    return tuple((folder / file).read_text() for file in files)
 
 
 def main() -> int:

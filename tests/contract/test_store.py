@@ -37,6 +37,7 @@ from collector_processor.store.schema import METADATA
 from collector_processor.store.verdicts import RunStore
 from semconv.model import TraceId
 from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.supervise import wait_until
 from tests.issues import DAY, START, Bench
 from tests.older_store import RUNS_OF_A_FILE, write_older_files
 from tests.run_store import analyses_of, joined
@@ -412,3 +413,35 @@ def test_a_server_that_goes_away_refuses_and_is_found_again(server: PostgresServ
         assert {one.run_id for one in store.recent(9)} == {"run-1", "run-2"}
         with pytest.raises(CollectorError, match="another blamespan uses the store"):
             database.own()
+
+
+def test_processors_of_a_group_share_a_database_and_one_sends_for_all(server: PostgresServer) -> None:
+    with (
+        closing(open_database(server.create("shared"))) as database,
+        closing(database.share()) as one,
+        closing(database.share()) as other,
+    ):
+        with pytest.raises(CollectorError, match="another blamespan uses the store"):
+            database.own()
+        RunStore(one).commit(Trace().commit())
+        assert [len(RunStore(db).outbox(Signal.TRACES)) for db in (one, other)] == [1, 0]
+        one.close()
+        assert wait_until(lambda: RunStore(other).outbox(Signal.TRACES), what="the other to send")
+        other.close()
+        wait_until(lambda: _is_free(database), what="the database to be free")
+
+
+def _is_free(database: Database) -> bool:
+    try:
+        database.own().close()
+    except StoreError:
+        return False
+    return True
+
+
+def test_a_file_is_not_shared(tmp_path: Path) -> None:
+    with (
+        closing(open_database(tmp_path / RUNS)) as database,
+        pytest.raises(CollectorError, match="BLAMESPAN_STORE_URL"),
+    ):
+        database.share()

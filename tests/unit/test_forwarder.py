@@ -425,6 +425,31 @@ async def test_a_throttled_tenant_holds_up_only_itself(tmp_path: Path) -> None:
     assert at.counts().forwarded == 40
 
 
+async def test_discarded_rows_are_not_sent_and_those_under_way_are_named(tmp_path: Path) -> None:
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    class Waiting(MemoryExporter):
+        async def send(
+            self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]
+        ) -> SendOutcome:
+            begun.set()
+            await gate.wait()
+            return await super().send(signal, body, tenant, hops)
+
+    backend = Waiting()
+    async with bench(tmp_path, backend) as at:
+        first = await at.store(request(span(1)))
+        await begun.wait()
+        others = [await at.store(request(span(n))) for n in (2, 3)]
+        dropped = at.forwarder.discard([first.seq, others[0].seq])
+        assert dropped == {others[0].seq}
+        at.journal.mark_done(others[:1])
+        at.ledger.settle(Signal.TRACES, returned=1)
+        gate.set()
+    assert numbers_in(*(sent.body for sent in backend.requests)) == [1, 3]
+    assert (at.counts().forwarded, at.counts().returned, at.counts().held) == (2, 1, 0)
+
+
 async def test_released_rows_are_sent_though_later_ones_went_before(tmp_path: Path) -> None:
     backend = MemoryExporter()
     async with bench(tmp_path, backend) as at:

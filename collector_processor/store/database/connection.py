@@ -162,6 +162,10 @@ class Driver(Protocol):
         """Return some of the file's free space to the disk; return the number of bytes."""
         ...
 
+    def leads(self) -> bool:
+        """Return whether this process sends for all processes that share the database."""
+        ...
+
     def close(self) -> None:
         """Close the connection."""
         ...
@@ -179,6 +183,8 @@ class StoreConnection:
         """Run one statement; outside a transaction, it is a transaction of its own."""
         self.executemany: Final = driver.executemany
         self.give_back: Final = driver.give_back
+        self.leads: Final = driver.leads
+        """Return whether this process sends for all processes that share the database."""
         self.close: Final = driver.close
 
     @contextmanager

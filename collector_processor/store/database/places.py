@@ -31,6 +31,14 @@ class Database(Protocol):
         """
         ...
 
+    def share(self) -> StoreConnection:
+        """Return a connection that keeps out services that use the database alone.
+
+        Raises:
+            CollectorError: as for ``connect``; or another service uses the database alone.
+        """
+        ...
+
     def close(self) -> None:
         """Close everything that connections have left open."""
         ...

@@ -29,7 +29,10 @@ T = TypeVar("T")
 _WRITERS: Final = 0x626C616D65
 """Number of the advisory lock that a transaction holds while it writes."""
 _OWNER: Final = _WRITERS + 1
-"""Number of the advisory lock that the service holds: a database belongs to one journal."""
+"""Number of the advisory lock that the service holds: a database belongs to one journal, or to the processors
+of one Kafka group, which share the lock."""
+_LEADER: Final = _WRITERS + 2
+"""Number of the advisory lock of the processor that sends for all of them."""
 _STATEMENT_MS: Final = 30_000
 """Time limit of a statement; pruning the largest table takes a few seconds."""
 _SERVER_KEEPALIVES: Final = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
@@ -124,7 +127,9 @@ class PostgresDriver:
         self._monotonic: Final = monotonic
         self._pooled: PoolProxiedConnection | None = None
         self._db: psycopg.Connection[Any] | None = None
-        self._is_owner = False
+        self._lock = ""
+        """Statement that reserves the database; none for readers."""
+        self._leads = False
         self._wait_s = 0.0
         self._not_before = 0.0
 
@@ -181,15 +186,30 @@ class PostgresDriver:
 
         Raises: CollectorError: another process has it. StoreError: the server cannot be reached.
         """
-        self._is_owner = True
+        self._lock = f"SELECT pg_try_advisory_lock({_OWNER})"
         self._take()
+
+    def share(self) -> None:
+        """Reserve the database for this process and others that share it.
+
+        Raises: CollectorError: another process has it alone. StoreError: the server cannot be reached.
+        """
+        self._lock = f"SELECT pg_try_advisory_lock_shared({_OWNER})"
+        self._take()
+
+    def leads(self) -> bool:
+        """Return whether this process sends for all that share the database; tries to become the one."""
+        if not self._leads and "shared" in self._lock:
+            taken = self.execute(f"SELECT pg_try_advisory_lock({_LEADER})").fetchone()
+            self._leads = bool(taken[0])
+        return self._leads or "shared" not in self._lock
 
     def close(self) -> None:
         """Close the connection."""
         self._drop()
 
     def _take(self) -> None:
-        taken = self.execute(f"SELECT pg_try_advisory_lock({_OWNER})").fetchone()
+        taken = self.execute(self._lock).fetchone()
         if not taken[0]:
             self._drop()
             raise StoreError("another blamespan uses the store: each needs a database of its own")
@@ -208,7 +228,7 @@ class PostgresDriver:
         self._wait_s = 0.0
         self._db = cast("psycopg.Connection[Any]", self._pooled.driver_connection)
         self._db.adapters.register_dumper(str, _TextDumper)
-        if self._is_owner:
+        if self._lock:
             self._take()
         return self._db
 
@@ -220,6 +240,7 @@ class PostgresDriver:
 
     def _drop(self) -> None:
         pooled, self._pooled, self._db = self._pooled, None, None
+        self._leads = False
         if pooled is not None:
             pooled.invalidate()
             pooled.close()
@@ -260,6 +281,16 @@ class PostgresDatabase:
         """
         driver = self._ready()
         driver.own()
+        return StoreConnection(driver)
+
+    def share(self) -> StoreConnection:
+        """Return a connection that keeps out services that use the database alone.
+
+        Raises:
+            CollectorError: as for ``connect``; or another service uses the database alone.
+        """
+        driver = self._ready()
+        driver.share()
         return StoreConnection(driver)
 
     def close(self) -> None:

@@ -116,6 +116,10 @@ class SqliteDriver:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         return connection
 
+    def leads(self) -> bool:
+        """Return true: a file has one process that writes."""
+        return True
+
     def close(self) -> None:
         """Close the file; everything committed stays."""
         self._pooled.close()
@@ -147,6 +151,14 @@ class SqliteDatabase:
             driver.close()
             raise
         return StoreConnection(driver)
+
+    def share(self) -> StoreConnection:
+        """Refuse: processes on several machines cannot share a file.
+
+        Raises:
+            CollectorError: always.
+        """
+        raise CollectorError("a store in a file cannot be shared: set BLAMESPAN_STORE_URL")
 
     def own(self) -> StoreConnection:
         """Open a connection; the lock of the journal in the same folder keeps other services out."""

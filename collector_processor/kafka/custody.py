@@ -1,0 +1,332 @@
+"""Custody of the assigned partitions: hands what is read to the lanes, and answers for what is committed.
+
+Lives on the event loop; ``reader`` calls it from its thread. Neighbouring records of one origin are taken as
+one request. Rows are kept in the journal of this process; when a partition is revoked, those not forwarded
+are given back, its open traces are dropped, and the next owner reads both again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Final, Protocol
+
+from collector_processor.forwarding.ledger import Ledger
+from collector_processor.journal import Journal
+from collector_processor.journal.chunks import Chunk, Entry
+from collector_processor.kafka.progress import Mark, Progress, Range, Span
+from collector_processor.kafka.records import Place, Record, origin_of
+from collector_processor.otlp import Arrival, MalformedRequestError, RefusedError, Signal, TraceKey
+from collector_processor.receivers.intake import Intake
+
+logger = logging.getLogger(__name__)
+
+_MOST_BYTES: Final = 90 << 10
+"""Bytes of neighbouring records taken together; more would be checked in another thread."""
+_REVOKE_S: Final = 3.0
+"""Longest wait for a revoked partition's rows to be forwarded; the rest is given back."""
+_LOOK_S: Final = 0.02
+_SLACK: Final = 16
+"""Journal segments that the owner before may have begun since its last commit."""
+_MOST_ASIDE: Final = 1_000
+"""Unreadable records kept in files; further ones are only counted."""
+_MOST_EVICTED: Final = 10_000
+
+
+class Lanes(Protocol):
+    """The slow lane, as far as partitions concern it."""
+
+    def is_unsettled(self, key: TraceKey) -> bool:
+        """Return whether a trace is open, or its analysis is not committed."""
+        ...
+
+    def abandon(self, keys: Iterable[TraceKey]) -> None:
+        """Forget traces without a verdict."""
+        ...
+
+
+class Discards(Protocol):
+    """The fast lane, as far as partitions concern it."""
+
+    def discard(self, seqs: Iterable[int]) -> frozenset[int]:
+        """Stop sending rows; return those that are not under way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A row of the journal that is not forwarded yet."""
+
+    place: Place
+    progress: Progress
+    span: Span
+    chunk: Chunk
+    """Without its body."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """Counts since the start of the process."""
+
+    read: int = 0
+    """Records read for the first time."""
+    reread: int = 0
+    """Records that had been forwarded by the owner before, read for the analysis only."""
+    aside: int = 0
+    """Unreadable records."""
+    expired: int = 0
+    """Records that Kafka deleted before they were forwarded: its retention is too short."""
+    stale_commits: int = 0
+    """Commits that Kafka refused, since the partition belonged to another process by then."""
+
+
+class Custody:
+    """The assigned partitions; create it before the lanes, and ``attach`` them before anything is read."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        signals: Mapping[str, Signal],
+        tenant_names: tuple[str, ...],
+        aside: Path,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Create it.
+
+        Args:
+            journal: keeps rows until they are forwarded and analysed.
+            signals: each topic's signal.
+            tenant_names: names of the headers that identify a tenant.
+            aside: folder for unreadable records.
+            pause: sleeps for the given seconds.
+        """
+        self._journal: Final = journal
+        self._signals: Final = signals
+        self._tenant_names: Final = tenant_names
+        self._aside: Final = aside
+        self._pause: Final = pause
+        self._progress: Final[dict[Place, Progress]] = {}
+        self._rows: Final[dict[int, _Row]] = {}
+        self._owner: Final[dict[TraceKey, set[Place]]] = {}
+        self._evicted: Final[OrderedDict[TraceKey, None]] = OrderedDict()
+        self._lanes: tuple[Intake, Discards, Ledger, Lanes] | None = None
+        self.counts: Final = Counts()
+        journal.on_done = self._forwarded
+
+    def attach(self, intake: Intake, forwarder: Discards, ledger: Ledger, pipeline: Lanes) -> None:
+        """Set the lanes that take what is read."""
+        self._lanes = (intake, forwarder, ledger, pipeline)
+
+    def owns(self, key: TraceKey) -> bool:
+        """Return whether the trace's spans are here: false once its partition went to another process."""
+        return key in self._owner
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """The assigned partitions."""
+        return tuple(self._progress)
+
+    # Called by the reader.
+
+    async def assigned(self, marks: Mapping[Place, Mark]) -> Mapping[Place, Mark]:
+        """Take partitions over; return what is to be committed for them at once."""
+        newest = max((mark.segment for mark in marks.values()), default=0)
+        await self._journal.skip_to(newest + _SLACK)
+        for place, mark in marks.items():
+            self._progress[place] = Progress(before=mark)
+        segment = self._journal.next_segment
+        return {place: replace(mark, segment=segment) for place, mark in marks.items()}
+
+    async def take(self, records: Sequence[Record]) -> None:
+        """Hand records on; returns once all are on disk here."""
+        by_place: dict[Place, list[Record]] = {}
+        for record in records:
+            by_place.setdefault(record.place, []).append(record)
+        for place, some in by_place.items():
+            progress = self._progress.get(place)
+            for run in _runs(some, progress) if progress is not None else ():
+                if self._progress.get(place) is progress and progress is not None:
+                    await self._take_run(progress, run)
+
+    async def marks(self) -> Mapping[Place, Mark]:
+        """Return what may be committed now."""
+        _, _, _, pipeline = self._attached
+        segment = self._journal.next_segment
+        return {
+            place: progress.mark(pipeline.is_unsettled, segment) for place, progress in self._progress.items()
+        }
+
+    async def revoked(self, places: Iterable[Place], *, wait_s: float = _REVOKE_S) -> Mapping[Place, Mark]:
+        """Give partitions back; return what is to be committed for them.
+
+        Args:
+            places: the partitions.
+            wait_s: longest wait for what is under way to the backend.
+        """
+        _, forwarder, ledger, pipeline = self._attached
+        gone = {place: self._progress[place] for place in places if place in self._progress}
+        for _ in range(int(wait_s / _LOOK_S)):
+            if all(progress.is_forwarded for progress in gone.values()):
+                break
+            await self._pause(_LOOK_S)
+        rows = {seq: row for seq, row in self._rows.items() if row.place in gone}
+        for seq in forwarder.discard(rows):
+            row = self._rows.pop(seq)
+            ledger.settle(row.chunk.queue.signal, returned=row.chunk.items)
+            self._journal.mark_done((row.chunk,))
+        marks = await self.marks()
+        for place in gone:
+            del self._progress[place]
+        self._drop({key for key, own in self._owner.items() if own & gone.keys()}, pipeline)
+        return {place: marks[place] for place in gone}
+
+    @property
+    def open_offsets(self) -> Mapping[Place, int]:
+        """The offset of the first open trace of each partition that has one."""
+        found = ((place, progress.open_offset) for place, progress in self._progress.items())
+        return {place: offset for place, offset in found if offset is not None}
+
+    # Called by the journal.
+
+    def evicted(self, keys: Iterable[TraceKey]) -> None:
+        """Record that traces lost their rows to the quota."""
+        for key in keys:
+            self._evicted[key] = None
+        while len(self._evicted) > _MOST_EVICTED:
+            self._owner.pop(self._evicted.popitem(last=False)[0], None)
+
+    def _forwarded(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            row = self._rows.pop(chunk.seq, None)
+            if row is not None:
+                row.progress.done(row.span)
+
+    # One request.
+
+    @property
+    def _attached(self) -> tuple[Intake, Discards, Ledger, Lanes]:
+        assert self._lanes is not None
+        return self._lanes
+
+    async def _take_run(self, progress: Progress, run: Sequence[Record]) -> None:
+        """Take neighbouring records of one origin; an unreadable one is set aside alone."""
+        intake, _, ledger, _ = self._attached
+        tenant, hops = origin_of(run[0].headers, self._tenant_names)
+        signal = self._signals[run[0].place.topic]
+        body = run[0].value if len(run) == 1 else b"".join(record.value for record in run)
+        arrival = Arrival(signal=signal, body=body, tenant=tenant, hops=hops)
+        range_ = Range(run[0].offset, run[-1].offset)
+        is_reread = progress.before.is_forwarded(range_.first)
+        try:
+            looked = await intake.look(arrival)
+        except (MalformedRequestError, RefusedError) as error:  # the latter: a forwarding loop
+            if len(run) == 1:
+                self._set_aside(run[0], str(error))
+                progress.taken(range_)
+            else:
+                for record in run:
+                    await self._take_run(progress, (record,))
+            return
+        self._count(len(run), is_reread=is_reread)
+        if looked.rejected and not is_reread:
+            ledger.acknowledge(signal, looked.rejected)
+            ledger.settle(signal, rejected=looked.rejected)
+        entries = [entry for entry in looked.entries if entry.traces or not is_reread]
+        if await self._stored(progress, run[0].place, Span(range_), entries, is_reread=is_reread):
+            progress.taken(range_)
+
+    async def _stored(
+        self, progress: Progress, place: Place, span: Span, entries: Sequence[Entry], *, is_reread: bool
+    ) -> bool:
+        """Write rows to the journal, whatever it takes; ``False`` if the partition was revoked meanwhile."""
+        if not entries:
+            return True
+
+        def hand_on(chunk: Chunk, entry: Entry) -> Iterator[None]:
+            return self._hand_on(progress, place, span, chunk, entry, is_reread=is_reread)
+
+        for _ in entries if not is_reread else ():
+            progress.wait_for(span)
+        while self._progress.get(place) is progress:
+            try:
+                await self._journal.append(entries, hand_on)
+            except RefusedError as refusal:  # full: Kafka keeps the rest
+                await self._pause(min(1.0, refusal.retry_after_s))
+            else:
+                return True
+        return False
+
+    def _hand_on(
+        self,
+        progress: Progress,
+        place: Place,
+        span: Span,
+        chunk: Chunk,
+        entry: Entry,
+        *,
+        is_reread: bool,
+    ) -> Iterator[None]:
+        intake, _, _, _ = self._attached
+        is_ours = self._progress.get(place) is progress
+        if is_reread or not is_ours:
+            self._journal.mark_done((chunk,))
+        else:
+            self._rows[chunk.seq] = _Row(
+                place=place, progress=progress, span=span, chunk=replace(chunk, body=b"")
+            )
+            intake.offer(chunk, entry)
+        if not is_ours:
+            return
+        for note in entry.traces:
+            key = TraceKey(entry.tenant, note.trace_id)
+            self._owner.setdefault(key, set()).add(place)
+            progress.opened(key, span)
+        yield from intake.feed(chunk, entry)
+
+    def _drop(self, keys: set[TraceKey], pipeline: Lanes) -> None:
+        pipeline.abandon(keys)
+        for key in keys:
+            self._owner.pop(key, None)
+            self._journal.forget(key)
+
+    def _count(self, records: int, *, is_reread: bool) -> None:
+        if is_reread:
+            self.counts.reread += records
+        else:
+            self.counts.read += records
+
+    def _set_aside(self, record: Record, reason: str) -> None:
+        """Keep an unreadable record in a file: read again, it would be as unreadable."""
+        self.counts.aside += 1
+        name = f"{record.place.topic}-{record.place.partition}-{record.offset}"
+        context = {"record": name, "bytes": len(record.value), "reason": reason}
+        logger.error("record cannot be read: set aside", extra=context)
+        if self.counts.aside <= _MOST_ASIDE:
+            try:
+                self._aside.mkdir(parents=True, exist_ok=True)
+                (self._aside / name).write_bytes(record.value)
+            except OSError as error:
+                logger.warning("record cannot be kept aside", extra={"record": name, "reason": str(error)})
+
+
+def _runs(records: Iterable[Record], progress: Progress) -> Iterator[Sequence[Record]]:
+    """Yield neighbouring records of one origin that were all forwarded before, or all not, up to a size."""
+
+    def alike(record: Record) -> tuple[object, bool]:
+        return tuple(sorted(record.headers, key=str)), progress.before.is_forwarded(record.offset)
+
+    for _, group in groupby(records, alike):
+        run: list[Record] = []
+        size = 0
+        for record in group:
+            size += len(record.value)
+            if run and size > _MOST_BYTES:
+                yield run
+                run, size = [], len(record.value)
+            run.append(record)
+        yield run

@@ -1,0 +1,140 @@
+"""Progress of one partition: which offset may be committed, and what the next owner need not forward. Pure.
+
+The committed offset is the lowest one still needed: of a record that is not forwarded yet, or of the first
+record of a trace that is still open. The next owner reads again from there. Records above it that were
+forwarded are listed in the commit's metadata, so that they are read for the analysis only and not sent twice.
+
+The metadata also holds the number of the journal segment in use. Rows of the next owner get higher numbers
+(Lamport's clock), so that "analysed up to row N" in the shared store means the same in every processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
+
+from collector_processor.otlp import TraceKey
+
+VERSION: Final = "b1"
+"""First field of the metadata; others are not ours and are ignored."""
+_MOST_RANGES: Final = 120
+"""Ranges in the metadata: 120 of 20 digits are below the broker's limit of 4,096 bytes."""
+
+
+class Range(NamedTuple):
+    """Offsets from ``first`` to ``last``, both included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What is committed for a partition."""
+
+    offset: int
+    """The lowest offset that is still needed."""
+    upto: int = 0
+    """All records below this offset were forwarded, except those of ``missing``."""
+    missing: tuple[Range, ...] = ()
+    segment: int = 0
+    """The number of the journal segment that its owner writes."""
+
+    def is_forwarded(self, offset: int) -> bool:
+        """Return whether a record was forwarded before."""
+        return offset < self.upto and not any(one.first <= offset <= one.last for one in self.missing)
+
+    @property
+    def metadata(self) -> str:
+        """The form in which it is committed beside the offset."""
+        ranges = ",".join(f"{one.first}-{one.last}" for one in self.missing)
+        return f"{VERSION} {self.upto} {self.segment} {ranges}".rstrip()
+
+    @classmethod
+    def read(cls, offset: int, metadata: str | None) -> Self:
+        """Return what was committed; metadata of other programs says nothing."""
+        fields = (metadata or "").split(" ")
+        if fields[0] != VERSION or len(fields) not in {3, 4}:
+            return cls(offset=offset)
+        try:
+            upto, segment = int(fields[1]), int(fields[2])
+            pairs = [one.split("-") for one in fields[3].split(",")] if len(fields) == 4 else []
+            missing = tuple(Range(int(first), int(last)) for first, last in pairs)
+        except ValueError:
+            return cls(offset=offset)
+        return cls(offset=offset, upto=upto, missing=missing, segment=segment)
+
+
+@dataclass(slots=True)
+class Span:
+    """Neighbouring records that are one request; done once all of its rows are."""
+
+    range: Range
+    rows: int = 0
+    """Rows not forwarded yet."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """One partition, since it was assigned to this process."""
+
+    before: Mark
+    """What the owner before had committed."""
+    next_offset: int = field(init=False)
+    """The offset after the last record taken."""
+    _waiting: dict[int, Span] = field(default_factory=dict)
+    """Records not forwarded yet, by their first offset, ascending."""
+    _open: dict[TraceKey, int] = field(default_factory=dict)
+    """Traces that may be open, each with the offset of its first record; ascending."""
+
+    def __post_init__(self) -> None:
+        self.next_offset = self.before.offset
+
+    def taken(self, range_: Range) -> None:
+        """Record that neighbouring records were handed on, in order; until then they are still needed."""
+        self.next_offset = range_.last + 1
+
+    def wait_for(self, span: Span) -> None:
+        """Record that a row of these records must be forwarded."""
+        span.rows += 1
+        self._waiting[span.range.first] = span
+
+    def done(self, span: Span) -> None:
+        """Record that a row was forwarded."""
+        span.rows -= 1
+        if span.rows <= 0:  # a refused request may be stored in part, and again
+            self._waiting.pop(span.range.first, None)
+
+    def opened(self, key: TraceKey, span: Span) -> None:
+        """Record that spans of a trace came with these records."""
+        self._open.setdefault(key, span.range.first)
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether nothing waits to be forwarded."""
+        return not self._waiting
+
+    @property
+    def open_offset(self) -> int | None:
+        """The offset of the first trace that was open at the last call of ``mark``."""
+        return next(iter(self._open.values()), None)
+
+    def mark(self, is_open: Callable[[TraceKey], bool], segment: int) -> Mark:
+        """Return what may be committed now; forgets the first traces that are not open any more."""
+        while self._open and not is_open(next(iter(self._open))):
+            del self._open[next(iter(self._open))]
+        unsent = next(iter(self._waiting), self.next_offset)
+        offset = min(unsent, next(iter(self._open.values()), unsent))
+        missing, upto = tuple(self._missing(offset)), max(self.next_offset, self.before.upto)
+        if len(missing) > _MOST_RANGES:
+            upto, missing = missing[_MOST_RANGES].first, missing[:_MOST_RANGES]
+        return Mark(offset=offset, upto=upto, missing=missing, segment=segment)
+
+    def _missing(self, offset: int) -> Iterator[Range]:
+        """Yield what is not forwarded from an offset on: read by us, then left by the owner before."""
+        for span in self._waiting.values():
+            yield span.range
+        for left in self.before.missing:
+            if left.last >= self.next_offset >= offset:
+                yield Range(max(left.first, self.next_offset), left.last)

@@ -1,0 +1,219 @@
+"""Reader of the topics: a member of the consumer group, on a thread of its own.
+
+Committing is left to ``Custody``, which knows what is still needed. While this process cannot take more, its
+partitions are paused; the group's heartbeats go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from collector_processor.kafka.client import open_consumer
+from collector_processor.kafka.custody import Custody
+from collector_processor.kafka.progress import Mark
+from collector_processor.kafka.records import Place, Record
+from collector_processor.settings.kafka import KafkaAccess
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_AT_ONCE: Final = 500
+_POLL_S: Final = 0.2
+_COMMIT_EVERY_S: Final = 1.0
+_ASK_S: Final = 10.0
+_TRIES: Final = 6
+"""Questions to the coordinator before a new assignment is given up: a minute, and the process ends."""
+
+
+class KafkaReader:
+    """Reads until it is closed."""
+
+    def __init__(
+        self, access: KafkaAccess, custody: Custody, failed: Callable[[BaseException], None]
+    ) -> None:
+        """Create it inside the running loop.
+
+        Args:
+            access: where the cluster is.
+            custody: takes what is read.
+            failed: called on the event loop when the thread ends because of an error.
+        """
+        self._loop: Final = asyncio.get_running_loop()
+        self._topics: Final = list(access.topics.values())
+        self._custody: Final = custody
+        self._failed: Final = failed
+        self._committed: dict[Place, Mark] = {}
+        self._stopping: Final = Event()
+        self._said: set[str] = set()
+        self._consumer: Final[Consumer] = open_consumer(access, self._note)
+        self._thread: Final = Thread(target=self._main, name="kafka-reader", daemon=True)
+
+    def start(self) -> None:
+        """Join the group and read."""
+        self._consumer.subscribe(
+            self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+        )
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Leave the group: what is forwarded and analysed is committed, the rest is for the others."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def _main(self) -> None:
+        try:
+            self._read()
+            self._consumer.close()  # revokes first
+        except Exception as error:  # noqa: BLE001 - the thread's end: the service ends with it
+            self._loop.call_soon_threadsafe(self._failed, error)
+
+    def _read(self) -> None:
+        due = monotonic() + _COMMIT_EVERY_S
+        while not self._stopping.is_set():
+            records = [
+                record for one in self._consumer.consume(_AT_ONCE, _POLL_S) if (record := self._record(one))
+            ]
+            while records:
+                records = self._hand_over(records)
+            if monotonic() >= due:
+                self._commit(self._on_loop(self._custody.marks()))
+                due = monotonic() + _COMMIT_EVERY_S
+
+    def _hand_over(self, records: Sequence[Record]) -> list[Record]:
+        """Serve the group until records are taken; return what came in spite of the pause."""
+        taking = asyncio.run_coroutine_threadsafe(self._custody.take(records), self._loop)
+        early: list[Record] = []
+        paused: list[TopicPartition] = []
+        while not _is_done(taking):
+            if self._stopping.is_set():
+                taking.cancel()
+                return []
+            if not paused:
+                paused = self._consumer.assignment()
+                self._consumer.pause(paused)
+            message = self._consumer.poll(0)
+            if message is not None and (record := self._record(message)):
+                early.append(record)
+        taking.result()
+        if paused:
+            here = {(one.topic, one.partition) for one in self._consumer.assignment()}
+            self._consumer.resume([one for one in paused if (one.topic, one.partition) in here])
+        return early
+
+    def _record(self, message: Message) -> Record | None:
+        error = message.error()
+        if error is not None:
+            self._note(error)
+            return None
+        place = Place(str(message.topic()), int(message.partition() or 0))
+        found = message.headers() or []
+        headers = found if isinstance(found, list) else list(found.items())
+        value = message.value()
+        body = value if isinstance(value, bytes) else b""
+        return Record(place=place, offset=message.offset() or 0, headers=headers, value=body)
+
+    def _note(self, error: Any) -> None:
+        """Log an error of the client, each kind once until a commit succeeds."""
+        if error.name() not in self._said:
+            self._said.add(error.name())
+            logger.warning("Kafka reports an error", extra={"reason": str(error)})
+
+    # Assignments; called by librdkafka inside ``consume`` and ``poll``.
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        marks = self._patiently(lambda: self._marks_before(consumer, partitions))
+        consumer.assign([TopicPartition(*place, mark.offset) for place, mark in marks.items()])
+        self._commit(self._on_loop(self._custody.assigned(marks)))
+        logger.info("partitions assigned", extra={"partitions": len(partitions)})
+
+    def _marks_before(self, consumer: Consumer, partitions: list[TopicPartition]) -> Mapping[Place, Mark]:
+        found: dict[Place, Mark] = {}
+        for one in consumer.committed(partitions, timeout=_ASK_S):
+            first, behind = consumer.get_watermark_offsets(one, timeout=_ASK_S)
+            place = Place(one.topic, one.partition)
+            mark = Mark.read(one.offset, one.metadata) if one.offset >= 0 else Mark(offset=first)
+            found[place] = self._within(place, mark, first, behind)
+        return found
+
+    def _within(self, place: Place, mark: Mark, first: int, behind: int) -> Mark:
+        """Return where to begin in what Kafka still has."""
+        if first <= mark.offset <= behind:
+            return mark
+        if mark.offset > behind:
+            logger.error(
+                "topic was created anew: reading it from its beginning", extra={"topic": place.topic}
+            )
+            return Mark(offset=first, segment=mark.segment)
+        lost = sum(not mark.is_forwarded(offset) for offset in range(mark.offset, first))
+        self._custody.counts.expired += lost
+        logger.error(
+            "Kafka deleted records that were still needed: raise the topic's retention.ms",
+            extra={
+                "topic": place.topic,
+                "partition": place.partition,
+                "records": first - mark.offset,
+                "not_forwarded": lost,
+            },
+        )
+        return Mark(offset=first, upto=mark.upto, missing=mark.missing, segment=mark.segment)
+
+    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        places = [Place(one.topic, one.partition) for one in partitions]
+        self._commit(self._on_loop(self._custody.revoked(places)))
+        for place in places:
+            self._committed.pop(place, None)
+
+    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Give up partitions that another member has already."""
+        places = [Place(one.topic, one.partition) for one in partitions]
+        self._on_loop(self._custody.revoked(places, wait_s=0))
+        for place in places:
+            self._committed.pop(place, None)
+
+    def _commit(self, marks: Mapping[Place, Mark]) -> None:
+        news = {place: mark for place, mark in marks.items() if self._committed.get(place) != mark}
+        if not news:
+            return
+        offsets = [
+            TopicPartition(*place, mark.offset, metadata=mark.metadata) for place, mark in news.items()
+        ]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:  # another member's by now, or the coordinator is away: tried again
+            self._custody.counts.stale_commits += 1
+            self._note(error.args[0])
+        else:
+            self._committed.update(news)
+            self._said.clear()
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        for left in reversed(range(_TRIES)):
+            try:
+                return ask()
+            except KafkaException as error:
+                self._note(error.args[0])
+                if not left:
+                    raise
+                sleep(1.0)
+        raise AssertionError("unreachable")
+
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _is_done(future: Future[None]) -> bool:
+    """Wait a moment for a result."""
+    try:
+        future.result(_POLL_S)
+    except TimeoutError:
+        return False
+    return True

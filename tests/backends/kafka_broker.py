@@ -1,0 +1,100 @@
+"""A real Apache Kafka (one broker, KRaft) on free ports of loopback, that can be killed and started again."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.backends.supervise import HOST, Server, free_ports, listens, running, wait_until
+
+TOPICS: Final = ("otlp_spans", "otlp_logs", "otlp_metrics")
+"""The topics of the Collector's exporter, and ours."""
+_CLUSTER: Final = "bGFtZXNwYW4tdGVzdHMtMQ"
+_START_S: Final = 240.0
+
+
+@dataclass(slots=True, kw_only=True)
+class KafkaBroker:
+    """A broker; its log outlives ``kill``."""
+
+    launcher: Path
+    folder: Path
+    port: int
+    server: Server | None = None
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"kafka://{self.address}"
+
+    @property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.address})
+
+    def start(self) -> None:
+        command = [str(self.launcher), "kafka.Kafka", str(self.folder / "server.properties")]
+        self.server = self._stack.enter_context(
+            running("kafka", command, log=self.folder / "kafka.log", is_ready=lambda: listens(self.port))
+        )
+        wait_until(self._answers, what="Kafka to answer")
+
+    def kill(self) -> None:
+        """``kill -9``; ``start`` starts it again on the same log."""
+        assert self.server is not None
+        self.server.kill()
+        self._stack.close()
+
+    def create(self, *topics: str, partitions: int = 6, config: dict[str, str] | None = None) -> None:
+        """Create topics, by default those of the three signals."""
+        new = [NewTopic(name, partitions, 1, config=config or {}) for name in topics or TOPICS]
+        admin = self.admin  # kept alive until the answers have come
+        for done in admin.create_topics(new).values():
+            done.result(_START_S)
+
+    def _answers(self) -> bool:
+        return bool(self.admin.list_topics(timeout=5).brokers)
+
+
+@contextmanager
+def start_kafka(launcher: Path, folder: Path) -> Iterator[KafkaBroker]:
+    """Run a broker with its log in ``folder``; topics must be created."""
+    port, controller = free_ports(2)
+    (folder / "log").mkdir(parents=True)
+    (folder / "server.properties").write_text(_properties(port, controller, folder / "log"))
+    format_ = ["kafka.tools.StorageTool", "format", "--standalone", "-t", _CLUSTER, "-c"]
+    command = [str(launcher), *format_, str(folder / "server.properties")]
+    subprocess.run(command, check=True, capture_output=True, timeout=_START_S)
+    broker = KafkaBroker(launcher=launcher, folder=folder, port=port)
+    with broker._stack:
+        broker.start()
+        yield broker
+
+
+def _properties(port: int, controller: int, log: Path) -> str:
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(log),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "auto.create.topics.enable": "false",
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())

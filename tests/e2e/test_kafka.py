@@ -1,0 +1,235 @@
+"""Several processors behind a real Kafka, with their store in a real PostgreSQL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from collector_processor.otlp import Signal
+from collector_processor.rebuild.encode import encode
+from semconv.model import TraceId
+from tests.backends import install
+from tests.backends.fixtures import insist_on
+from tests.backends.kafka_broker import KafkaBroker, start_kafka
+from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.supervise import wait_until
+from tests.e2e.backend import Backend, grpc_backend
+from tests.e2e.kafka_group import (
+    TENANT,
+    StartProcessor,
+    committed,
+    is_forwarded,
+    kafka_collector,
+    processors,
+    read_topic,
+)
+from tests.e2e.line import environment
+from tests.e2e.test_postgresql import run
+from tests.e2e.traffic import CARRIERS, Doors, send
+from tests.otlp_requests import log_request, record
+
+SPANS: Final = 3
+"""Spans of a run."""
+IDS: Final = 10_000
+SLOW: Final = {"root_grace": 600_000}
+"""Traces stay open: nothing is judged."""
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
+    with start_kafka(insist_on("kafka", install.kafka_binary()), tmp_path / "kafka") as broker:
+        yield broker
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with postgresql() as running:
+        yield running
+
+
+@pytest.fixture
+def start_processor(tmp_path: Path, kafka: KafkaBroker, server: PostgresServer) -> Iterator[StartProcessor]:
+    kafka.create()
+    with processors(tmp_path, kafka, server) as start:
+        yield start
+
+
+@pytest.fixture
+def collector(tmp_path: Path, kafka: KafkaBroker) -> Iterator[Doors]:
+    binary = insist_on("collector", install.collector_binary())
+    with kafka_collector(binary, tmp_path / "collector", kafka) as doors:
+        yield doors
+
+
+def name(number: int) -> str:
+    return f"{0xB1A3E5 + number:032x}"
+
+
+def times_each(backend: Backend, trace_id: str) -> Counter[str]:
+    """Return how often each span of a trace came."""
+    return Counter(one.id for one in backend.spans(trace_id))
+
+
+def test_a_request_goes_through_kafka_with_its_tenant(start_processor: StartProcessor) -> None:
+    with grpc_backend() as backend:
+        line = start_processor(forward_endpoint=backend.url)
+        send(line, encode(run(name(1))), headers={TENANT: "red"})
+        assert line.verdict(name(1))["agent"] == "planner"
+        backend.await_spans(TraceId(name(1)), SPANS + CARRIERS)
+        assert {request.headers.get(TENANT) for request in backend.requests} == {"red"}
+        line.await_balance(received=SPANS, acknowledged=SPANS, forwarded=SPANS)
+        assert line.terminate() == 0
+        assert "Traceback" not in line.server.log.read_text(errors="replace")
+
+
+def test_key_and_partition_are_those_of_the_collectors_exporter(
+    start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker
+) -> None:
+    """10,000 traces, sent to the Collector and to a blamespan: each lands twice in one partition."""
+    with grpc_backend() as backend:
+        line = start_processor(forward_endpoint=backend.url)
+        for start in range(0, IDS, 500):
+            body = b"".join(encode(run(name(number))[:1]) for number in range(start, start + 500))
+            for door in (collector, line):
+                send(door, body, headers={TENANT: "red"})
+        records = read_topic(kafka, "otlp_spans")
+    assert len(records) == 2 * IDS
+    assert {record.headers[TENANT] for record in records} == {"red"}
+    found = Counter((record.key, record.partition) for record in records)
+    assert set(found.values()) == {2}
+    assert {key for key, _ in found} == {name(number) for number in range(IDS)}
+    assert len({partition for _, partition in found}) == 6
+
+
+def test_a_trace_whose_processor_is_killed_is_judged_by_another_and_sent_once(
+    start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker
+) -> None:
+    """The first half was forwarded and committed by the dead one: it is read again, not sent again."""
+    ids = [name(number) for number in range(24)]
+    with grpc_backend() as backend:
+        first = start_processor(forward_endpoint=backend.url, **SLOW)
+        for trace_id in ids:
+            send(collector, encode(run(trace_id)[:2]))
+        for trace_id in ids:
+            backend.await_spans(TraceId(trace_id), 2)
+        wait_until(lambda: is_forwarded(kafka, "otlp_spans"), what="the commit")
+        kept = committed(kafka, "otlp_spans").values()
+        assert sum(mark.upto - mark.offset for mark in kept) >= len(ids), "open traces keep their records"
+        first.server.kill()
+        other = start_processor(forward_endpoint=backend.url)
+        for trace_id in ids:
+            send(collector, encode(run(trace_id)[2:]))
+        for trace_id in ids:
+            verdict = other.verdict(trace_id)
+            assert (verdict["agent"], verdict["version"]) == ("planner", 1)
+            backend.await_spans(TraceId(trace_id), SPANS + CARRIERS)
+            assert set(times_each(backend, trace_id).values()) == {1}
+            assert len(times_each(backend, trace_id)) == SPANS + CARRIERS
+
+
+def test_a_rebalance_in_the_middle_of_a_trace_costs_neither_spans_nor_verdicts(
+    start_processor: StartProcessor, collector: Doors
+) -> None:
+    ids = [name(number) for number in range(24)]
+    with grpc_backend() as backend:
+        first = start_processor(forward_endpoint=backend.url, root_grace=3_000)
+        for trace_id in ids:
+            send(collector, encode(run(trace_id)[:2]))
+        for trace_id in ids:
+            backend.await_spans(TraceId(trace_id), 2)
+        second = start_processor(forward_endpoint=backend.url, root_grace=3_000)
+        wait_until(lambda: second.said("partitions assigned"), what="the second to join")
+        for trace_id in ids:
+            send(collector, encode(run(trace_id)[2:]))
+        for trace_id in ids:
+            assert second.verdict(trace_id)["version"] == 1, "either page shows every run"
+            backend.await_spans(TraceId(trace_id), SPANS + CARRIERS)
+            assert set(times_each(backend, trace_id).values()) == {1}
+        assert first.items("forwarded") + second.items("forwarded") == SPANS * len(ids)
+        assert all(line.sample("blamespan_open_traces") == 0 for line in (first, second))
+        assert second.terminate() == 0
+        send(collector, encode(run(name(99))))
+        assert first.verdict(name(99))["agent"] == "planner", "what the second had comes back"
+
+
+def test_a_broker_that_restarts_loses_nothing(
+    start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker
+) -> None:
+    with grpc_backend() as backend:
+        line = start_processor(forward_endpoint=backend.url)
+        send(collector, encode(run(name(1))))
+        assert line.verdict(name(1))["agent"] == "planner"
+        kafka.kill()
+        kafka.start()
+        send(line, encode(run(name(2))))
+        send(collector, encode(run(name(3))))
+        for number in (2, 3):
+            assert line.verdict(name(number))["agent"] == "planner"
+            backend.await_spans(TraceId(name(number)), SPANS + CARRIERS)
+
+
+def test_an_unreadable_record_is_set_aside_and_the_next_is_read(
+    start_processor: StartProcessor, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    with grpc_backend() as backend:
+        line = start_processor(forward_endpoint=backend.url)
+        producer = Producer({"bootstrap.servers": kafka.address, "partitioner": "fnv1a"})
+        for number, value in enumerate((encode(run(name(1))), b"\xff not OTLP", encode(run(name(2))))):
+            producer.produce("otlp_spans", value, key="same", partition=0, headers={"place": str(number)})
+        assert producer.flush(60) == 0
+        for number in (1, 2):
+            assert line.verdict(name(number))["agent"] == "planner"
+        aside = list((tmp_path / "processor-1" / "data" / "kafka-unreadable").iterdir())
+        assert [file.read_bytes() for file in aside] == [b"\xff not OTLP"]
+        wait_until(lambda: committed(kafka, "otlp_spans")[0].offset == 3, what="the commit behind it")
+
+
+def test_logs_come_to_where_their_trace_is(start_processor: StartProcessor, collector: Doors) -> None:
+    with grpc_backend() as backend:
+        line = start_processor(forward_endpoint=backend.url)
+        send(collector, log_request(record(trace=1)), signal=Signal.LOGS)
+        backend.await_records(1)
+        line.await_items("forwarded", 1, Signal.LOGS)
+
+
+def test_while_postgresql_is_away_spans_flow_on(
+    start_processor: StartProcessor, collector: Doors, server: PostgresServer
+) -> None:
+    with grpc_backend() as backend:
+        line = start_processor(forward_endpoint=backend.url)
+        server.stop("immediate")
+        send(collector, encode(run(name(1))))
+        assert len(backend.await_spans(TraceId(name(1)), SPANS)) == SPANS
+        server.start()
+        backend.await_spans(TraceId(name(1)), SPANS + CARRIERS)
+        assert set(times_each(backend, name(1)).values()) == {1}
+        line.await_balance(received=SPANS, acknowledged=SPANS, forwarded=SPANS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        pytest.param({}, "expects BLAMESPAN_STORE_URL=postgresql+psycopg://", id="store in a file"),
+        pytest.param(
+            {"store_url": "postgresql+psycopg://nowhere/db", "write_back": "hold"},
+            "BLAMESPAN_WRITE_BACK=hold: expected late",
+            id="hold",
+        ),
+        pytest.param({"queue": "kafka://user:secret@host:9092"}, "without user, password", id="secret"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_the_start(
+    settings: Mapping[str, str], told: str, tmp_path: Path
+) -> None:
+    environ = environment(**{"queue": "kafka://127.0.0.1:9", "data_dir": str(tmp_path), **settings})
+    command = [sys.executable, "-m", "analyzer", "serve"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr.strip().count("\n")) == (2, 0)
+    assert told in done.stderr
