@@ -23,6 +23,7 @@ _HEAD: Final = """# What each framework records
 
 Look up your framework and instrumentation to see which parts of a run blamespan can read from their spans. To check one
 of your own traces, run `blamespan lint FILE`: it says what the trace lacks, and the line of code that adds it.
+Some frameworks send no spans, so there is nothing to read: Letta (0.34) is one.
 
 ● recorded · ◐ recorded in part, or only with a setting · ○ not recorded. The notes below each table say where and why.
 
