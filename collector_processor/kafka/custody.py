@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -23,6 +23,7 @@ from collector_processor.kafka.progress import Mark, Progress, Range, Span
 from collector_processor.kafka.records import Place, Record, origin_of
 from collector_processor.otlp import Arrival, MalformedRequestError, RefusedError, Signal, TraceKey
 from collector_processor.receivers.intake import Intake
+from collector_processor.wire.protobuf import some_fields
 
 logger = logging.getLogger(__name__)
 
@@ -216,14 +217,11 @@ class Custody:
     async def _take_run(self, progress: Progress, run: Sequence[Record]) -> None:
         """Take neighbouring records of one origin; an unreadable one is set aside alone."""
         intake, _, ledger, _ = self._attached
-        tenant, hops = origin_of(run[0].headers, self._tenant_names)
         signal = self._signals[run[0].place.topic]
-        body = run[0].value if len(run) == 1 else b"".join(record.value for record in run)
-        arrival = Arrival(signal=signal, body=body, tenant=tenant, hops=hops)
         range_ = Range(run[0].offset, run[-1].offset)
         is_reread = progress.before.is_forwarded(range_.first)
         try:
-            looked = await intake.look(arrival)
+            looked = await intake.look(_request(signal, run, self._tenant_names))
         except (MalformedRequestError, RefusedError) as error:  # the latter: a forwarding loop
             if len(run) == 1:
                 self._set_aside(run[0], str(error))
@@ -312,6 +310,20 @@ class Custody:
                 (self._aside / name).write_bytes(record.value)
             except OSError as error:
                 logger.warning("record cannot be kept aside", extra={"record": name, "reason": str(error)})
+
+
+def _request(signal: Signal, run: Sequence[Record], tenant_names: tuple[str, ...]) -> Arrival:
+    """Return neighbouring records of one origin as one request.
+
+    Raises:
+        MalformedRequestError: a record's headers cannot be forwarded, or one of several is cut short: joined,
+            it would swallow the beginning of the next one.
+    """
+    tenant, hops = origin_of(run[0].headers, tenant_names)
+    for record in run if len(run) > 1 else ():
+        deque(some_fields(record.value, 0, len(record.value)), maxlen=0)
+    body = run[0].value if len(run) == 1 else b"".join(record.value for record in run)
+    return Arrival(signal=signal, body=body, tenant=tenant, hops=hops)
 
 
 def _runs(records: Iterable[Record], progress: Progress) -> Iterator[Sequence[Record]]:

@@ -20,6 +20,7 @@ from collector_processor.otlp import (
     tenant_headers,
     tenant_of,
 )
+from collector_processor.receivers.admission import require_sendable
 from collector_processor.wire.by_trace import TraceIndex
 from collector_processor.wire.split import split_by_size
 
@@ -53,11 +54,16 @@ def headers_of(tenant: Tenant, hops: Sequence[str]) -> list[tuple[str, str | byt
 
 
 def origin_of(headers: Headers, tenant_names: tuple[str, ...]) -> tuple[Tenant, tuple[str, ...]]:
-    """Return the tenant and the hops of a record; of several headers of a name, the first counts."""
+    """Return the tenant and the hops of a record; of several headers of a name, the first counts.
+
+    Raises:
+        MalformedRequestError: they cannot be forwarded as headers.
+    """
     found: dict[str, str] = {}
     for name, value in headers:
         text = value.decode(errors="replace") if isinstance(value, bytes) else value or ""
         found.setdefault(name.lower(), text)
+    require_sendable(found, tenant_names)
     hops = tuple(hop for hop in found.get(HOP_HEADER, "").split(",") if hop)
     return tenant_of(found, tenant_names), hops
 

@@ -151,6 +151,8 @@ def too_large(limit: int) -> TurnedAwayError:
 
 DEFAULT_MAX_BYTES: Final = 20 << 20
 """The OpenTelemetry Collector's HTTP limit (``max_request_body_size``)."""
+_LONGEST_HEADER: Final = 8_190
+"""What HTTP servers accept; headers that came otherwise have no limit of their own."""
 _BEARER: Final = "bearer "
 
 
@@ -225,12 +227,23 @@ def admit(headers: Iterable[tuple[str, str | bytes]], rules: AdmissionRules, cli
     folded = _fold(headers)
     if rules.token is not None and not _holds(folded, rules.token):
         raise unauthorized()
-    for name in (*rules.tenant_header_names, HOP_HEADER):
-        # They may be forwarded as gRPC metadata, which is printable ASCII.
-        if (value := folded.get(name)) is not None and not (value.isascii() and value.isprintable()):
-            raise MalformedRequestError(f"expected printable ASCII in header {name}")
+    require_sendable(folded, rules.tenant_header_names)
     hops = tuple(hop for part in folded.get(HOP_HEADER, "").split(",") if (hop := part.strip()))
     return Caller(tenant=tenant_of(folded, rules.tenant_header_names), hops=hops, client=client)
+
+
+def require_sendable(headers: Mapping[str, str], tenant_names: Iterable[str]) -> None:
+    """Check the headers (lower-case names) that are forwarded: they may become gRPC metadata.
+
+    Raises:
+        MalformedRequestError: a tenant or hop header is not printable ASCII, or too long.
+    """
+    for name in (*tenant_names, HOP_HEADER):
+        value = headers.get(name, "")
+        if not (value.isascii() and value.isprintable()):
+            raise MalformedRequestError(f"expected printable ASCII in header {name}")
+        if len(value) > _LONGEST_HEADER:
+            raise MalformedRequestError(f"expected at most {_LONGEST_HEADER} characters in header {name}")
 
 
 async def hand_over(sink: Sink, signal: Signal, body: bytes, caller: Caller) -> Receipt:
