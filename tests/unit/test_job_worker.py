@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from analyzer.executor.analyst import Choice, Offer
-from analyzer.executor.codec import write_offer
+from analyzer.executor.codec import read_run, write_offer
 from analyzer.executor.job_client import ANALYZER, NO_ANALYZER, OFFER, JobAsk
 from analyzer.executor.remote import AwayError
+from analyzer.service.analyzer_half import job_worker
 from analyzer.service.analyzer_half.job_worker import JobWorker
 from analyzer.service.analyzer_half.shared_answers import Answers
 from analyzer.service.replicas import Announcer
@@ -213,6 +215,39 @@ async def test_no_more_jobs_are_claimed_than_can_be_analysed_at_once(store: Stor
         looking.cancel()
         await asyncio.wait({looking})
     assert len(analyzer.asked) == 5
+
+
+async def test_runs_that_take_long_to_read_count_as_jobs_and_keep_their_claims(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read, reading, most = threading.Event(), list[bytes](), 0
+
+    def slowly(body: bytes) -> Trajectory:
+        nonlocal most
+        reading.append(body)
+        most = max(most, len(reading))
+        may_read.wait(60)
+        reading.remove(body)
+        return read_run(body)
+
+    monkeypatch.setattr(job_worker, "read_run", slowly)
+    analyzer = Analyzer(store, at_once=2)
+    analyzer.may_answer.set()
+    async with analyzer.working():
+        asked = [
+            ask(store.client()(run(step("planner"), step("clerk"), run_id=f"run-{n}"))) for n in range(5)
+        ]
+        await until_rows(store, 5)
+        await until(lambda: len(reading) >= 2)
+        leases = "SELECT min(lease_ns) FROM job WHERE claims > 0"
+        (lease_ns,) = (await store.rows(leases))[0]
+        async with asyncio.timeout(60):
+            while (await store.rows(leases))[0][0] <= lease_ns:  # noqa: ASYNC110 - of another thread
+                await asyncio.sleep(SHORT_S)
+        may_read.set()
+        await asyncio.gather(*asked)
+    assert most == 2
+    assert await store.rows("SELECT DISTINCT claims, returned FROM job") == [(1, 0)]
 
 
 async def test_a_run_that_every_analysis_fails_on_is_given_up(store: Store) -> None:

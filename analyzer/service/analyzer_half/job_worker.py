@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from analyzer.executor.analyst import Choice, NotOffered
 from analyzer.executor.codec import read_choice, read_run, write_answer
@@ -63,6 +63,8 @@ class JobWorker:
         self._beat_s: Final = beat_s
         self._lease_s: Final = lease_s
         self._working: Final[set[asyncio.Task[None]]] = set()
+        self._reading = 0
+        """Claimed jobs whose runs are being read; ``room`` counts only analyses that have begun."""
         self._is_stopped = False
         self.waiting = NO_JOBS
         """Jobs that waited for an analyzer at the last look; read by metrics."""
@@ -70,14 +72,14 @@ class JobWorker:
     async def run(self) -> None:
         """Claim jobs until stopped."""
         while not self._is_stopped:
-            job = await self._next() if self._room() > 0 else None
+            job = await self._next() if self._room() > self._reading else None
             if job is None:
                 await self._pause(POLL_S)
             else:
                 task = asyncio.create_task(self._work(job))
                 self._working.add(task)
                 task.add_done_callback(self._working.discard)
-                await asyncio.sleep(0)  # lets the analysis begin, so that ``room`` counts it
+                await asyncio.sleep(0)  # lets the reading begin, so that it is counted
 
     def stop(self) -> None:
         """Claim no more jobs."""
@@ -106,7 +108,7 @@ class JobWorker:
 
     async def _work(self, job: Job) -> None:
         try:
-            analysis = await self._begun(job)
+            analysis = await self._read(job)
         except BusyError:
             await self._give_back(job)
             return
@@ -117,12 +119,8 @@ class JobWorker:
         ) as error:  # no analyzer of this version can answer it
             logger.warning("a job cannot be read", extra={"job": job.id, "reason": str(error)})
             return
-        while not (await asyncio.wait({analysis}, timeout=self._beat_s))[0]:
-            if not await self._renewed(job):
-                logger.warning("a job was taken over or given up", extra={"job": job.id})
-                analysis.cancel()
-                await asyncio.wait({analysis})
-                return
+        if analysis is None or not await self._kept(job, analysis):
+            return
         if analysis.cancelled():
             await self._give_back(job)
             return
@@ -130,6 +128,25 @@ class JobWorker:
             return
         if not await self._thread.insist(self._jobs.answer, job, write_answer(analysis.result())):
             logger.warning("an answer came too late", extra={"job": job.id})
+
+    async def _read(self, job: Job) -> asyncio.Future[Attribution] | None:
+        """Begin a job's analysis; return ``None`` if its claim was lost while its run was read."""
+        self._reading += 1
+        try:
+            beginning = asyncio.create_task(self._begun(job))
+            return beginning.result() if await self._kept(job, beginning) else None
+        finally:
+            self._reading -= 1
+
+    async def _kept(self, job: Job, work: asyncio.Future[Any]) -> bool:
+        """Renew a claim until some work on its job ends; cancel the work if the claim is lost."""
+        while not (await asyncio.wait({work}, timeout=self._beat_s))[0]:
+            if not await self._renewed(job):
+                logger.warning("a job was taken over or given up", extra={"job": job.id})
+                work.cancel()
+                await asyncio.wait({work})
+                return False
+        return True
 
     async def _begun(self, job: Job) -> asyncio.Future[Attribution]:
         trajectory = await asyncio.to_thread(read_run, job.body)
