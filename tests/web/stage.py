@@ -109,19 +109,20 @@ class Stage:
         service: str,
         attribution: Attribution | None = None,
         totals: RunTotals | None = None,
+        *,
+        tenant: Tenant = NO_TENANT,
     ) -> str:
         """Analyse a run and store the result; later ones are newer."""
         told = attribution or (await ANALYST.analyse(trajectory)).attribution
         self.shown += 1
-        self.verdicts.commit(
-            Commit(analysed=(), verdicts=(verdict_of(trajectory, told, service, self.shown),))
-        )
+        verdict = replace(verdict_of(trajectory, told, service, self.shown), tenant=tenant)
+        self.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
         known = totals or total_up(Run(trace=Trace(spans=()), trajectory=trajectory))
-        self.verdicts.totals.total([(NO_TENANT, trajectory.run_id, known)])
+        self.verdicts.totals.total([(tenant, trajectory.run_id, known)])
         packed = pack(trajectory, lambda text: text)
         assert packed is not None
         failed = told.status is not Status.NO_FAILURE
-        run = PackedRun(tenant=NO_TENANT, run_id=trajectory.run_id, is_failure=failed, packed=packed)
+        run = PackedRun(tenant=tenant, run_id=trajectory.run_id, is_failure=failed, packed=packed)
         self.labels.keep([run], self.shown)
         return trajectory.run_id
 

@@ -12,6 +12,7 @@ from analyzer import AsyncClient, ServiceError
 from analyzer.inquiry.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
+from collector_processor.otlp import Tenant
 from collector_processor.rebuild.run_totals import RunTotals
 from semconv.model import StepKind, Trajectory
 from semconv.record import replace
@@ -74,6 +75,20 @@ async def test_a_run_is_compared_with_the_nearest_passing_one_of_its_workflow(
     assert "nearest passing run" in page
     assert 'href="/compare?a=failed"' in await text_of(client, "/runs/failed")
     assert "/compare" not in await text_of(client, "/runs/passed")
+
+
+async def test_another_tenants_run_is_never_the_nearest_and_its_id_does_not_hide_ours(
+    stage: Stage, client: Client
+) -> None:
+    totals, other = RunTotals(workflow="seats", steps=3), Tenant("x-scope-orgid=red")
+    await stage.add(FAILED, "ferries", blame(FAILED, 1), totals)
+    await stage.add(replace(PASSED, run_id="theirs"), "ferries", None, totals, tenant=other)
+    assert "no passing run of this workflow" in await text_of(client, "/compare?a=failed", 404)
+    await stage.add(PASSED, "ferries", None, totals)
+    await stage.add(PASSED, "ferries", None, totals, tenant=other)
+    page = await text_of(client, "/compare?a=failed")
+    assert 'href="/runs/passed"' in page
+    assert "theirs" not in page
 
 
 async def test_a_program_compares_runs_and_reads_versions(stage: Stage) -> None:

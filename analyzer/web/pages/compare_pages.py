@@ -79,7 +79,7 @@ async def _two(context: CompareContext, request: web.Request, left: str, right: 
     first = await context.find(request, left)
     whole = await _read(context, first)
     if not right:
-        return await _with_nearest(context, request, first, whole)
+        return await _with_nearest(context, first, whole)
     second = await context.find(request, right)
     runs = whole, await _read(context, second)
     if len(runs[0].steps) * len(runs[1].steps) > MOST_COMPARED:
@@ -87,11 +87,9 @@ async def _two(context: CompareContext, request: web.Request, left: str, right: 
     return _TwoRuns(verdicts=(first, second), runs=runs)
 
 
-async def _with_nearest(
-    context: CompareContext, request: web.Request, first: StoredVerdict, whole: WholeRun
-) -> _TwoRuns:
+async def _with_nearest(context: CompareContext, first: StoredVerdict, whole: WholeRun) -> _TwoRuns:
     """Align passing runs of the workflow with a run, those with the nearest tasks; return the nearest."""
-    verdicts = [await context.find(request, row.key.run_id) for row in await _near(context, first)]
+    verdicts = [row.verdict for row in await _near(context, first)]
     read = [(each, await context.shared.whole.of(each)) for each in verdicts]
     kept = {found.whole.run_id: (each, found.whole) for each, found in read if found is not None}
     if not kept:
@@ -160,7 +158,14 @@ async def _near(context: CompareContext, verdict: StoredVerdict) -> list[RunRow]
         limit=_NEAR,
     )
     rows = (await runs.page(passing)).rows
-    alike = [row for row in rows if row.key.run_id != verdict.run_id and row.service == own.service]
+    alike = [
+        row
+        for row in rows
+        # a query without a tenant finds the runs of all
+        if row.key.tenant == verdict.tenant
+        and row.key.run_id != verdict.run_id
+        and row.service == own.service
+    ]
 
     def nearness(row: RunRow) -> tuple[float, int]:
         steps = row.totals.steps if row.totals else 0
