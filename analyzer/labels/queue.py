@@ -88,14 +88,17 @@ def choose(candidates: Iterable[Candidate], labelled: Mapping[str, int], most: i
     found = list(candidates)
     random = sorted((one for one in found if is_random(one.name)), key=lambda one: _place("random", one.name))
     others = [one for one in found if not is_random(one.name)]
+    doubts = [_doubt(one) for one in others]
     taken = Counter(labelled)
     questions: list[Question] = []
     while len(questions) < most and (random or others):
         if random and (len(questions) % EVERY == EVERY - 1 or not others):
             questions.append(_question(random.pop(0), Why.RANDOM))
             continue
-        best = max(range(len(others)), key=lambda at: (worth(others[at], taken), others[at].name))
-        chosen = others.pop(best)
+        best = max(
+            range(len(others)), key=lambda at: (doubts[at] / _alike(others[at], taken), others[at].name)
+        )
+        chosen, _ = others.pop(best), doubts.pop(best)
         taken[chosen.group] += bool(chosen.group)
         why = Why.DISAGREEMENT if disagreement(chosen.steps) else Why.UNCERTAIN
         questions.append(_question(chosen, why))
@@ -104,9 +107,18 @@ def choose(candidates: Iterable[Candidate], labelled: Mapping[str, int], most: i
 
 def worth(candidate: Candidate, labelled: Mapping[str, int]) -> float:
     """Return how much an answer on a run is expected to say, 0 or more."""
+    return _doubt(candidate) / _alike(candidate, labelled)
+
+
+def _doubt(candidate: Candidate) -> float:
+    """Return what an answer says as long as no run like it is labelled; takes time by its suspects."""
     doubt = uncertainty(candidate.probabilities) + disagreement(candidate.steps)
-    alike = labelled.get(candidate.group, 0) if candidate.group else 0
-    return doubt * math.log2(1 + max(1, candidate.size)) / (1 + alike)
+    return doubt * math.log2(1 + max(1, candidate.size))
+
+
+def _alike(candidate: Candidate, labelled: Mapping[str, int]) -> int:
+    """Return the number of labelled runs like it, and itself."""
+    return 1 + (labelled.get(candidate.group, 0) if candidate.group else 0)
 
 
 def uncertainty(probabilities: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,6 +96,24 @@ def test_the_worth_of_an_answer_is_never_negative(
     assert 0 <= worth(one, {"g": alike}) < 100
     assert 0 <= uncertainty(shares) <= 1
     assert 0 <= disagreement(steps) <= 1
+
+
+class Counted(tuple[float, ...]):
+    """Probabilities that count how often they are read."""
+
+    __slots__ = ()
+    reads = 0
+
+    def __iter__(self) -> Iterator[float]:
+        Counted.reads += 1
+        return super().__iter__()
+
+
+def test_each_runs_suspects_are_read_a_few_times_however_many_questions_are_asked() -> None:
+    runs = [candidate(at, Counted((0.5, 0.3))) for at in range(40)]
+    Counted.reads = 0
+    assert len(choose(runs, {}, 30)) == 30
+    assert 40 <= Counted.reads <= 2 * 40
 
 
 @given(st.integers(0, 60), st.integers(0, 80))
