@@ -316,9 +316,11 @@ def _request(signal: Signal, run: Sequence[Record], tenant_names: tuple[str, ...
     """Return neighbouring records of one origin as one request.
 
     Raises:
-        MalformedRequestError: a record's headers cannot be forwarded, or one of several is cut short: joined,
+        MalformedRequestError: a record's headers cannot be read or forwarded, or one of several is cut short: joined,
             it would swallow the beginning of the next one.
     """
+    if run[0].fault:
+        raise MalformedRequestError(run[0].fault)
     tenant, hops = origin_of(run[0].headers, tenant_names)
     for record in run if len(run) > 1 else ():
         deque(some_fields(record.value, 0, len(record.value)), maxlen=0)
@@ -329,8 +331,9 @@ def _request(signal: Signal, run: Sequence[Record], tenant_names: tuple[str, ...
 def _runs(records: Iterable[Record], progress: Progress) -> Iterator[Sequence[Record]]:
     """Yield neighbouring records of one origin that were all forwarded before, or all not, up to a size."""
 
-    def alike(record: Record) -> tuple[object, bool]:
-        return tuple(sorted(record.headers, key=str)), progress.before.is_forwarded(record.offset)
+    def alike(record: Record) -> tuple[object, ...]:
+        headers = tuple(sorted(record.headers, key=str))
+        return headers, record.fault, progress.before.is_forwarded(record.offset)
 
     for _, group in groupby(records, alike):
         run: list[Record] = []

@@ -114,12 +114,7 @@ class KafkaReader:
         if error is not None:
             self._note(error)
             return None
-        place = Place(str(message.topic()), int(message.partition() or 0))
-        found = message.headers() or []
-        headers = found if isinstance(found, list) else list(found.items())
-        value = message.value()
-        body = value if isinstance(value, bytes) else b""
-        return Record(place=place, offset=message.offset() or 0, headers=headers, value=body)
+        return record_in(message)
 
     def _note(self, error: Any) -> None:
         """Log an error of the client, each kind once until a commit succeeds."""
@@ -208,6 +203,24 @@ class KafkaReader:
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def record_in(message: Message) -> Record:
+    """Return the record of a message without an error; one whose headers cannot be read says so."""
+    headers, fault = list[tuple[str, bytes | str | None]](), ""
+    try:
+        found = message.headers() or []
+        headers = found if isinstance(found, list) else list(found.items())
+    except (SystemError, UnicodeDecodeError):  # the former from confluent-kafka's C code
+        fault = "expected names of headers in UTF-8"
+    value = message.value()
+    return Record(
+        place=Place(str(message.topic()), int(message.partition() or 0)),
+        offset=message.offset() or 0,
+        headers=headers,
+        value=value if isinstance(value, bytes) else b"",
+        fault=fault,
+    )
 
 
 def _is_done(future: Future[None]) -> bool:

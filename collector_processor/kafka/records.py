@@ -43,6 +43,8 @@ class Record:
     offset: int
     headers: Headers = ()
     value: bytes = b""
+    fault: str = ""
+    """Why its headers cannot be read; empty if they can."""
 
 
 def headers_of(tenant: Tenant, hops: Sequence[str]) -> list[tuple[str, str | bytes | None]]:

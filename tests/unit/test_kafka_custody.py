@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from collector_processor.journal import open_journal
 from collector_processor.journal.chunks import Chunk
 from collector_processor.kafka.custody import Custody
 from collector_processor.kafka.progress import Mark
+from collector_processor.kafka.reader import record_in
 from collector_processor.kafka.records import Headers, Place, Record
 from collector_processor.otlp import HOP_HEADER, Signal, TraceKey
 from collector_processor.receivers.intake import Intake, IntakeRules
@@ -86,6 +88,33 @@ async def test_headers_that_no_backend_takes_do_not_reach_the_forwarder(
         assert lanes.numbers == [3]
         assert lanes.custody.counts.aside == 2
         assert len(list((tmp_path / "aside").iterdir())) == 2
+
+
+async def test_names_of_headers_that_are_not_utf_8_do_not_stop_the_reader(tmp_path: Path) -> None:
+    class Unreadable:
+        """A message as confluent-kafka returns it when a header's name is ``b"\\xff"``."""
+
+        def headers(self) -> None:
+            raise SystemError("<method 'headers'> returned a result with an exception set")
+
+        def topic(self) -> str:
+            return PLACE.topic
+
+        def partition(self) -> int:
+            return PLACE.partition
+
+        def offset(self) -> int:
+            return 1
+
+        def value(self) -> bytes:
+            return request(span(2))
+
+    first, last = (Record(place=PLACE, offset=offset, value=request(span(offset + 1))) for offset in (0, 2))
+    unreadable: Any = Unreadable()
+    async with reading(tmp_path) as lanes:
+        await lanes.custody.take([first, record_in(unreadable), last])
+        assert lanes.numbers == [1, 3]
+        assert [each.name for each in (tmp_path / "aside").iterdir()] == ["otlp_spans-0-1"]
 
 
 async def test_a_record_that_is_cut_short_swallows_no_neighbour(tmp_path: Path) -> None:
