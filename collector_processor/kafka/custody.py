@@ -36,6 +36,8 @@ _SLACK: Final = 16
 """Journal segments that the owner before may have begun since its last commit."""
 _MOST_ASIDE: Final = 1_000
 """Unreadable records kept in files; further ones are only counted."""
+_MOST_ASIDE_BYTES: Final = 64 << 20
+"""Likewise in bytes: whoever writes to a topic must not fill the disk."""
 _MOST_EVICTED: Final = 10_000
 
 
@@ -110,6 +112,7 @@ class Custody:
         self._signals: Final = signals
         self._tenant_names: Final = tenant_names
         self._aside: Final = aside
+        self._aside_bytes = 0
         self._pause: Final = pause
         self._progress: Final[dict[Place, Progress]] = {}
         self._rows: Final[dict[int, _Row]] = {}
@@ -304,9 +307,12 @@ class Custody:
         name = f"{record.place.topic}-{record.place.partition}-{record.offset}"
         context = {"record": name, "bytes": len(record.value), "reason": reason}
         logger.error("record cannot be read: set aside", extra=context)
-        if self.counts.aside <= _MOST_ASIDE:
+        size = self._aside_bytes + len(record.value)
+        if self.counts.aside <= _MOST_ASIDE and size <= _MOST_ASIDE_BYTES:
+            self._aside_bytes = size
             try:
-                self._aside.mkdir(parents=True, exist_ok=True)
+                self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+                (self._aside / name).touch(mode=0o600)
                 (self._aside / name).write_bytes(record.value)
             except OSError as error:
                 logger.warning("record cannot be kept aside", extra={"record": name, "reason": str(error)})
@@ -316,8 +322,8 @@ def _request(signal: Signal, run: Sequence[Record], tenant_names: tuple[str, ...
     """Return neighbouring records of one origin as one request.
 
     Raises:
-        MalformedRequestError: a record's headers cannot be read or forwarded, or one of several is cut short: joined,
-            it would swallow the beginning of the next one.
+        MalformedRequestError: a record's headers cannot be read or forwarded, or one of several is cut short:
+            joined, it would swallow the beginning of the next one.
     """
     if run[0].fault:
         raise MalformedRequestError(run[0].fault)

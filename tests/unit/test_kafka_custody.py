@@ -117,6 +117,15 @@ async def test_names_of_headers_that_are_not_utf_8_do_not_stop_the_reader(tmp_pa
         assert [each.name for each in (tmp_path / "aside").iterdir()] == ["otlp_spans-0-1"]
 
 
+async def test_records_set_aside_do_not_fill_the_disk_and_are_the_operators_alone(tmp_path: Path) -> None:
+    async with reading(tmp_path) as lanes:
+        await lanes.take(*[b"\xff" * (10 << 20)] * 8)
+        assert lanes.custody.counts.aside == 8
+        kept = [each.stat() for each in (tmp_path / "aside").iterdir()]
+    assert 10 << 20 <= sum(each.st_size for each in kept) <= 64 << 20
+    assert {each.st_mode & 0o777 for each in kept} == {0o600}
+
+
 async def test_a_record_that_is_cut_short_swallows_no_neighbour(tmp_path: Path) -> None:
     victim = request(span(2))
     swallowing = request(span(1)) + bytes([15 << 3 | 2, 0x80 | len(victim) & 0x7F, len(victim) >> 7])
