@@ -18,6 +18,7 @@ token accept it, also after a restart.
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -161,6 +162,8 @@ MOST: Final = 10_000
 class _Session:
     used: float
     is_signed_in: bool = False
+    ends_s: float = math.inf
+    """Unix seconds, of a signed session: using it does not prolong it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,9 +205,11 @@ class Sessions:
         while len(self._known) >= MOST:
             del self._known[next(iter(self._known))]
         id_ = secrets.token_urlsafe(32)
+        ends_s = math.inf
         if signed_in and self.key is not None:
-            id_ = self._signed(f"{id_}.{int(self.wall_s()) + LIFETIME_S}", self.key)
-        self._known[id_] = _Session(used=self.clock(), is_signed_in=signed_in)
+            ends_s = int(self.wall_s()) + LIFETIME_S
+            id_ = self._signed(f"{id_}.{ends_s}", self.key)
+        self._known[id_] = _Session(used=self.clock(), is_signed_in=signed_in, ends_s=ends_s)
         response.set_cookie(
             COOKIE, id_, httponly=True, samesite="Lax", secure=self.is_secure, max_age=LIFETIME_S, path="/"
         )
@@ -239,8 +244,8 @@ class Sessions:
         if found is None and self._is_of_a_sibling(id_):
             while len(self._known) >= MOST:
                 del self._known[next(iter(self._known))]
-            found = _Session(used=now, is_signed_in=True)
-        if found is None or now - found.used > LIFETIME_S:
+            found = _Session(used=now, is_signed_in=True, ends_s=int(id_.rsplit(".", 2)[1]))
+        if found is None or now - found.used > LIFETIME_S or self.wall_s() >= found.ends_s:
             return None
         found.used = now
         self._known[id_] = found  # mark it as most recently used

@@ -100,6 +100,21 @@ def test_a_session_is_accepted_by_every_process_with_the_token_until_it_expires(
     assert not process("s3cret").is_signed_in(carrying(id_))
 
 
+def test_using_a_signed_session_does_not_prolong_it_in_any_process() -> None:
+    now = [0.0]
+    first, second = (
+        Sessions(clock=lambda: now[0], key=session_key("s3cret"), wall_s=lambda: 1e9 + now[0]) for _ in "ab"
+    )
+    id_ = first.begin(web.Response(), signed_in=True)
+    for _ in range(11):
+        now[0] += 3600
+        assert first.is_signed_in(carrying(id_))
+        assert second.is_signed_in(carrying(id_))
+    now[0] = LIFETIME_S
+    assert not first.is_signed_in(carrying(id_))
+    assert not second.is_signed_in(carrying(id_))
+
+
 def test_a_session_that_was_ended_is_refused_and_one_of_an_upload_is_never_signed() -> None:
     sessions = Sessions(clock=lambda: 0.0, key=session_key("s3cret"))
     id_ = sessions.begin(web.Response(), signed_in=True)
