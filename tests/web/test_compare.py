@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from difflib import SequenceMatcher
+
 import pytest
 from aiohttp.test_utils import TestClient
 from aiohttp.web import Application, Request
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from analyzer import AsyncClient, ServiceError
 from analyzer.inquiry.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
+from analyzer.web.pages import compare_pages
 from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
 from collector_processor.otlp import Tenant
 from collector_processor.rebuild.run_totals import RunTotals
@@ -89,6 +93,24 @@ async def test_another_tenants_run_is_never_the_nearest_and_its_id_does_not_hide
     page = await text_of(client, "/compare?a=failed")
     assert 'href="/runs/passed"' in page
     assert "theirs" not in page
+
+
+async def test_hostile_tasks_are_compared_beside_the_event_loop(
+    stage: Stage, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[threading.Thread]()
+
+    def matching(*of: str | None) -> SequenceMatcher[str]:
+        threads.append(threading.current_thread())
+        return SequenceMatcher(None, str(of[1]), str(of[2]))
+
+    monkeypatch.setattr(compare_pages, "SequenceMatcher", matching)
+    totals = RunTotals(workflow="seats", steps=3)
+    await stage.add(replace(FAILED, task="ab" * 99), "ferries", blame(FAILED, 1), totals)
+    await stage.add(replace(PASSED, task="ba" * 99), "ferries", None, totals)
+    assert 'href="/runs/passed"' in await text_of(client, "/compare?a=failed")
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_a_program_compares_runs_and_reads_versions(stage: Stage) -> None:
