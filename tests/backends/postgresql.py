@@ -61,12 +61,14 @@ class PostgresServer:
 
     def freeze(self) -> None:
         """Stop all of its processes where they are: the kernel still accepts connections."""
+        server, *_ = self._processes()
+        os.kill(server, signal.SIGSTOP)  # first, so that it reaps no child whose id was just read
         for pid in self._processes():
             os.kill(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let its processes go on."""
-        for pid in self._processes():
+        """Let its processes go on, the server last: once it runs, it reaps children that have ended."""
+        for pid in reversed(self._processes()):
             os.kill(pid, signal.SIGCONT)
 
     def _processes(self) -> list[int]:

@@ -89,7 +89,8 @@ def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
 
 def test_a_kind_of_queue_or_store_that_there_is_not_is_refused_in_words(tmp_path: Path) -> None:
     for settings, words in (
-        ({"queue": "kafka://broker:9092"}, ("BLAMESPAN_QUEUE", "sqlite")),
+        ({"queue": "amqp://broker:5672"}, ("BLAMESPAN_QUEUE", "expected sqlite, or kafka://")),
+        ({"queue": "kafka://broker:9092"}, ("BLAMESPAN_QUEUE", "expects BLAMESPAN_STORE_URL")),
         ({"store_url": "mysql://db/blame"}, ("BLAMESPAN_STORE_URL", "expected postgresql+psycopg")),
     ):
         code, found = consult(tmp_path, **settings)
