@@ -2,9 +2,6 @@
 
 Shares one Jaeger for the session. No test fails for being slow: Hypothesis would by default fail an example
 that takes over 200 ms, which happens on a busy machine.
-
-Lends the real backends: one Jaeger a session, whoever asks first. And no test fails for being slow:
-machines are, while others work on them, and Hypothesis would have each example done in 200 ms.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 The tests have no cluster. The Collector's ``k8s`` resolver makes two requests to one, and both are answered
 here as an API server would.
-
-There is no cluster in the tests; what the Collector's ``k8s`` resolver asks of
-one is two requests, and both are answered here as an API server answers them.
 """
 
 from __future__ import annotations

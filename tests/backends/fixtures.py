@@ -2,9 +2,6 @@
 
 If a backend has not been built, the test is skipped with the command that builds it; with
 ``BLAMESPAN_REQUIRE_BACKENDS=true``, as in CI, it fails.
-
-A backend that has not been built skips the test, with the command that builds
-it; where ``BLAMESPAN_REQUIRE_BACKENDS=true`` is set, as in CI, it fails it.
 """
 
 from __future__ import annotations

@@ -82,9 +82,6 @@ BUILD_FLAGS: Final = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
 class Recipe:
     """Recipe of one backend: ``pins`` determines the outcome, ``compile`` builds ``binary`` in the given
     folder and appends the tools' output to the given log.
-
-    ``pins`` is all that decides the outcome; ``compile`` leaves ``binary`` in
-    the folder it is handed, and writes what the tools say to the given log.
     """
 
     binary: str

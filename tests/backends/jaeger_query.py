@@ -2,9 +2,6 @@
 
 ``/api/traces`` is what Jaeger's own UI reads; ``/api/v3`` gives the same spans as OTLP/JSON. The types below
 have only the fields that tests use.
-
-``/api/traces`` is what Jaeger's own UI reads; ``/api/v3`` gives the same
-spans as OTLP/JSON. The shapes below name only what tests look at.
 """
 
 from __future__ import annotations

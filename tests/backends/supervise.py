@@ -2,9 +2,6 @@
 
 Knows nothing of the process. Each server runs in a process group of its own: if the test run itself is
 killed, the group dies with it.
-
-Knows nothing of what the process is. Each runs in a process group of its own,
-held by a leash: should the test run itself be killed, the group dies with it.
 """
 
 from __future__ import annotations
@@ -168,8 +165,6 @@ def _leash(group: int) -> Iterator[None]:
     """Kill the group when this process ends, for any reason.
 
     A shell reads a pipe that only we hold open; when it closes, the shell kills the group.
-
-    A shell reads a pipe that only we hold open; its end is ours.
     """
     watch = ["sh", "-c", f"read -r _; kill -s KILL -- -{group}"]
     watcher = subprocess.Popen(

@@ -3,10 +3,6 @@
 A run is right if its steps are the expected ones in order. For a run marked partial, they must be a
 subsequence that contains the decisive step. An expected agent whose name does not occur in the recording
 matches any agent.
-
-A run counts as hit if its steps are the expected ones in order; for a run that
-is marked partial, if they are a subsequence of them and the decisive one is
-among them. An expected agent whose name stands nowhere in the recording is any.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 The Collector may send zstd and snappy over gRPC; grpcio supports gzip and deflate only, and cannot be
 extended. If a test here fails with a newer grpcio, other encodings have become possible.
-
-The Collector may send zstd and snappy over gRPC; grpcio knows gzip and deflate, and has no way to be taught
-others. Should a test here fail with a newer grpcio, messages in other encodings have become possible.
 """
 
 from __future__ import annotations

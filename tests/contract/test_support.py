@@ -33,8 +33,6 @@ def _broken(each: Shown, dialect: str) -> list[str]:
     """Return the claims that contradict a recording.
 
     Entries with the same dialect and scope may be of several frameworks; the one that fits is compared.
-
-    Entries of one dialect and scope may be several frameworks: the recording is of the one it fits.
     """
     named = [support for name, support in declared() if name == dialect and each.name in support.recordings]
     scoped = [support for name, support in declared() if name == dialect and each.written_by(name, support)]

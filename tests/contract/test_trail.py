@@ -44,9 +44,6 @@ def test_annotated_errors_are_steps() -> None:
     """What is missing are final-answer tools that worked: they pass the answer on, and are no steps. The
     annotators put errors of the answer there (an empty or unverified one); the model call that wrote the
     answer is a step, and the one to blame.
-
-    The annotators put errors of the answer there (an empty or unverified one); the model call that
-    wrote the answer is a step, and the one to blame.
     """
     missing = [
         (trace_id, span_id)

@@ -1,8 +1,6 @@
 """The shipped Collector configurations: a real Collector accepts each, and the tiers are run.
 
 A configuration runs as shipped, except for ports and waiting times.
-
-A configuration runs as it is shipped, but for ports and for how long it waits.
 """
 
 from __future__ import annotations

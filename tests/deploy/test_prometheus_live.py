@@ -2,9 +2,6 @@
 
 The rules are the shipped template with seconds in place of hours; the routes are the shipped file's with
 shorter waits.
-
-The rules are the shipped template's with seconds for hours, the routes the
-shipped file's with shorter waits.
 """
 
 from __future__ import annotations

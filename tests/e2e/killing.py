@@ -83,9 +83,6 @@ class Agents:
 
     Half of them retry unacknowledged requests, as SDKs do; the others abandon the run, so that each of their
     requests is sent once.
-
-    Half of them send again what was not acknowledged, as SDKs do; the others
-    give the run up, so that each of their requests is sent once.
     """
 
     def __init__(self, seed: int) -> None:

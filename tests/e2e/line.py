@@ -150,9 +150,6 @@ def starting(folder: Path) -> Iterator[StartLine]:
 
     Its keywords are settings (``write_back="hold"``); those in capitals are environment variables.
     ``half="collector"`` starts that half.
-
-    Its keywords are settings (``write_back="hold"``), those in capitals are
-    environment variables as they stand. ``half="collector"`` starts that half of it.
     """
     with ExitStack() as stack:
         count = 0

@@ -2,9 +2,6 @@
 
 Prints its base URL, then a line for each call: ``answered`` for the first few, and ``waiting`` for those that
 it never answers.
-
-Prints its base URL, then a line for each call: ``answered`` for the first few, and
-``waiting`` for those that it keeps waiting until it dies.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 Each line of FILE is one delay of the loop: the time (``time.monotonic``), the seconds of delay, and the CPU
 seconds used meanwhile by this process and by the loop's own thread. On a busy machine the loop is late
 because it gets no CPU; the part that is our fault is the smaller of the first two.
-
-Each line of FILE is one moment at which the loop was late: the time (``time.monotonic``), by how many
-seconds, and how many CPU seconds passed meanwhile, of this process and of the loop's own thread. On a busy
-machine a loop is late because it got no CPU; late for a reason of ours is the smaller of the first two.
 """
 
 from __future__ import annotations

@@ -118,8 +118,6 @@ def test_with_the_backend_away_the_full_disk_refuses_and_loses_nothing(disk: Pat
     """Acknowledged spans arrive once the backend is back, and the run that ended meanwhile is judged.
 
     Nothing new arrives before that: the disk stays full, and the verdict needs some of it.
-
-    Nothing new arrives until then: the disk is as full as it was, and the verdict needs some of it.
     """
     chance = random.Random(8)
     with grpc_backend() as backend, starting(disk) as start:

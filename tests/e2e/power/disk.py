@@ -4,11 +4,6 @@ Read from the log of ``recorder.c``, after the model of ALICE (Pillai et al., OS
 durable once a flush of that file has ended that began after the write; names (created, renamed, removed) once
 a flush of the folder has. Unflushed data may be present, missing, or partly present, cut at a sector; names
 change in order, as in journalling file systems.
-
-Read from the log of ``recorder.c``, after the model of ALICE (Pillai et al., OSDI 2014): a file's bytes are
-durable once a flush of that file ended that began after the write; names (made, renamed, removed) once one
-of the folder did. What was not flushed is there, missing, or there in part, cut at a sector; names are in
-the order in which they changed, as journalling file systems keep them.
 """
 
 from __future__ import annotations
