@@ -75,7 +75,7 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 	--no-header --no-annotate --upgrade
 
 lock: ## renew the pinned sets (needs uv)
-	$(LOCK) --extra server --extra postgres --extra kafka --extra mcp --extra ranker --group dev -o requirements/dev.txt
+	$(LOCK) --extra server --extra postgres --extra kafka --extra mcp --extra ranker --extra history --group dev -o requirements/dev.txt
 	$(LOCK) --extra server --extra postgres --extra kafka -c requirements/dev.txt -o requirements/server.txt
 	for group in docs audit; do uv pip compile --group $$group --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --no-annotate --upgrade -o requirements/$$group.txt; done

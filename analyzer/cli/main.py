@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "experiment": "prove.experiment",
     "inject": "prove.inject",
     "export": "operate.export",
+    "query": "operate.query",
     "delete": "operate.delete",
     "bench": "learn.bench",
     "train": "learn.train",

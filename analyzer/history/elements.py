@@ -94,6 +94,11 @@ def unpack(packed: bytes) -> frozenset[bytes]:
     return frozenset(_digests(packed))
 
 
+def digests_in(packed: bytes) -> list[bytes]:
+    """Return the digests in a packed run, agents and actions first."""
+    return list(dict.fromkeys(_digests(packed)))
+
+
 def agents_in(packed: bytes) -> frozenset[bytes]:
     """Return the digests of a packed run's agents."""
     return frozenset(_digests(packed)[: packed[0] if packed else 0])

@@ -1,0 +1,81 @@
+"""SQL over the archive, by DuckDB in this process: reads its folder and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import duckdb
+
+from analyzer.archive.columns import SCHEMAS
+from analyzer.inquiry.errors import AnalyzerError
+
+_ROWS_AT_ONCE: Final = 1_000
+_RUNS: Final = (
+    "CREATE VIEW runs AS SELECT * FROM verdicts"
+    " QUALIFY row_number() OVER (PARTITION BY tenant, run_id ORDER BY version DESC) = 1"
+)
+"""The current verdict of each run."""
+
+
+class QueryFailed(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+    """There is no archive, or DuckDB refused the statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The result of a statement."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+@contextmanager
+def query(folder: Path, sql: str) -> Iterator[Found]:
+    """Run a statement over the views ``verdicts``, ``runs``, ``steps`` and ``spectra``.
+
+    Raises:
+        QueryFailed: the folder holds no archive, or DuckDB refuses the statement.
+    """
+    with TemporaryDirectory() as spill, closing(duckdb.connect()) as db:
+        try:
+            _open(db, folder.resolve(), spill)
+            ran = db.execute(sql)
+            columns = tuple(column[0] for column in ran.description or ())
+            yield Found(columns=columns, rows=_fetched(ran))
+        except duckdb.Error as error:
+            raise QueryFailed(str(error).partition("\n\n")[0]) from error
+
+
+def _open(db: duckdb.DuckDBPyConnection, folder: Path, spill: str) -> None:
+    """Create the views, and confine the connection to the folder."""
+    db.execute(f"SET temp_directory = {_quoted(spill)}")
+    db.execute("SET TimeZone = 'UTC'")
+    for table in SCHEMAS:
+        if not any((folder / table).glob("*/*/*.parquet")):
+            raise QueryFailed(
+                f"{folder}: has no {table}: expected the folder of `blamespan export --parquet`"
+            )
+        files = _quoted(str(folder / table / "*" / "*" / "*.parquet"))
+        db.execute(
+            f"CREATE VIEW {table} AS SELECT * FROM read_parquet({files}, union_by_name = true,"  # noqa: S608
+            " hive_partitioning = true, hive_types = {'day': DATE, 'tenant': VARCHAR})"
+        )
+    db.execute(_RUNS)
+    db.execute(f"SET allowed_directories = [{_quoted(str(folder))}, {_quoted(spill)}]")
+    for setting in ("enable_external_access = false", "autoinstall_known_extensions = false"):
+        db.execute(f"SET {setting}")
+    db.execute("SET lock_configuration = true")
+
+
+def _fetched(ran: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while rows := ran.fetchmany(_ROWS_AT_ONCE):
+        yield from rows
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
