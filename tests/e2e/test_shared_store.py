@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -199,6 +199,63 @@ def test_every_page_shows_every_run_live_and_a_browser_signs_in_once_behind_a_lo
                     assert answer.url == f"{service.url}/runs", "not sent back to the sign-in"
                     assert played.trace_id[:8] in answer.read().decode()
             assert set(service.taken) == {one, two}
+
+
+def signed_in(url: str) -> Callable[..., Any]:
+    """Sign a browser in; returns its ``open``: path and, to post, a document."""
+    browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
+    origin = {"Sec-Fetch-Site": "same-origin", "Accept": "*/*"}
+    form = Request(f"{url}/sign-in", data=f"token={TOKEN}&next=/runs".encode(), headers=origin)
+    browser.open(form, timeout=60).close()
+
+    def opened(path: str, body: dict[str, object] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = origin | ({} if body is None else {"Content-Type": "application/json"})
+        return browser.open(Request(f"{url}{path}", data=data, headers=headers), timeout=300)
+
+    return opened
+
+
+def test_the_queue_and_live_updates_are_the_same_whichever_page_answers_a_signed_in_browser(
+    start_line: StartLine, server: PostgresServer, tmp_path: Path
+) -> None:
+    with grpc_backend() as backend, pages(tmp_path, server.url(), 2) as (one, two):
+        line = start_line(forward_endpoint=backend.url, store_url=server.url())
+        played = [play_demo() for _ in range(3)]
+        for run in played:
+            send(line, run.body)
+        for run in played:
+            line.verdict(run.trace_id)
+        with in_background(round_robin(one, two)) as service:
+            browse = signed_in(service.url)
+
+            def queues() -> list[Any]:
+                """Return the queue as each of the two pages shows it."""
+                before = len(service.taken)
+                found = []
+                for _ in range(2):
+                    with browse("/api/queue") as answer:
+                        found.append(json.loads(answer.read()))
+                assert set(service.taken[before:]) == {one, two}
+                return found
+
+            first, second = queues()
+            assert first == second
+            assert {each["run_id"] for each in first["questions"]} == {run.trace_id for run in played}
+            asked_about = first["questions"][0]["run_id"]
+            for _ in range(2):
+                with browse("/queue") as page:
+                    assert asked_about in page.read().decode()
+
+            with browse("/events") as stream, browse("/events") as other:
+                with browse(f"/api/runs/{asked_about}/label", {"failed": False}) as answer:
+                    assert answer.status == 200
+                for live in (stream, other):
+                    assert b"event: runs\n" in iter(live.readline, b"")
+            assert line.verdict(asked_about, version=2)["status"] == "no_failure"
+            for queue in queues():
+                assert asked_about not in {each["run_id"] for each in queue["questions"]}
+                assert len(queue["questions"]) == 2
 
 
 def test_pages_without_a_shared_store_are_refused_with_words(tmp_path: Path) -> None:

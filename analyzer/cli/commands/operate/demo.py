@@ -84,6 +84,9 @@ def demo(
     model: Annotated[
         str | None, optional("NAME", "Ask this litellm model too; default: no model, no key.")
     ] = None,
+    data_dir: Annotated[
+        Path | None, optional("DIR", "Keep the run here, for other commands; default: nothing is kept.")
+    ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Play a failing multi-agent run through the whole pipeline, and show which agent broke it.
@@ -98,7 +101,7 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="blamespan-demo-") as folder:
         settings = load_settings(
             {},
-            data_dir=Path(folder),
+            data_dir=data_dir or Path(folder),
             otlp_grpc_listen=_FREE_PORT,
             otlp_http_listen=_FREE_PORT,
             web_listen=_FREE_PORT,
