@@ -1,9 +1,10 @@
-"""``python -m benchmarks.history accuracy | stable | delay | cost | million | archive``.
+"""``python -m benchmarks.history accuracy | stable | delay | cost | million | archive | engines``.
 
 ``accuracy``: signals, ranker, history and their pool on the example systems. ``stable``: false alarms of
 months without a change. ``delay``: runs until a bad release is noticed. ``cost``: bytes and CPU time kept
 of a run. ``million``: a store with a million runs, and what pages and verdicts read of it.
 ``archive``: Parquet files of a hundred million synthetic steps, and SQL over them.
+``engines``: Spark and ClickHouse over exported files, by the scripts of ``docs/history.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from benchmarks.history.months import cost, delay, stable
 def main() -> None:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.history", description=__doc__)
-    parser.add_argument("what", choices=("accuracy", "stable", "delay", "cost", "million", "archive"))
+    parser.add_argument(
+        "what", choices=("accuracy", "stable", "delay", "cost", "million", "archive", "engines")
+    )
     parser.add_argument(
         "--number",
         type=int,
@@ -39,6 +42,10 @@ def main() -> None:
         from benchmarks.history.archive import archive  # noqa: PLC0415 - an extra
 
         archive(asked.number or 100_000_000, asked.folder)
+    elif asked.what == "engines":
+        from benchmarks.history.engines import engines  # noqa: PLC0415 - as above
+
+        engines()
     elif asked.what in parts:
         parts[asked.what](asked.number or 1000)
     else:

@@ -60,6 +60,33 @@ CHOICES: Final[Mapping[str, Values]] = {
         },
         "model": "openai/gpt-5-mini",
     },
+    "behind Kafka": {
+        "store": {"existingSecret": "database"},
+        "kafka": {
+            "brokers": "kafka-1:9092,kafka-2:9092",
+            "security": "sasl_ssl",
+            "existingSecret": "kafka-user",
+            "tls": {"existingSecret": "kafka-tls", "clientCertificate": True},
+        },
+        "processor": {
+            "persistence": {"enabled": False},
+            "autoscaling": {
+                "enabled": True,
+                "keda": {"enabled": True, "prometheus": "http://prometheus:9090"},
+            },
+        },
+        "analyzer": {"enabled": True},
+        "web": {"enabled": True, "autoscaling": {"enabled": True}},
+        "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+    },
+    "with pages by themselves": {
+        "store": {"existingSecret": "database"},
+        "kafka": {"brokers": "kafka:9092"},
+        "processor": {"replicas": 3, "autoscaling": {"enabled": False}},
+        "web": {"enabled": True, "replicas": 3},
+        "tls": TLS,
+    },
     "with TLS": {"tls": TLS, "serviceMonitor": {"enabled": True}, "analyzer": {"enabled": True}},
     "without a disk": {"processor": {"persistence": {"enabled": False}, "replicas": 3}},
     "with all": {
@@ -405,16 +432,121 @@ def test_analyzers_take_jobs_from_the_store_and_grow_with_the_oldest_job(helm: P
     assert trigger["metadata"]["threshold"] == "30"
 
 
+def named(objects: list[Object], kind: str, name: str) -> Object:
+    (found,) = (one for one in objects if (one["kind"], one["metadata"]["name"]) == (kind, name))
+    return found
+
+
+def test_behind_kafka_processors_share_topics_and_a_store_without_secrets_in_the_open(
+    helm: Path, tmp_path: Path
+) -> None:
+    objects = rendered(helm, tmp_path, CHOICES["behind Kafka"])
+    pod = only(objects, "StatefulSet")["spec"]["template"]["spec"]
+    said = environ(pod)
+    assert said["BLAMESPAN_QUEUE"] == "kafka://kafka-1:9092,kafka-2:9092"
+    given = {
+        name: value for name, value in said.items() if name.startswith(("BLAMESPAN_KAFKA", "BLAMESPAN_Q"))
+    }
+    files = {name: given.pop(f"BLAMESPAN_KAFKA_{name}") for name in ("CA", "CERTIFICATE", "KEY")}
+    assert set(files.values()) == {f"/etc/blamespan/kafka/{one}" for one in ("ca.crt", "tls.crt", "tls.key")}
+    access = load_settings(
+        given | {"BLAMESPAN_STORE_URL": "postgresql+psycopg://db", "BLAMESPAN_KAFKA_PASSWORD": "x"}
+    ).kafka
+    assert access is not None
+    assert (access.protocol, access.group) == ("sasl_ssl", "blamespan")
+    secrets = {
+        entry["name"]: entry["valueFrom"]["secretKeyRef"]
+        for entry in pod["containers"][0]["env"]
+        if "valueFrom" in entry
+    }
+    assert secrets["BLAMESPAN_KAFKA_PASSWORD"] == {"name": "kafka-user", "key": "password"}
+    assert secrets["BLAMESPAN_STORE_URL"] == {"name": "database", "key": "url"}
+
+
+def test_processors_behind_kafka_grow_with_the_oldest_run_and_shrink_slowly(
+    helm: Path, tmp_path: Path
+) -> None:
+    objects = rendered(helm, tmp_path, CHOICES["behind Kafka"])
+    stateful = only(objects, "StatefulSet")
+    assert "replicas" not in stateful["spec"]
+    scaler = named(objects, "ScaledObject", "blame-blamespan")["spec"]
+    assert scaler["scaleTargetRef"] == {"kind": "StatefulSet", "name": stateful["metadata"]["name"]}
+    (trigger,) = scaler["triggers"]
+    assert trigger["metadata"]["query"] == (
+        'max(blamespan_oldest_actionable_age_seconds{namespace="agents", pod=~"blame-blamespan-[0-9]+"})'
+    )
+    down = scaler["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
+    assert down["stabilizationWindowSeconds"] == 600
+
+
+def test_pages_by_themselves_run_as_often_as_wished_and_are_never_all_away(
+    helm: Path, tmp_path: Path
+) -> None:
+    objects = rendered(helm, tmp_path, CHOICES["with pages by themselves"])
+    pages = named(objects, "Deployment", "blame-blamespan-web")["spec"]
+    (container,) = pages["template"]["spec"]["containers"]
+    assert (pages["replicas"], container["args"][0]) == (3, "web")
+    assert pages["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert "BLAMESPAN_QUEUE" not in environ(pages["template"]["spec"]), "pages read the store only"
+    assert [port["name"] for port in named(objects, "Service", "blame-blamespan-web")["spec"]["ports"]] == [
+        "web"
+    ]
+    (rule, _) = named(objects, "NetworkPolicy", "blame-blamespan-web")["spec"]["ingress"]
+    assert (rule["from"], [port["port"] for port in rule["ports"]]) == ([{"podSelector": {}}], ["web"])
+
+
+@pytest.mark.parametrize("choice", ["behind Kafka", "with pages by themselves", "in halves", "as it comes"])
+def test_every_kind_of_pod_has_a_disruption_budget_of_one(helm: Path, tmp_path: Path, choice: str) -> None:
+    objects = rendered(helm, tmp_path, CHOICES[choice])
+    budgets = {
+        one["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]: one["spec"]["maxUnavailable"]
+        for one in objects
+        if one["kind"] == "PodDisruptionBudget"
+    }
+    components = {
+        one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
+        for one in objects
+        if one["kind"] in {"StatefulSet", "Deployment"}
+    }
+    assert budgets == dict.fromkeys(components, 1)
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
         ({"store": {"existingSecret": "database"}, "processor": {"replicas": 2}}, "belongs to one processor"),
+        ({"kafka": {"brokers": "k:9092"}}, "kafka.brokers needs store.existingSecret"),
+        ({"processor": {"autoscaling": {"enabled": True}}}, "processor.autoscaling needs kafka.brokers"),
+        (
+            {
+                "store": {"existingSecret": "database"},
+                "kafka": {"brokers": "k:9092"},
+                "processor": {"autoscaling": {"enabled": True, "keda": {"enabled": True}}},
+            },
+            "keda needs its prometheus",
+        ),
+        (
+            {
+                "store": {"existingSecret": "database"},
+                "kafka": {"brokers": "k:9092", "security": "sasl_ssl"},
+            },
+            "expected kafka.existingSecret",
+        ),
+        ({"web": {"enabled": True}}, "web.enabled needs store.existingSecret"),
         (
             {"analyzer": {"enabled": True, "autoscaling": {"enabled": True, "keda": {"enabled": True}}}},
             "only jobs in a store wait",
         ),
     ],
-    ids=["several processors on one database", "no store to take jobs from"],
+    ids=[
+        "several processors on one database",
+        "Kafka without a store",
+        "scaling without Kafka",
+        "KEDA without Prometheus",
+        "SASL without a password",
+        "pages without a store",
+        "no store to take jobs from",
+    ],
 )
 def test_what_cannot_work_with_a_store_is_refused(
     helm: Path, tmp_path: Path, values: Values, told: str
@@ -487,6 +619,12 @@ def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path
         pytest.param({"env": {"BLAMESPAN_TOKEN": "in the open"}}, id="the token beside its secret"),
         pytest.param({"env": {"BLAMESPAN_METRICS_TOKEN": "x"}}, id="the metrics' token beside its secret"),
         pytest.param({"env": {"lower": "x"}}, id="no variable"),
+        pytest.param({"env": {"BLAMESPAN_QUEUE": "kafka://k:9092"}}, id="Kafka beside its values"),
+        pytest.param({"env": {"BLAMESPAN_KAFKA_PASSWORD": "x"}}, id="a password beside its secret"),
+        pytest.param({"kafka": {"brokers": "user:secret@kafka:9092"}}, id="a password among the brokers"),
+        pytest.param({"kafka": {"brokers": "kafka"}}, id="a broker without a port"),
+        pytest.param({"kafka": {"topics": "otlp_spans"}}, id="topics of one signal only"),
+        pytest.param({"web": {"replicas": 0}}, id="no pages"),
         pytest.param({"env": {"BLAMESPAN_MAX_AGE": 3600000}}, id="a number that would be written 3.6e+06"),
         pytest.param({"tls": {"enabled": True}}, id="TLS without a certificate"),
         pytest.param({"backend": {"endpoint": "ftp://x"}}, id="a backend that is none"),

@@ -24,6 +24,7 @@ BIN: Final = Path(sys.executable).parent
 SESSIONS: Final = {
     "quickstart.md": ("stockist, at step 0",),
     "cookbook.md": ("counter 2 of 2", "broken by counter at step 1", "the build fails here"),
+    "history.md": ("12 steps added", "wrong_computation", "planner"),
     "operations.md": ('"check": "settings"',),
 }
 """Pages whose console blocks are run, with their expected output. Blocks of other pages are run by other

@@ -88,6 +88,45 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
+{{/* Where acknowledged spans are kept, if not on the processor's disk. */}}
+{{- define "blamespan.kafkaEnv" -}}
+{{- $kafka := .Values.kafka }}
+{{- if $kafka.brokers }}
+- name: BLAMESPAN_QUEUE
+  value: {{ printf "kafka://%s" $kafka.brokers | quote }}
+- name: BLAMESPAN_KAFKA_GROUP
+  value: {{ $kafka.group | quote }}
+- name: BLAMESPAN_KAFKA_TOPICS
+  value: {{ $kafka.topics | quote }}
+- name: BLAMESPAN_KAFKA_SECURITY
+  value: {{ $kafka.security | quote }}
+{{- if hasPrefix "sasl_" $kafka.security }}
+- name: BLAMESPAN_KAFKA_SASL_MECHANISM
+  value: {{ $kafka.saslMechanism | quote }}
+- name: BLAMESPAN_KAFKA_USERNAME
+  valueFrom:
+    secretKeyRef:
+      name: {{ $kafka.existingSecret | quote }}
+      key: username
+- name: BLAMESPAN_KAFKA_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ $kafka.existingSecret | quote }}
+      key: password
+{{- end }}
+{{- if $kafka.tls.existingSecret }}
+- name: BLAMESPAN_KAFKA_CA
+  value: /etc/blamespan/kafka/ca.crt
+{{- if $kafka.tls.clientCertificate }}
+- name: BLAMESPAN_KAFKA_CERTIFICATE
+  value: /etc/blamespan/kafka/tls.crt
+- name: BLAMESPAN_KAFKA_KEY
+  value: /etc/blamespan/kafka/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* What decides how runs are analysed, for the pods that do. */}}
 {{- define "blamespan.analysisEnv" -}}
 - name: BLAMESPAN_METHOD
