@@ -33,10 +33,20 @@ from subprocess import PIPE, Popen
 from typing import Any, Final
 
 import uvloop
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from analyzer.cli.commands.operate.serve import SWITCH_S, collect_garbage
 from analyzer.service.all_in_one import running_service
+from benchmarks.attack_requests import (
+    AGENT,
+    OTHER_RUN,
+    agents,
+    chain,
+    groups,
+    half_invalid,
+    invalid,
+    shared,
+    star,
+)
 from collector_processor.otlp import Delivered, SendOutcome, Signal, Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.database.places import RUNS
@@ -53,74 +63,6 @@ _GRACE_MS: Final = 500
 _MOST_BYTES: Final = 18 << 20
 """Larger attacks are sent as several requests, one after another."""
 _ATTACKER, _OTHER = "attacker", "other"
-_RUN: Final = 1 << 100
-"""Trace id of the other tenant's run."""
-_AGENT: Final = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk"}
-_INVALID: Final = b"\x12\x00"
-"""A span without ids, in as few bytes as a span can have."""
-
-
-def agents(count: int, first: int = 1) -> bytes:
-    """Return small agent traces, none linked to another; ``first`` is the first trace's id."""
-    return request(*(span(1, trace=number, attributes=_AGENT) for number in range(first, first + count)))
-
-
-def _linked(number: int, *targets: int) -> Span:
-    made = span(1, trace=number, attributes=_AGENT)
-    for target in targets:
-        made.links.add(trace_id=target.to_bytes(16), span_id=(1).to_bytes(8))
-    return made
-
-
-def star(count: int) -> bytes:
-    """Return traces that all link to the first."""
-    return request(_linked(1), *(_linked(number, 1) for number in range(2, count + 1)))
-
-
-def chain(count: int) -> bytes:
-    """Return traces that each link to the previous one."""
-    return request(_linked(1), *(_linked(number, number - 1) for number in range(2, count + 1)))
-
-
-def shared(count: int) -> bytes:
-    """Return traces that share one framework id."""
-    one = "0123abcd-0000-4000-8000-000000000000"
-    agent = {**_AGENT, "gen_ai.agent.id": f"clerk_{one}/{one}"}
-    return request(*(span(1, trace=number, attributes=agent) for number in range(1, count + 1)))
-
-
-def groups(count: int) -> bytes:
-    """Return traces in groups of 200 that share one framework id: as many as one run may have."""
-    made = []
-    for number in range(1, count + 1):
-        one = f"{number // 200:08x}-0000-4000-8000-000000000000"
-        agent = {**_AGENT, "gen_ai.agent.id": f"clerk_{one}/{one}"}
-        made.append(span(1, trace=number, attributes=agent))
-    return request(*made)
-
-
-def invalid(mebibytes: int) -> bytes:
-    """Return a request of spans without ids, followed by one valid span."""
-    spans = _INVALID * ((mebibytes << 20) // len(_INVALID))
-    return _wrapped(spans + _field(2, span(9, trace=9).SerializeToString()))
-
-
-def half_invalid(mebibytes: int) -> bytes:
-    """Return a request in which every second span is valid, and of minimal size."""
-    pair = _INVALID + _field(2, b"\x0a\x10" + (7).to_bytes(16) + b"\x12\x08" + (7).to_bytes(8) + b"\x28\x01")
-    return _wrapped(pair * ((mebibytes << 20) // len(pair)))
-
-
-def _wrapped(spans: bytes) -> bytes:
-    return _field(1, _field(2, spans))
-
-
-def _field(number: int, value: bytes) -> bytes:
-    length, written = len(value), bytearray((number << 3 | 2,))
-    while length > 0x7F:
-        written.append(length & 0x7F | 0x80)
-        length >>= 7
-    return bytes((*written, length)) + value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +270,7 @@ class _Judged:
 def _verdicts(service: _Service, begun: float, size: int) -> _Judged:
     longest, count, last, cpu_s = 0.0, 0, time.perf_counter(), service.cpu_s()
     for number in itertools.count():
-        longest = max(longest, _one_run(service, _RUN + number))
+        longest = max(longest, _one_run(service, OTHER_RUN + number))
         before, count = count, service.count()
         if count > before:
             last, cpu_s = time.perf_counter(), service.cpu_s()
@@ -342,7 +284,7 @@ def _verdicts(service: _Service, begun: float, size: int) -> _Judged:
 def _one_run(service: _Service, number: int) -> float:
     """Return the other tenant's wait for a verdict beyond the grace."""
     posted = time.perf_counter()
-    service.post(request(span(1, trace=number, attributes=_AGENT)), _OTHER)
+    service.post(request(span(1, trace=number, attributes=AGENT)), _OTHER)
     time.sleep(_GRACE_MS / 1000)
     _until(lambda: service.ask("find", f"{number:032x}"))
     return time.perf_counter() - posted - _GRACE_MS / 1000

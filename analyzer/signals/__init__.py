@@ -20,11 +20,11 @@ from analyzer.signals.faults import (
     crash,
     heard_fault,
     ignored_fault,
-    repetition,
     root_error,
     turn_limit,
     unrepaired_fault,
 )
+from analyzer.signals.loops import repetition
 from analyzer.signals.run_view import Finding, Reading, Signal
 from analyzer.signals.wording import gave_up, hedging, made_up, unverified_claim
 from analyzer.signals.wrong_numbers import unsupported_figure, wrong_sum

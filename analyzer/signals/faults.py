@@ -1,4 +1,4 @@
-"""Signals on failed and empty results, and on loops: the same call or words repeated without effect.
+"""Signals on failed and empty results, and on limits of turns.
 
 A root span may end in error although every step below succeeded. Its message is then the only evidence: it
 may repeat a step's own error, or name a tool or an agent; otherwise the run broke off after its last step.
@@ -7,12 +7,11 @@ may repeat a step's own error, or name a tool or an agent; otherwise the run bro
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.signals.loops import repeated, repeats_of
 from analyzer.signals.normalize import normalized
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Fault, Finding, Reading, Role
@@ -260,13 +259,8 @@ def _names(error: str, step: Step) -> bool:
     return any(len(name) >= _TELLING and f" {name} " in f" {error} " for name in names)
 
 
-_PATIENCE: Final = 4
-"""Number of equal calls with equal results that count as a loop, even if each result was an error or
-empty."""
 _LAST: Final = 3
 """Steps at the end of a run that may state its limit of turns."""
-_SHORT: Final = 20
-"""Number of characters below which equal words may be chance."""
 _LIMIT: Final = re.compile(
     r"\b(?:max(?:imum)?|limit of|too many)[ _-]?(?:number of |the )?"
     r"(?:turns?|iterations?|steps?|rounds?|recursions?|tool[ _]calls?|loops?)\b"
@@ -277,24 +271,6 @@ _LIMIT: Final = re.compile(
 """Words of an error that ends a run because it took too many turns."""
 
 
-def repetition(reading: Reading) -> Iterator[Finding]:
-    """Find loops: the same call, or the same words, repeated.
-
-    Repeating a call that already gave its result is pointless: the repetition gets the finding. Repeated
-    words without effect started the loop: their first use gets it. Retrying after a failure is not a loop,
-    unless the call is repeated ``_PATIENCE`` times with the same result. Asking an agent again whose model
-    call failed is not a loop: that call broke the run.
-    """
-    last_fault = _last_faults(reading)
-    for places in _repeats_of(reading):
-        if all(_broke_another(reading, place) for place in places[:-1]):
-            continue
-        if len(places) >= _PATIENCE and len({_result(reading, place) for place in places}) == 1:
-            yield _stuck(reading, places)
-        elif last_fault[places[1]] < places[0]:
-            yield _loop(reading, *places[:2])
-
-
 def turn_limit(reading: Reading) -> Iterator[Finding]:
     """Find the agent that was at work when the run reached its limit of turns: it made no progress.
 
@@ -303,10 +279,10 @@ def turn_limit(reading: Reading) -> Iterator[Finding]:
     words = _limit_words(reading)
     if not words:
         return
-    longest = max(_repeats_of(reading), key=len, default=())
+    longest = max(repeats_of(reading), key=len, default=())
     acting = [at for at, role in enumerate(reading.roles) if role is Role.ACTING]
     if len(longest) > 1:
-        step, doing = longest[1], f"{_repeated(reading, longest)}, until the run"
+        step, doing = longest[1], f"{repeated(reading, longest)}, until the run"
     elif acting:
         step, doing = acting[-1], "was still working when the run"
     else:
@@ -326,76 +302,3 @@ def _limit_words(reading: Reading) -> str:
         if _LIMIT.search(error[:HEAD]):
             return _shortened(error, _SHOWN)
     return ""
-
-
-def _repeats_of(reading: Reading) -> list[tuple[int, ...]]:
-    """Return groups of two or more positions with equal calls, or equal words, of the same agent."""
-    places: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for position, step in enumerate(reading.steps):
-        said = _said(reading, position)
-        if reading.roles[position] is not Role.RELAYING and len(said) >= _SHORT:
-            places[step.agent, step.kind, said].append(position)
-    return [tuple(equal) for equal in places.values() if len(equal) > 1]
-
-
-def _said(reading: Reading, position: int) -> str:
-    step = reading.steps[position]
-    return f"{step.target} {step.input[:HEAD]}" if step.kind is StepKind.TOOL else reading.texts[position]
-
-
-def _result(reading: Reading, position: int) -> str:
-    """Return the result of a step: a tool's own output, or the step after an agent's words."""
-    if reading.steps[position].kind is StepKind.TOOL:
-        return reading.texts[position] or reading.steps[position].error
-    return reading.texts[position + 1] if position + 1 < len(reading.texts) else ""
-
-
-def _last_faults(reading: Reading) -> list[int]:
-    """Return, for each position, the position of the latest fault before it; -1 without any."""
-    faulty = [at if fault is not Fault.NONE else -1 for at, fault in enumerate(reading.faults)]
-    return [-1, *accumulate(faulty, max)]
-
-
-def _broke_another(reading: Reading, position: int) -> bool:
-    """Say whether another agent's model call failed right after a step."""
-    after = reading.steps[position + 1] if position + 1 < len(reading.steps) else None
-    is_call = (
-        after is not None and after.kind is StepKind.LLM and after.agent != reading.steps[position].agent
-    )
-    return is_call and reading.faults[position + 1] is Fault.FAILED
-
-
-def _stuck(reading: Reading, places: tuple[int, ...]) -> Finding:
-    is_call = _is_call(reading, places[0])
-    return Finding(
-        step=places[1],
-        quoted_step=places[0],
-        signal="loop",
-        weight=2.5,
-        reason=f"{_repeated(reading, places)}, with the same result each time",
-        quote="" if is_call else beginning(_said(reading, places[0]), QUOTE),
-    )
-
-
-def _repeated(reading: Reading, places: tuple[int, ...]) -> str:
-    what = "made the same call" if _is_call(reading, places[0]) else "wrote the same text"
-    first, again, last = places[0], places[1], places[-1]
-    return f"{what} {len(places)} times, in steps {first} to {last} (step {again} is the first repetition)"
-
-
-def _is_call(reading: Reading, position: int) -> bool:
-    return reading.steps[position].kind is StepKind.TOOL or reading.texts[position].startswith("call ")
-
-
-def _loop(reading: Reading, first: int, again: int) -> Finding:
-    words = reading.steps[first].kind is not StepKind.TOOL
-    led_nowhere = words and reading.steps[first + 1].kind is not StepKind.TOOL
-    return Finding(
-        step=first if led_nowhere else again,
-        signal="loop",
-        weight=0.7,
-        reason=f"wrote a text that it repeated word for word in step {again}"
-        if led_nowhere
-        else f"repeated the {'text' if words else 'call'} of step {first} and got no new result",
-        quote=beginning(_said(reading, again), QUOTE) if words else "",
-    )

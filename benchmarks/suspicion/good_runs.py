@@ -8,87 +8,23 @@ nothing depends on them.
 
 from __future__ import annotations
 
-import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
+from benchmarks.suspicion.author import CITIES, GOODS, PEOPLE, Author, money
+from benchmarks.suspicion.good_texts import (
+    coding,
+    documents,
+    essay,
+    german,
+    honest,
+    polling,
+    recipe,
+    repeated,
+    spanish,
+    support,
+)
 from benchmarks.suspicion.story import Constraint, Story
-
-_CITIES: Final = ("Lyon", "Porto", "Graz", "Turku", "Ghent", "Bergen", "Kraków", "Leeds", "Osaka", "Quito")
-_GOODS: Final = (
-    "laptop",
-    "router",
-    "monitor",
-    "desk lamp",
-    "headset",
-    "projector",
-    "scanner",
-    "tablet",
-    "webcam",
-)
-_PEOPLE: Final = ("Ines Prado", "Tom Okafor", "Mei Tanaka", "Jan de Vries", "Aisha Khan", "Luca Bianchi")
-_AGENTS: Final = (
-    ("researcher", "analyst", "writer"),
-    ("planner", "worker", "reviewer"),
-    ("Lookup Agent", "Calculator", "Reporter"),
-    ("triage", "specialist", "closer"),
-    ("data_agent", "finance_agent", "summary_agent"),
-)
-
-
-def money(value: float) -> str:
-    return f"{value:,.2f}"
-
-
-class Author:
-    """Draws the parts of a story."""
-
-    def __init__(self, seed: int) -> None:
-        self.chance: Final = random.Random(seed)
-        self.agents: Final = self.chance.choice(_AGENTS)
-
-    def some(self, values: Sequence[Any], least: int, most: int) -> list[Any]:
-        return self.chance.sample(list(values), self.chance.randint(least, most))
-
-    def maybe(self, share: float) -> bool:
-        return self.chance.random() < share
-
-    def fetch(self, story: Story, agent: str, tool: str, arguments: dict[str, Any], result: Any) -> None:
-        """Call a tool; sometimes it fails first, or an irrelevant tool fails."""
-        fate = self.chance.random()
-        if fate < 0.08:
-            story.fail(
-                agent, tool, arguments, self.chance.choice(["HTTP 429 Too Many Requests", "TimeoutError"])
-            )
-        elif fate < 0.12:
-            story.call(agent, "cache_get", {"key": json.dumps(arguments)[:40]}, "not found")
-        elif fate < 0.14:
-            story.fail(agent, "log_metric", {"name": tool}, "ConnectionError: metrics endpoint refused")
-        story.call(agent, tool, arguments, result, is_key=True)
-        if self.maybe(0.05):
-            story.call(agent, tool, arguments, result)  # looks it up again
-
-    def aside(self) -> str:
-        """Return a remark with a number that no tool gave, or an empty string."""
-        if self.maybe(0.72):
-            return ""
-        return self.chance.choice(
-            [
-                " I am 90 % confident in this.",
-                " I would add a buffer of 15 % to be safe.",
-                " A year has 365 days and a working week 40 hours.",
-                " You may want to check again in 30 days.",
-                " Consider a timeout of 45 seconds.",
-                " Note that 1 kW is 1,000 W.",
-                " The standard VAT rate in Germany is 19 %, not included here.",
-                " For reference, water boils at 100 °C at sea level.",
-                " Call 112 in an emergency.",
-                " This took 4 tool calls.",
-                " Let me know if you need more than these.",
-                " See https://docs.python.org/3/library/statistics.html for the method.",
-            ]
-        )
 
 
 def power(author: Author) -> Story:
@@ -101,7 +37,7 @@ def power(author: Author) -> Story:
     result: Any = {name: {"draw_w": draw} for name, draw in racks.items()}
     if not as_json:
         result = "\n".join(f"{name} draws {draw} W" for name, draw in racks.items())
-    author.fetch(story, one, "read_meters", {"site": c.choice(_CITIES)}, result)
+    author.fetch(story, one, "read_meters", {"site": c.choice(CITIES)}, result)
     shown = f"⟦{watts:,} W⟧" if author.maybe(0.6) else f"⟦{watts / 1000:g} kW⟧"
     total = sum(racks.values())
     in_all = f"⟦={total:,} W⟧" if author.maybe(0.6) else f"⟦={total / 1000:.1f} kW⟧"
@@ -127,7 +63,7 @@ def invoices(author: Author) -> Story:
     rows[0]["status"] = "open"
     due = [row for row in rows if row["status"] == "open"]
     total = round(sum(row["amount"] for row in due), 2)
-    customer = c.choice(_PEOPLE)
+    customer = c.choice(PEOPLE)
     story = Story(kind="invoices", task=f"Which invoices of {customer} are open, and what is the total due?")
     shape = c.randrange(3)
     if shape == 0:
@@ -185,7 +121,7 @@ def growth(author: Author) -> Story:
 def travel(author: Author) -> Story:
     """Flights, times, dates, a price per person and for all."""
     c, (one, two, three) = author.chance, author.agents
-    city, people = c.choice(_CITIES), c.randint(2, 6)
+    city, people = c.choice(CITIES), c.randint(2, 6)
     price, code = c.randint(61, 640), f"{c.choice(['TP', 'LH', 'KL', 'AY'])}{c.randint(100, 2999)}"
     day = f"2025-{c.randint(1, 12):02d}-{c.randint(1, 28):02d}"
     minutes = c.randint(55, 660)
@@ -218,7 +154,7 @@ def travel(author: Author) -> Story:
 def inventory(author: Author) -> Story:
     """Stock by item: counts, sums of products, one lookup per item."""
     c, (one, _two, three) = author.chance, author.agents
-    items = author.some(_GOODS, 2, 4)
+    items = author.some(GOODS, 2, 4)
     stock = {item: (c.randint(13, 480), c.randint(1_100, 89_900) / 100) for item in items}
     story = Story(kind="inventory", task=f"What is the stock of {', '.join(items)} worth?")
     for item, (count, price) in stock.items():
@@ -235,40 +171,10 @@ def inventory(author: Author) -> Story:
     return story
 
 
-def support(author: Author) -> Story:
-    """A customer's case: ids, dates, policies in the instructions of a tool, few figures."""
-    c, (one, two, three) = author.chance, author.agents
-    order, name = f"#{c.randint(10_000, 99_999)}", c.choice(_PEOPLE)
-    amount = c.randint(1_900, 45_000) / 100
-    days = c.choice([14, 21, 28, 45])
-    story = Story(kind="support", task=f"Customer {name} wants to return order {order}. Can we refund it?")
-    author.fetch(
-        story,
-        one,
-        "get_order",
-        {"order": order},
-        {"order": order, "total": amount, "delivered": "2025-03-02", "items": 2},
-    )
-    author.fetch(
-        story,
-        two,
-        "get_policy",
-        {"topic": "returns"},
-        f"Returns are accepted within {days} days of delivery. Refunds take 5 to 7 business days.",
-    )
-    story.say(two, f"The order is within the {days} days of the policy.")
-    story.say(
-        three,
-        f"Hello {name.split()[0]}, your order {order} can be returned within ⟦{days} days⟧ of delivery."
-        f" We will refund ⟦${amount:,.2f}⟧; this takes 5–7 business days.{author.aside()}",
-    )
-    return story
-
-
 def weather(author: Author) -> Story:
     """Temperatures in two units, ranges, chances of rain."""
     c, (one, _two, three) = author.chance, author.agents
-    city, degrees, rain, wind = c.choice(_CITIES), c.randint(-9, 36), c.randint(3, 97), c.randint(11, 79)
+    city, degrees, rain, wind = c.choice(CITIES), c.randint(-9, 36), c.randint(3, 97), c.randint(11, 79)
     story = Story(kind="weather", task=f"What will the weather in {city} be tomorrow? I think in Fahrenheit.")
     author.fetch(
         story,
@@ -281,170 +187,6 @@ def weather(author: Author) -> Story:
         three,
         f"In {city} it will be ⟦={degrees * 9 / 5 + 32:.0f} °F⟧ ({degrees} °C) with a ⟦{rain} %⟧ chance of rain and"
         f" wind of ⟦{wind} km/h⟧ (about {wind / 1.609344:.0f} mph).{author.aside()}",
-    )
-    return story
-
-
-def essay(author: Author) -> Story:
-    """A long text with figures from general knowledge and one from a tool."""
-    c, (one, two, three) = author.chance, author.agents
-    year, height = c.randint(1702, 1988), c.randint(23, 318)
-    tower = f"the {c.choice(_CITIES)} tower"
-    story = Story(kind="essay", task=f"Write two paragraphs on {tower} for our city guide.")
-    author.fetch(
-        story,
-        one,
-        "search",
-        {"q": tower},
-        f"{tower.capitalize()} was finished in {year} and is {height} m high. It has 3 platforms.",
-    )
-    story.say(two, f"Outline: 1. History ({year}). 2. The view from {height} m. 3. Tips.")
-    story.say(
-        three,
-        f"Finished in {year}, {tower} rises ⟦{height} metres⟧ above the old town. Iron construction had its heyday in"
-        " the 19th century; the Eiffel Tower, opened in 1889, is the best-known example, and some 7 million people"
-        " visit it every year.\n\nFrom the upper platform you can see as far as 60 km on a clear day. Plan about 90"
-        f" minutes for your visit and wear good shoes: there are many steps.{author.aside()}",
-    )
-    return story
-
-
-def coding(author: Author) -> Story:
-    """Code, tests and their counts; versions and line numbers."""
-    c, (one, two, three) = author.chance, author.agents
-    tests, failed = c.randint(41, 900), c.randint(2, 14)
-    version = f"{c.randint(1, 4)}.{c.randint(0, 19)}.{c.randint(0, 9)}"
-    story = Story(kind="coding", task="Fix the failing tests of the parser and report the result.")
-    trace = f"tests/test_parser.py:{c.randint(10, 400)}: AssertionError\n{failed} failed, {tests - failed} passed in {c.randint(3, 90)}.12s"
-    story.call(one, "run_tests", {"path": "tests"}, trace)
-    story.say(
-        one, f"{failed} tests fail because the tokenizer drops the last line. I will fix `MAX_TOKENS = 4096`."
-    )
-    story.call(
-        one, "edit_file", {"path": "parser.py", "text": "for i in range(0, 4096):\n    yield tokens[i]"}, "ok"
-    )
-    author.fetch(story, two, "run_tests", {"path": "tests"}, f"{tests} passed in {c.randint(3, 90)}.48s")
-    story.say(
-        three,
-        f"All ⟦{tests}⟧ tests pass now with version {version}; {failed} failed before. The change:\n"
-        "```python\nMAX_TOKENS = 4096\nfor i in range(0, MAX_TOKENS + 1):\n    yield tokens[i]\n```"
-        f"{author.aside()}",
-    )
-    return story
-
-
-def polling(author: Author) -> Story:
-    """A job that is polled until it is done."""
-    c, (one, _two, three) = author.chance, author.agents
-    job, rows = f"job-{c.randint(1000, 9999)}", c.randint(1_200, 98_000)
-    story = Story(kind="polling", task="Start the export and tell me how many rows it wrote.")
-    story.call(one, "start_export", {"table": "orders"}, {"job": job, "state": "queued"})
-    for _ in range(c.randint(2, 7)):
-        story.call(one, "get_job", {"job": job}, {"job": job, "state": "running"})
-        if author.maybe(0.3):
-            story.call(one, "wait", {"seconds": 5}, "ok")
-    story.call(one, "get_job", {"job": job}, {"job": job, "state": "done", "rows": rows}, is_key=True)
-    story.say(three, f"The export ⟦{job}⟧ is done: it wrote ⟦{rows:,}⟧ rows.{author.aside()}")
-    return story
-
-
-def german(author: Author) -> Story:
-    """German text and numbers."""
-    c, (one, _two, three) = author.chance, author.agents
-    gross, share = c.randint(120_000, 990_000) / 100, c.randint(11, 64)
-    net = gross * (1 - share / 100)
-    story = Story(
-        kind="german", task="Wie hoch war der Umsatz im März, und was bleibt nach Abzug der Kosten?"
-    )
-    written = f"{gross:,.2f}".replace(",", "_").replace(".", ",").replace("_", ".")
-    left = f"{net:,.2f}".replace(",", "_").replace(".", ",").replace("_", ".")
-    author.fetch(
-        story,
-        one,
-        "umsatz_abfragen",
-        {"monat": "2025-03"},
-        c.choice([{"umsatz": gross, "kosten_prozent": share}, f"Umsatz: {written} €, Kosten: {share} %"]),
-    )
-    story.say(
-        three,
-        f"Der Umsatz im März betrug ⟦{written} €⟧. Nach Abzug von ⟦{share} %⟧ Kosten bleiben ⟦={left} €⟧.{author.aside()}",
-    )
-    return story
-
-
-def spanish(author: Author) -> Story:
-    """Spanish text; a distance, a duration, a speed."""
-    c, (one, _two, three) = author.chance, author.agents
-    km, hours = c.randint(110, 980), c.randint(2, 9)
-    city = c.choice(_CITIES)
-    story = Story(kind="spanish", task=f"¿A qué distancia está {city} y cuánto se tarda?")
-    author.fetch(story, one, "ruta", {"destino": city}, {"distancia_km": km, "duracion_min": hours * 60 + 15})
-    story.say(
-        three,
-        f"{city} está a ⟦{km} km⟧ y se tarda unas {hours} horas y cuarto, a una media de ⟦={km / (hours + 0.25):.0f} km/h⟧.{author.aside()}",
-    )
-    return story
-
-
-def repeated(author: Author) -> Story:
-    """Three agents that look up the same thing, and a reviewer with scores of its own."""
-    c, (one, two, three) = author.chance, author.agents
-    people = c.randint(11_000, 990_000)
-    city = c.choice(_CITIES)
-    story = Story(kind="repeated", task=f"How many people live in {city}? Double-check it.")
-    for agent in (one, two):
-        author.fetch(story, agent, "lookup", {"city": city}, f"{city} has {people} inhabitants (2024).")
-        story.say(agent, f"{city}: ⟦{people:,}⟧ inhabitants.")
-    if author.maybe(0.4):
-        story.say(two, "Accuracy 9/10, clarity 8/10. I give it 85 of 100 points.")
-    rounded = f"⟦{people:,}⟧" if author.maybe(0.6) else f"about {round(people, -3):,}"
-    story.say(three, f"{city} has {rounded} inhabitants, as two lookups in 2024 agree.{author.aside()}")
-    return story
-
-
-def documents(author: Author) -> Story:
-    """Retrieval: passages, quotations and links that the answer cites."""
-    c, (one, _two, three) = author.chance, author.agents
-    share, cases, page = c.randint(12, 88), c.randint(120, 9_700), c.randint(2, 90)
-    url = f"https://library.example.org/reports/{c.randint(100, 999)}"
-    quote = f"{share} % of the {cases} cases were closed within a week"
-    story = Story(kind="documents", task="What does the report say on how fast cases are closed? Cite it.")
-    author.fetch(
-        story,
-        one,
-        "retrieve",
-        {"query": "case closure time", "k": 3},
-        [
-            {"url": url, "page": page, "text": f"In the pilot, {quote}; the rest took longer."},
-            {
-                "url": "https://library.example.org/about",
-                "page": 1,
-                "text": "The library holds 45,000 volumes.",
-            },
-        ],
-    )
-    closed = round(cases * share / 100)
-    story.say(
-        three,
-        f'The report says that "{quote}" (p. {page}, {url}).'
-        + (f" That is roughly ⟦={closed:,}⟧ cases." if author.maybe(0.5) else "")
-        + (f" So ⟦{share} %⟧ were fast." if author.maybe(0.5) else "")
-        + author.aside(),
-    )
-    return story
-
-
-def honest(author: Author) -> Story:
-    """A task of which part cannot be done, as the answer says."""
-    c, (one, _two, three) = author.chance, author.agents
-    price, item = c.randint(1_900, 89_900) / 100, c.choice(_GOODS)
-    story = Story(kind="honest", task=f"What does the {item} cost, and when is it delivered?")
-    author.fetch(story, one, "get_price", {"item": item}, {"item": item, "price_usd": price})
-    for _ in range(c.randint(1, 2)):
-        story.fail(one, "get_delivery", {"item": item}, "HTTP 503 Service Unavailable")
-    story.say(
-        three,
-        f"The {item} costs ⟦${price:,.2f}⟧. The delivery date could not be looked up: the service is unavailable.{author.aside()}",
     )
     return story
 
@@ -472,7 +214,7 @@ def schedule(author: Author) -> Story:
     """Plans with durations and budgets of the agent's own making, as the task asks."""
     c, (one, two, three) = author.chance, author.agents
     days, budget = c.randint(3, 7), c.randint(8, 60) * 100
-    city = c.choice(_CITIES)
+    city = c.choice(CITIES)
     story = Story(kind="schedule", task=f"Plan {days} days in {city} with a budget of {budget} euros.")
     author.fetch(
         story,
@@ -546,28 +288,6 @@ def grading(author: Author) -> Story:
         ]
     )
     story.say(three, f"{said} The other {len(lines)} sums are right, so 3 of 4 points.{author.aside()}")
-    return story
-
-
-def recipe(author: Author) -> Story:
-    """Amounts scaled from a recipe, in grams and spoons."""
-    c, (one, _two, three) = author.chance, author.agents
-    base, wanted = c.choice([2, 4]), c.choice([6, 8, 10, 12])
-    flour, sugar, milk = c.randint(12, 60) * 10, c.randint(3, 25) * 10, c.randint(8, 60) * 10
-    factor = wanted / base
-    story = Story(kind="recipe", task=f"Scale the pancake recipe to {wanted} people.")
-    author.fetch(
-        story,
-        one,
-        "get_recipe",
-        {"name": "pancakes"},
-        f"Pancakes for {base}: {flour} g flour, {sugar} g sugar, {milk} ml milk, 2 eggs. Fry 3 minutes a side at 180 °C.",
-    )
-    story.say(
-        three,
-        f"For {wanted} people: ⟦={flour * factor:g} g⟧ flour, ⟦={sugar * factor:g} g⟧ sugar, ⟦={milk * factor:g} ml⟧ milk and"
-        f" {2 * factor:g} eggs. Fry 3 minutes a side at ⟦180 °C⟧.{author.aside()}",
-    )
     return story
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -20,11 +20,12 @@ from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.evictions import Evictions
 from collector_processor.pipeline.examine import Examined, Examiner
 from collector_processor.pipeline.holds import Holds
+from collector_processor.pipeline.intake import Intake
 from collector_processor.pipeline.limits import PipelineLimits
-from collector_processor.pipeline.load import MAX_ANALYSES, Others
+from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.queues import FairQueue, Inbox, Places, key_of
 from collector_processor.pipeline.waits import ExaminationOrder, Waits
-from collector_processor.store.database.connection import StoreError, is_refusal
+from collector_processor.store.database.connection import is_refusal
 from collector_processor.store.database.thread import STORE_RETRY_S, patiently
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import Completion
@@ -32,11 +33,9 @@ from semconv.model import Completion
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 500
-"""Arrivals looked up with one query to the store."""
+"""Traces looked up with one query to the store at the start."""
 _AT_ONCE: Final = 64
-"""Arrivals, due traces or releases handled before other tasks get the event loop: some milliseconds."""
-_NOTES_AT_ONCE: Final = 1_000
-"""The same for notes of spans."""
+"""Due traces or releases handled before other tasks get the event loop: some milliseconds."""
 _COMPANY_S: Final = 0.02
 """Seconds between checks for arrivals and due traces: traces that complete together are examined together."""
 
@@ -57,7 +56,6 @@ class Pipeline:
         self._pause: Final = pause
         self._assembler: Final = Assembler(limits.assembler)
         self._inbox: Final = Inbox(limits.max_inbox_bytes)
-        self._absorbing: frozenset[TraceKey] = frozenset()  # being looked up
         self._wake: Final = asyncio.Event()
         self._busy: set[TraceKey] = set()
         self._queue: Final[FairQueue[Tenant, TraceKey, Released]] = FairQueue()
@@ -69,6 +67,14 @@ class Pipeline:
         self._order: Final = ExaminationOrder()
         self._tasks: set[asyncio.Task[None]] = set()
         self._holds: Final = Holds(limits.hold_max_s, examiner.let_go)
+        self._intake: Final = Intake(
+            self._inbox,
+            self._assembler,
+            self._holds,
+            analyses_of=examiner.analyses_of,
+            is_examined=self._is_examined,
+            monotonic=monotonic,
+        )
         self._evictions: Final = Evictions(self._record_evicted, self._start)
 
     @property
@@ -102,7 +108,7 @@ class Pipeline:
             self._holds.hold(key_of(arrival), self._monotonic())
         for oldest in self._inbox.put(arrival):
             # Treated as new: its examination finds out how often it was analysed (``too_early``).
-            for _ in self._open_or_add(oldest, 0):
+            for _ in self._intake.open_or_add(oldest, 0):
                 pass
         self._wake.set()
 
@@ -131,8 +137,12 @@ class Pipeline:
 
     def is_unsettled(self, key: TraceKey) -> bool:
         """Return whether a trace is open, or its analysis is not committed yet."""
-        places = self._busy, self._waiting, self._inbox, self._absorbing
-        return self._assembler.is_open(key) or any(key in place for place in places)
+        is_open = self._assembler.is_open(key) or key in self._inbox or key in self._intake.absorbing
+        return is_open or self._is_examined(key)
+
+    def _is_examined(self, key: TraceKey) -> bool:
+        """Return whether a trace is being examined, or waits for that or for another trace."""
+        return key in self._busy or key in self._waiting
 
     def abandon(self, keys: Iterable[TraceKey]) -> None:
         """Forget traces without a verdict: another process has their spans now."""
@@ -172,7 +182,7 @@ class Pipeline:
                 if arrival.is_held and (is_decided or self._holds.is_off):
                     freed.add(key_of(arrival))
             await asyncio.gather(*map(self._examiner.let_go, freed))
-            await self._absorb()  # the inbox cannot hold all traces that are kept for analysis
+            await self._intake.absorb()  # the inbox cannot hold all traces that are kept for analysis
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -184,7 +194,7 @@ class Pipeline:
     async def turn(self) -> None:
         """Do all work that is due now, without waiting for the examinations that it starts."""
         await self._resume()
-        await self._absorb(releases=True)
+        await self._intake.absorb(self._release_due)
         if arrived := self._assembler.learned.take_arrived():
             self._start(self._examiner.parents_arrived(arrived))
         await self._release_due()
@@ -240,62 +250,6 @@ class Pipeline:
         except TimeoutError:
             return
         self._wake.clear()
-
-    async def _absorb(self, *, releases: bool = False) -> None:
-        """Process arrivals, and release due traces of tenants without further arrivals."""
-        for at in range(0, len(self._inbox), _BATCH):  # not those that arrive meanwhile: timers are due
-            if at and releases:
-                await self._release_due(but=self._inbox.tenants)
-            batch = self._inbox.take(_BATCH)
-            self._absorbing = frozenset(map(key_of, batch))
-            analyses = await self._analyses(self._absorbing)
-            for number, arrival in enumerate(batch, start=1):
-                await self._take_up(arrival, analyses)
-                if number % _AT_ONCE == 0:
-                    await asyncio.sleep(0)
-            self._absorbing = frozenset()
-
-    async def _take_up(self, arrival: TraceArrival, before: Mapping[TraceKey, int]) -> None:
-        key = key_of(arrival)
-        analyses = 0 if self._assembler.is_open(key) else before.get(key, 0)
-        if analyses < MAX_ANALYSES:
-            for _ in self._open_or_add(arrival, analyses):
-                await asyncio.sleep(0)
-        elif arrival.is_held:
-            await self._holds.release(key)
-
-    def _open_or_add(self, arrival: TraceArrival, analyses: int) -> Iterator[None]:
-        """Add the spans of an arrival to its trace; yields after each thousand."""
-        key, now, notes = key_of(arrival), self._monotonic(), arrival.notes
-        if arrival.is_held:
-            self._holds.hold(key, now)
-        byte_count = arrival.byte_count
-        for at in range(0, max(1, len(notes)), _NOTES_AT_ONCE):
-            self._assembler.receive(
-                key,
-                notes[at : at + _NOTES_AT_ONCE],
-                byte_count,
-                now,
-                analyses=analyses,
-                received_ns=arrival.received_ns,
-            )
-            byte_count = 0
-            if at + _NOTES_AT_ONCE < len(notes):
-                yield
-
-    async def _analyses(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, int]:
-        """Return each trace's number of analyses; one that is running or postponed counts as the first."""
-        closed = {
-            key: key in self._busy or key in self._waiting for key in keys if not self._assembler.is_open(key)
-        }
-        if not closed:
-            return {}
-        try:
-            known = await self._examiner.analyses_of(closed)
-        except StoreError as error:  # timers do not wait for the disk, and an examination checks it again
-            logger.warning("earlier analyses cannot be looked up", extra={"reason": str(error)})
-            return closed
-        return {key: max(known[key][0], was_complete) for key, was_complete in closed.items()}
 
     def _begin(self, released: Released) -> None:
         keys = (released.key, *released.along)

@@ -20,7 +20,7 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 import pytest
 
 from analyzer.executor.codec import PATH, write_run
-from benchmarks.attack import agents, star
+from benchmarks.attack_requests import agents, star
 from benchmarks.big_trace import SHAPES
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.repair import repair

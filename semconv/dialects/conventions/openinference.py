@@ -14,7 +14,6 @@ from typing import Any, Final
 from semconv.attributes import (
     GEN_AI_OPERATION_NAME,
     GEN_AI_TOOL_CALL_ARGUMENTS,
-    GEN_AI_TOOL_CALL_ID,
     GEN_AI_TOOL_CALL_RESULT,
     GEN_AI_TOOL_NAME,
     OPENINFERENCE_SPAN_KIND,
@@ -36,6 +35,15 @@ from semconv.dialects.conventions.openinference_agents import (
     tool_words,
     without_context,
 )
+from semconv.dialects.conventions.openinference_tools import (
+    DOCUMENTS,
+    OUTPUT_VALUE,
+    arguments_in,
+    call_id_of,
+    documents_of,
+    result_in,
+    without_response,
+)
 from semconv.dialects.conventions.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
 from semconv.dialects.frameworks.ag2 import is_bookkeeper, is_reply_of_tools
 from semconv.dialects.frameworks.google_adk import SCOPE as ADK_SCOPE
@@ -46,18 +54,14 @@ from semconv.dialects.reading.agent_names import is_function
 from semconv.dialects.reading.flattened import flattened
 from semconv.dialects.reading.guardrails import as_guardrail, read_judgements, stopped_what_it_guards
 from semconv.dialects.reading.messages import messages_of, system_text
-from semconv.dialects.reading.payloads import answered, asked, content_of, reported_failure
-from semconv.dialects.reading.python_repr import message_fields
+from semconv.dialects.reading.payloads import answered, asked, reported_failure
 from semconv.dialects.reading.tools import delegation_target, is_silent_transfer, transfer_target
 from semconv.dialects.reading.values import (
-    below,
     error_of,
     is_failed,
     is_redacted,
-    items,
     mapping,
     text,
-    words,
 )
 from semconv.model import AgentSource, Span
 from semconv.record import replace
@@ -65,13 +69,8 @@ from semconv.record import replace
 NAME: Final = "openinference"
 
 INPUT_VALUE: Final = "input.value"
-OUTPUT_VALUE: Final = "output.value"
 TOOL_NAME: Final = "tool.name"
 TOOL_PARAMETERS: Final = "tool.parameters"
-TOOL_CALL_ID: Final = "tool_call.id"
-STRANDS_CALL_ID: Final = "tool.call_id"
-CLAUDE_CALL_ID: Final = "tool.id"
-DOCUMENTS: Final = "retrieval.documents"
 INPUT_MESSAGES: Final = "llm.input_messages"
 OUTPUT_MESSAGES: Final = "llm.output_messages"
 AG2_RECIPIENT: Final = "ag2.recipient.name"
@@ -234,7 +233,7 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
         return _read_openai_handoff(span, surroundings)
     name = text(span.attributes, TOOL_NAME, GEN_AI_TOOL_NAME) or called_tool(span.name.removesuffix(".run"))
     given = without_context(text(span.attributes, *_ARGUMENTS) or "")
-    got = _bare(text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or _documents(span))
+    got = without_response(text(span.attributes, OUTPUT_VALUE, GEN_AI_TOOL_CALL_RESULT) or documents_of(span))
     coworker = coworker_at_work(span, name, given, got, surroundings)
     if coworker is not None:
         return _read_coworker(span, coworker, given, got, surroundings)
@@ -246,9 +245,9 @@ def _read_tool(span: Span, kind: ActionKind, surroundings: Surroundings) -> Acti
         surroundings,
         tool=name,
         target=target or delegation_target(name, given),
-        call_id=_call_id(span, got),
-        input=_arguments(given),
-        output=_result(tool_words(plain_result(got))),
+        call_id=call_id_of(span, got),
+        input=arguments_in(given),
+        output=result_in(tool_words(plain_result(got))),
         failed=bool(complaint) or span.attributes.get(TOOL_STATUS) == "error",
         error=complaint,
         redacted=is_redacted(given, got),
@@ -262,12 +261,6 @@ def _read_coworker(span: Span, role: str, given: str, got: str, surroundings: Su
     return replace(action, failed=True, error=failure, answer="") if failure else action
 
 
-def _documents(span: Span) -> str:
-    """Return a retriever's documents as text."""
-    documents = below(span.attributes, DOCUMENTS).values()
-    return "\n".join(text(fields, "document.content") or "[document]" for fields in documents)
-
-
 def _read_openai_handoff(span: Span, surroundings: Surroundings) -> Action:
     source, target = text(span.attributes, INPUT_VALUE), text(span.attributes, OUTPUT_VALUE)
     return _about(
@@ -279,46 +272,6 @@ def _read_openai_handoff(span: Span, surroundings: Surroundings) -> Action:
         input=source or "",
         output=target or "",
     )
-
-
-def _call_id(span: Span, result: str) -> str:
-    """Return the call id, which langchain keeps only in the result's tool message."""
-    found = text(span.attributes, TOOL_CALL_ID, GEN_AI_TOOL_CALL_ID, STRANDS_CALL_ID, CLAUDE_CALL_ID)
-    if found is None and '"tool_call_id"' in result:
-        message = mapping(result)
-        data = message.get("data") or message.get("kwargs") or message
-        found = text(data, "tool_call_id") if isinstance(data, Mapping) else None
-    return found or ""
-
-
-def _arguments(given: str) -> str:
-    """Return a tool's arguments without smolagents' wrapper."""
-    value = mapping(given)
-    if "sanitize_inputs_outputs" not in value:
-        return given
-    args, kwargs = value.get("args"), value.get("kwargs")
-    if args and kwargs:
-        return words({"args": args, **kwargs} if isinstance(kwargs, Mapping) else value)
-    return words(kwargs or args or {})
-
-
-def _bare(got: str) -> str:
-    """Return a tool's result without Gemini's function response, which ADK wraps around it."""
-    value = mapping(got) if '"response"' in got else {}
-    return words(value["response"]) if value.keys() >= {"id", "name", "response"} else got
-
-
-def _result(got: str) -> str:
-    """Return a tool's result without langchain's tool message or AG2's pair around it."""
-    pair = items(got)
-    if len(pair) == 2 and isinstance(pair[0], bool) and isinstance(pair[1], dict):
-        return content_of(pair[1])
-    value = mapping(got)
-    if value.keys() == {"output"} and message_fields(words(value["output"])) is not None:
-        return content_of(value["output"])
-    if isinstance(value.get("data"), Mapping) or value.get("type") == "tool" or "lc" in value:
-        return content_of(value)
-    return got
 
 
 def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Action:

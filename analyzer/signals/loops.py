@@ -1,0 +1,110 @@
+"""Loops: the same call, or the same words, repeated without effect. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from analyzer.inquiry.present import beginning
+from analyzer.signals.run_view import HEAD, QUOTE, Fault, Finding, Reading, Role
+from semconv.model import StepKind
+
+_PATIENCE: Final = 4
+"""Number of equal calls with equal results that count as a loop, even if each result was an error or
+empty."""
+_SHORT: Final = 20
+"""Number of characters below which equal words may be chance."""
+
+
+def repetition(reading: Reading) -> Iterator[Finding]:
+    """Find loops: the same call, or the same words, repeated.
+
+    Repeating a call that already gave its result is pointless: the repetition gets the finding. Repeated
+    words without effect started the loop: their first use gets it. Retrying after a failure is not a loop,
+    unless the call is repeated ``_PATIENCE`` times with the same result. Asking an agent again whose model
+    call failed is not a loop: that call broke the run.
+    """
+    last_fault = _last_faults(reading)
+    for places in repeats_of(reading):
+        if all(_broke_another(reading, place) for place in places[:-1]):
+            continue
+        if len(places) >= _PATIENCE and len({_result(reading, place) for place in places}) == 1:
+            yield _stuck(reading, places)
+        elif last_fault[places[1]] < places[0]:
+            yield _loop(reading, *places[:2])
+
+
+def repeats_of(reading: Reading) -> list[tuple[int, ...]]:
+    """Return groups of two or more positions with equal calls, or equal words, of the same agent."""
+    places: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for position, step in enumerate(reading.steps):
+        said = _said(reading, position)
+        if reading.roles[position] is not Role.RELAYING and len(said) >= _SHORT:
+            places[step.agent, step.kind, said].append(position)
+    return [tuple(equal) for equal in places.values() if len(equal) > 1]
+
+
+def _said(reading: Reading, position: int) -> str:
+    step = reading.steps[position]
+    return f"{step.target} {step.input[:HEAD]}" if step.kind is StepKind.TOOL else reading.texts[position]
+
+
+def _result(reading: Reading, position: int) -> str:
+    """Return the result of a step: a tool's own output, or the step after an agent's words."""
+    if reading.steps[position].kind is StepKind.TOOL:
+        return reading.texts[position] or reading.steps[position].error
+    return reading.texts[position + 1] if position + 1 < len(reading.texts) else ""
+
+
+def _last_faults(reading: Reading) -> list[int]:
+    """Return, for each position, the position of the latest fault before it; -1 without any."""
+    faulty = [at if fault is not Fault.NONE else -1 for at, fault in enumerate(reading.faults)]
+    return [-1, *accumulate(faulty, max)]
+
+
+def _broke_another(reading: Reading, position: int) -> bool:
+    """Say whether another agent's model call failed right after a step."""
+    after = reading.steps[position + 1] if position + 1 < len(reading.steps) else None
+    is_call = (
+        after is not None and after.kind is StepKind.LLM and after.agent != reading.steps[position].agent
+    )
+    return is_call and reading.faults[position + 1] is Fault.FAILED
+
+
+def _stuck(reading: Reading, places: tuple[int, ...]) -> Finding:
+    is_call = _is_call(reading, places[0])
+    return Finding(
+        step=places[1],
+        quoted_step=places[0],
+        signal="loop",
+        weight=2.5,
+        reason=f"{repeated(reading, places)}, with the same result each time",
+        quote="" if is_call else beginning(_said(reading, places[0]), QUOTE),
+    )
+
+
+def repeated(reading: Reading, places: tuple[int, ...]) -> str:
+    """Return which agent repeated what, in words."""
+    what = "made the same call" if _is_call(reading, places[0]) else "wrote the same text"
+    first, again, last = places[0], places[1], places[-1]
+    return f"{what} {len(places)} times, in steps {first} to {last} (step {again} is the first repetition)"
+
+
+def _is_call(reading: Reading, position: int) -> bool:
+    return reading.steps[position].kind is StepKind.TOOL or reading.texts[position].startswith("call ")
+
+
+def _loop(reading: Reading, first: int, again: int) -> Finding:
+    words = reading.steps[first].kind is not StepKind.TOOL
+    led_nowhere = words and reading.steps[first + 1].kind is not StepKind.TOOL
+    return Finding(
+        step=first if led_nowhere else again,
+        signal="loop",
+        weight=0.7,
+        reason=f"wrote a text that it repeated word for word in step {again}"
+        if led_nowhere
+        else f"repeated the {'text' if words else 'call'} of step {first} and got no new result",
+        quote=beginning(_said(reading, again), QUOTE) if words else "",
+    )
