@@ -45,16 +45,15 @@ check: $(READY) ## lint, format, types, layers
 
 fix: $(READY) ## format the code, fix lint findings, regenerate generated files
 	@$(BIN)/python -m tools.registry
-	@$(BIN)/python -m tools.settings_reference
+	@$(BIN)/python -m tools.references.settings_reference
 	@$(BIN)/python -m tools.support_page
-	@$(BIN)/python -m tools.cli_reference
-	@$(BIN)/python -m tools.api_reference
-	@$(BIN)/python -m tools.python_reference
-	@$(BIN)/python -m tools.python_reference
-	@$(BIN)/python -m tools.metrics_reference
-	@$(BIN)/python -m tools.alert_rules
-	@$(BIN)/python -m tools.dashboards
-	@$(BIN)/python -m tools.grafana_alerts
+	@$(BIN)/python -m tools.references.cli_reference
+	@$(BIN)/python -m tools.references.api_reference
+	@$(BIN)/python -m tools.references.python_reference
+	@$(BIN)/python -m tools.references.metrics_reference
+	@$(BIN)/python -m tools.monitoring.alert_rules
+	@$(BIN)/python -m tools.monitoring.dashboards
+	@$(BIN)/python -m tools.monitoring.grafana_alerts
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 

@@ -47,7 +47,7 @@ from tests.backends.debian import INSTALL, DebianName, debian_binary
 from tests.backends.prometheus import DATA, start_alertmanager, start_prometheus
 from tests.backends.supervise import HOST, free_ports
 from tests.deploy.pager import Pager, pager
-from tools.alert_rules import SHIPPED, Durations, rule_file
+from tools.monitoring.alert_rules import SHIPPED, Durations, rule_file
 
 DEPLOY: Final = Path(__file__).parents[1] / "deploy"
 PAGE_OF_DOCS: Final = Path(__file__).parents[1] / "docs" / "alerts.md"

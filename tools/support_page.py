@@ -15,7 +15,7 @@ from semconv.dialects.support import ASPECTS, Level, Support, support_table
 from tests.frameworks.catalogue import RunScript, catalogue
 from tests.frameworks.truth import differences, expected_steps, read_truth
 from tests.shown import shown
-from tools import framework_pages
+from tools.frameworks import framework_pages
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "support.md"
 _MARKS: Final = {Level.YES: "●", Level.PARTLY: "◐", Level.NO: "○"}

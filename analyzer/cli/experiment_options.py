@@ -10,7 +10,7 @@ from typing import Final
 
 from analyzer.cli.commands.prove.gateway import words_of
 from analyzer.cli.output import WrongUsage
-from analyzer.experiment.checks import Check, CommandCheck, Contains
+from analyzer.experiment.running.checks import Check, CommandCheck, Contains
 from analyzer.models.completion import price_of
 from analyzer.replay.options import GatewayOptions
 from analyzer.replay.tape import Tape

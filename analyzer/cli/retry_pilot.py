@@ -19,11 +19,10 @@ from analyzer.cli.commands.analyse.steps import load_runs, reader_here
 from analyzer.cli.experiment_options import INTERRUPTED_CODE, on_interrupt, require_prices
 from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
 from analyzer.executor.composition import open_analyst
-from analyzer.experiment.checks import Check, CheckFailed
 from analyzer.experiment.ledger import Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
-from analyzer.experiment.retry_gate import Gate, Share, to_json
-from analyzer.experiment.retry_pilot import (
+from analyzer.experiment.retry.retry_gate import Gate, Share, to_json
+from analyzer.experiment.retry.retry_pilot import (
     INTERVENTIONS,
     ArmReport,
     Pilot,
@@ -34,8 +33,9 @@ from analyzer.experiment.retry_pilot import (
     Trigger,
     suspected_call,
 )
-from analyzer.experiment.trial_runner import Options, Parts
-from analyzer.experiment.workflow import Command
+from analyzer.experiment.running.checks import Check, CheckFailed
+from analyzer.experiment.running.trial_runner import Options, Parts
+from analyzer.experiment.running.workflow import Command
 from analyzer.inquiry.present import console, counted, plain
 from analyzer.models.completion import price_of
 from analyzer.replay.gateway import serving

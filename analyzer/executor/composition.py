@@ -14,7 +14,7 @@ from analyzer.methods.attribution import Attributor
 from analyzer.models.budget import HourlyBudget
 from analyzer.models.completion import LiteLLM, Patience
 from analyzer.signals.suspicion.weigh import least_suspicion
-from analyzer.triage import Claim, output_matching
+from analyzer.signals.triage import Claim, output_matching
 from collector_processor.otlp import Signal
 from collector_processor.pipeline.analyst import Analyst
 from collector_processor.rebuild.redact_run import Cleaner

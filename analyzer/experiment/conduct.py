@@ -11,12 +11,12 @@ from functools import partial
 from typing import Final
 
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix, Suspects, may_go_live
-from analyzer.experiment.checks import CheckFailed
 from analyzer.experiment.findings import Experiment, Fidelity, Finding, finding
 from analyzer.experiment.ledger import Spent
+from analyzer.experiment.running.checks import CheckFailed
+from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner, described
+from analyzer.experiment.running.trials import TrialResult, latest_reasons
 from analyzer.experiment.sequential import Decision
-from analyzer.experiment.trial_runner import Options, Parts, TrialRunner, described
-from analyzer.experiment.trials import TrialResult, latest_reasons
 from analyzer.experiment.walk import Walk
 from analyzer.replay.tape import Tape
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from analyzer.experiment.candidates import Fix
 from analyzer.experiment.ledger import Price
 from analyzer.experiment.open_experiment import Prepared, Request
-from analyzer.experiment.workflow import Workflow
+from analyzer.experiment.running.workflow import Workflow
 from analyzer.replay.tape import RecordedCall
 from analyzer.replay.tools import Planned, plan
 from semconv.record import record

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from analyzer.experiment.trials import Draw
+from analyzer.experiment.running.trials import Draw
 from analyzer.replay.options import LiveCall, LiveUsage
 from semconv.record import record
 

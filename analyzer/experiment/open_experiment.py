@@ -16,12 +16,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 
 from analyzer.experiment.candidates import Fix, Suspects, beliefs_of_calls, suspects
-from analyzer.experiment.checks import Check
 from analyzer.experiment.conduct import Conductor, Watch
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.ledger import BUDGET_USD, Ledger, Price
-from analyzer.experiment.trial_runner import Options, Parts
-from analyzer.experiment.workflow import Endpoint, Workflow
+from analyzer.experiment.running.checks import Check
+from analyzer.experiment.running.trial_runner import Options, Parts
+from analyzer.experiment.running.workflow import Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.replay.gateway import serving
 from analyzer.replay.obstacles import undeclared_tool

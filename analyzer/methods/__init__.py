@@ -13,7 +13,7 @@ from analyzer.methods.bisect import Bisect
 from analyzer.methods.history import History
 from analyzer.methods.investigate import Investigate
 from analyzer.methods.judge import Judge
-from analyzer.methods.reference import (
+from analyzer.methods.published.reference import (
     PUBLISHED,
     AllAtOnce,
     AsPublished,

@@ -17,7 +17,7 @@ from analyzer.inquiry.verdict import FailureMode
 from analyzer.methods.briefing import ask
 from analyzer.methods.prompt_injection import speaking_steps
 from analyzer.methods.reasons import in_fix, subject_of
-from analyzer.methods.yes_or_no import read_yes_or_no
+from analyzer.methods.replies.yes_or_no import read_yes_or_no
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
 from analyzer.signals.suspicion.weigh import weigh

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from analyzer.inquiry.method import AttributionMethod, Inquiry, Prompt, Reply
-from analyzer.methods.settle_answer import join_sentences, nothing_to_judge, ranking_of
+from analyzer.methods.replies.settle_answer import join_sentences, nothing_to_judge, ranking_of
 from semconv.model import Abstention, Blame, Status, Trajectory, Verdict
 
 STRIDE: Final = 1_000

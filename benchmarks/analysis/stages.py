@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
-from analyzer.triage import triage
+from analyzer.signals.triage import triage
 from benchmarks.big_trace import team, wide
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode

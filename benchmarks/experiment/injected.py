@@ -13,12 +13,12 @@ from pathlib import Path
 import aiohttp
 
 from analyzer.experiment.captured import Capture, capturing
-from analyzer.experiment.checks import Contains
 from analyzer.experiment.injection.gates import purity, shortcut_gates
 from analyzer.experiment.injection.inject import Failure, Injector, Plan, Tried
 from analyzer.experiment.ledger import Ledger
-from analyzer.experiment.trial_runner import Options, Parts
-from analyzer.experiment.workflow import Function
+from analyzer.experiment.running.checks import Contains
+from analyzer.experiment.running.trial_runner import Options, Parts
+from analyzer.experiment.running.workflow import Function
 from analyzer.models.completion import price_of
 from analyzer.replay.gateway import Gateway, serving
 from analyzer.replay.options import GatewayOptions

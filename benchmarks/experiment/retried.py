@@ -18,10 +18,9 @@ import aiohttp
 
 from analyzer.evaluation.significance import mcnemar
 from analyzer.executor.composition import open_analyst
-from analyzer.experiment.checks import Contains
 from analyzer.experiment.ledger import Ledger
-from analyzer.experiment.retry_gate import SURE, Share, probability_of_gain
-from analyzer.experiment.retry_pilot import (
+from analyzer.experiment.retry.retry_gate import SURE, Share, probability_of_gain
+from analyzer.experiment.retry.retry_pilot import (
     INTERVENTIONS,
     Pilot,
     PilotRun,
@@ -29,8 +28,9 @@ from analyzer.experiment.retry_pilot import (
     Trigger,
     suspected_call,
 )
-from analyzer.experiment.trial_runner import Options, Parts
-from analyzer.experiment.workflow import Function
+from analyzer.experiment.running.checks import Contains
+from analyzer.experiment.running.trial_runner import Options, Parts
+from analyzer.experiment.running.workflow import Function
 from analyzer.inquiry.intervals import wilson
 from analyzer.models.completion import price_of
 from analyzer.replay.gateway import serving

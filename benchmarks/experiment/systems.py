@@ -14,11 +14,11 @@ from typing import Any
 
 import aiohttp
 
-from analyzer.experiment.checks import Contains
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.open_experiment import Request, experiment
-from analyzer.experiment.trial_runner import Options
-from analyzer.experiment.workflow import Function
+from analyzer.experiment.running.checks import Contains
+from analyzer.experiment.running.trial_runner import Options
+from analyzer.experiment.running.workflow import Function
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.models.completion import price_of
 from analyzer.replay.options import GatewayOptions

@@ -17,7 +17,7 @@ from typing import Final
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, clues
 from analyzer.signals.suspicion.weigh import DEFAULT_FALSE_ALARMS, weigh
-from analyzer.triage import triage
+from analyzer.signals.triage import triage
 from benchmarks.suspicion.faults import FAULTS
 from benchmarks.suspicion.fit import Example, fit, out_of_fold
 from benchmarks.suspicion.good_runs import KINDS, good_run

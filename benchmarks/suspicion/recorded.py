@@ -19,7 +19,7 @@ from analyzer.inquiry.visible import visible_run
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
 from analyzer.signals.suspicion.weigh import Weighed, Weights, weigh
-from analyzer.triage import triage
+from analyzer.signals.triage import triage
 from benchmarks.suspicion.tables import row
 from semconv.model import Step, StepKind, Trajectory
 

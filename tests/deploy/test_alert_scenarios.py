@@ -32,7 +32,7 @@ from benchmarks.alert_stories import (
 )
 from tests.backends.debian import insist_on_debian
 from tests.deploy.test_prometheus_rules import ask
-from tools.alert_rules import SHIPPED, rule_file
+from tools.monitoring.alert_rules import SHIPPED, rule_file
 
 STEP: Final = f"{TICK_S}s"
 AGENTS: Final = {PAGE, TICKET}

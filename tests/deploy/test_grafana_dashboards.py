@@ -22,10 +22,10 @@ from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine
 from tests.e2e.model_server import Scripted, serve
 from tests.e2e.test_line_model import VERDICT, in_background, settings_for
-from tools import grafana_alerts
-from tools.alert_rules import inlined, rule_file
-from tools.dashboards import CHART_FOLDER, FOLDER, dashboards
-from tools.panels import blamed_spans
+from tools.monitoring import grafana_alerts
+from tools.monitoring.alert_rules import inlined, rule_file
+from tools.monitoring.dashboards import CHART_FOLDER, FOLDER, dashboards
+from tools.monitoring.panels import blamed_spans
 
 GRAFANA: Final = FOLDER.parent
 VARIABLES: Final = {"$__rate_interval": "1m", "$__range": "1h", "$service": "shop", "$agent": ".*"}
@@ -54,12 +54,12 @@ def queries() -> list[str]:
 def test_the_dashboards_are_what_the_code_makes() -> None:
     for folder in (FOLDER, CHART_FOLDER):
         checked_in = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
-        assert checked_in == dashboards(), "run `python -m tools.dashboards`"
+        assert checked_in == dashboards(), "run `python -m tools.monitoring.dashboards`"
 
 
 def test_the_alert_rules_are_what_the_code_makes() -> None:
     found = grafana_alerts.FILE.read_text(encoding="utf-8")
-    assert found == grafana_alerts.write(), "run `python -m tools.grafana_alerts`"
+    assert found == grafana_alerts.write(), "run `python -m tools.monitoring.grafana_alerts`"
 
 
 def test_grafanas_alerts_are_prometheus_own_with_no_template_left_that_grafana_lacks() -> None:

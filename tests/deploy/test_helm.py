@@ -22,8 +22,8 @@ from tests.backends import install
 from tests.backends.debian import insist_on_debian
 from tests.backends.fixtures import insist_on
 from tests.deploy.test_prometheus_rules import Play
-from tools.alert_rules import rule_file
-from tools.dashboards import dashboards
+from tools.monitoring.alert_rules import rule_file
+from tools.monitoring.dashboards import dashboards
 from tools.release import ROOT, version_of
 
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "blamespan"

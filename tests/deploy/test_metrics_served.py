@@ -15,7 +15,7 @@ from tests.backends.supervise import free_ports, wait_until
 from tests.deploy.shifts import work
 from tests.e2e.line import Line, StartLine
 from tests.e2e.test_halves import StartAnalyzer, start_analyzer
-from tools.metrics_reference import page
+from tools.references.metrics_reference import page
 
 __all__ = ["start_analyzer"]
 

@@ -17,7 +17,7 @@ from analyzer.telemetry.metric import Kind
 from analyzer.telemetry.metric_table import METRICS
 from tests.backends.debian import insist_on_debian
 from tests.deploy.test_prometheus_rules import ask
-from tools.alert_rules import rule_file
+from tools.monitoring.alert_rules import rule_file
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 ALERTMANAGER: Final = DEPLOY / "alertmanager" / "alertmanager.yml"

@@ -24,7 +24,7 @@ from tests.backends.supervise import wait_until
 from tests.deploy.pager import Message, Pager, pager
 from tests.deploy.shifts import work
 from tests.e2e.line import Line, StartLine
-from tools.alert_rules import MIN_FAILURES, MIN_TASKS, MIN_USUAL_TASKS, Durations, rule_file
+from tools.monitoring.alert_rules import MIN_FAILURES, MIN_TASKS, MIN_USUAL_TASKS, Durations, rule_file
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 SECONDS: Final = Durations(

@@ -12,7 +12,7 @@ import yaml
 
 from analyzer.telemetry.metric_table import METRICS
 from tests.backends.debian import insist_on_debian
-from tools.alert_rules import CHART_FILE, FILE, SHIPPED, Durations, rule_file, write
+from tools.monitoring.alert_rules import CHART_FILE, FILE, SHIPPED, Durations, rule_file, write
 
 RULES: Final = rule_file()
 MINUTE: Final = "1m"
@@ -92,7 +92,7 @@ def tasks(values: str, labels: str = '{service="shop", agent="calculator"}') -> 
 
 def test_the_rule_file_is_what_its_template_makes() -> None:
     for file in (FILE, CHART_FILE):
-        assert file.read_text(encoding="utf-8") == write(SHIPPED), "run `python -m tools.alert_rules`"
+        assert file.read_text(encoding="utf-8") == write(SHIPPED), "run tools.monitoring.alert_rules"
 
 
 def test_promtool_takes_the_rule_file(promtool: Path) -> None:

@@ -17,8 +17,8 @@ from analyzer.cli.main import COMMANDS
 from analyzer.telemetry.metric_table import METRICS
 from collector_processor.settings import Settings
 from tests.e2e.line import environment
-from tools.cli_reference import command
 from tools.markdown_blocks import DOCS, ROOT, blocks, pages, session
+from tools.references.cli_reference import command
 
 BIN: Final = Path(sys.executable).parent
 SESSIONS: Final = {

@@ -13,11 +13,12 @@ import yaml
 from analyzer.inquiry.verdict import FailureMode
 from tests.frameworks.catalogue import RunScript, catalogue
 from tests.frameworks.languages import PYTHON
-from tools import api_reference, cli_reference, framework_pages, python_reference
-from tools.framework_code import YOURS, function_of_kit, instrumenting_program
-from tools.framework_notes import PAGES
+from tools.frameworks import framework_pages
+from tools.frameworks.framework_code import YOURS, function_of_kit, instrumenting_program
+from tools.frameworks.framework_notes import PAGES
+from tools.frameworks.program_code import STORY, program_of
 from tools.markdown_blocks import DOCS, ROOT, pages
-from tools.program_code import STORY, program_of
+from tools.references import api_reference, cli_reference, python_reference
 
 NO_FRAMEWORK: Final = "none"
 IMPORT: Final = "from my_agents import "
@@ -26,20 +27,20 @@ WEB: Final = ROOT / "analyzer" / "web"
 
 def test_the_command_line_is_documented_as_it_is() -> None:
     assert cli_reference.PAGE.read_text(encoding="utf-8") == cli_reference.page(), (
-        "run: python -m tools.cli_reference"
+        "run: python -m tools.references.cli_reference"
     )
 
 
 def test_the_api_is_documented_as_it_is_described() -> None:
     assert api_reference.PAGE.read_text(encoding="utf-8") == api_reference.page(), (
-        "run: python -m tools.api_reference"
+        "run: python -m tools.references.api_reference"
     )
 
 
 def test_the_public_python_api_is_documented_as_it_is() -> None:
     """Fails if the public surface changes: then the change notes must say so."""
     assert python_reference.PAGE.read_text(encoding="utf-8") == python_reference.page(), (
-        "run: python -m tools.python_reference"
+        "run: python -m tools.references.python_reference"
     )
 
 
@@ -58,12 +59,12 @@ def test_every_page_of_the_service_that_is_named_is_served() -> None:
 
 def test_the_pages_on_frameworks_are_those_of_the_runs() -> None:
     written = {path.name: path.read_text(encoding="utf-8") for path in framework_pages.FOLDER.iterdir()}
-    assert written == framework_pages.pages(), "run: python -m tools.framework_pages"
+    assert written == framework_pages.pages(), "run: python -m tools.frameworks.framework_pages"
 
 
 def test_every_framework_that_is_played_has_a_page() -> None:
     played = {run.framework for run in catalogue().values()} - {NO_FRAMEWORK}
-    assert played - {page.framework for page in PAGES} == set(), "add it to tools/framework_notes.py"
+    assert played - {page.framework for page in PAGES} == set(), "add it to framework_notes.py"
 
 
 def test_the_navigation_has_every_page_and_no_other() -> None:

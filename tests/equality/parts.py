@@ -16,7 +16,7 @@ from typing import Any, Final
 from analyzer.executor.analyst import analysis_of
 from analyzer.executor.composition import carrier_policy, kept_texts, open_analyst, open_cleaner
 from analyzer.labels.kept_run import Clean, pack, unpack
-from analyzer.triage import triage
+from analyzer.signals.triage import triage
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.pipeline.analyst import Analysis
 from collector_processor.rebuild.decode import decode, decode_logs

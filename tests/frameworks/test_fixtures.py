@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from analyzer.executor.composition import open_analyst
-from analyzer.triage import triage
+from analyzer.signals.triage import triage
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
 from semconv.model import Blame, Status, Verdict

@@ -26,7 +26,7 @@ from tests.frameworks.play import play
 from tests.frameworks.replaying import replay
 from tests.frameworks.script import WRONG_ANSWER
 from tests.frameworks.truth import decisive_step, differences, expected_steps
-from tools.framework_code import instrumenting_program, telemetry
+from tools.frameworks.framework_code import instrumenting_program, telemetry
 
 PATIENCE_S = 300.0
 """Seconds for a verdict: a run whose top span never ends is analysed after a minute of silence."""

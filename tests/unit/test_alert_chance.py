@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.alert_stories import HOUR, WEEK
-from tools.alert_rules import DEVIATIONS, MIN_FAILURES, MIN_TASKS, RISE, SHARE, SHIPPED
+from tools.monitoring.alert_rules import DEVIATIONS, MIN_FAILURES, MIN_TASKS, RISE, SHARE, SHIPPED
 
 WEEKS = 20
 NOW = SHIPPED.now * HOUR // SHIPPED.recent

@@ -9,8 +9,8 @@ import pytest
 
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.free_text import read_answer
-from analyzer.methods.reference import AllAtOnce
+from analyzer.methods.published.reference import AllAtOnce
+from analyzer.methods.replies.free_text import read_answer
 from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Status, Verdict
 from tests.inquiries import attribute

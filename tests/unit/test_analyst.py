@@ -5,7 +5,7 @@ import json
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.methods.attribution import Attributor
 from analyzer.models.scripted import ScriptedModel
-from analyzer.triage import output_matching
+from analyzer.signals.triage import output_matching
 from semconv.model import UNKNOWN_AGENT, Outcome, Status
 from tests.runs import failed_tool, run, step
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.experiment.checks import CheckFailed, CommandCheck, Contains, every
 from analyzer.experiment.ledger import Ledger
-from analyzer.experiment.workflow import Command, Ended, Function
+from analyzer.experiment.running.checks import CheckFailed, CommandCheck, Contains, every
+from analyzer.experiment.running.workflow import Command, Ended, Function
 from analyzer.replay.options import LiveCall, LiveUsage
 from semconv.emit.tape import TRIAL_VARIABLE
 

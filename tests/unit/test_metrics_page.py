@@ -8,13 +8,13 @@ from analyzer.executor.executor import Outcome
 from analyzer.issues.recurrence.issue import IssueState
 from analyzer.telemetry.metric import MOST_VALUES
 from analyzer.telemetry.metric_table import METRICS
-from tools.alert_rules import rule_file
-from tools.metrics_reference import PAGE, page
+from tools.monitoring.alert_rules import rule_file
+from tools.references.metrics_reference import PAGE, page
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="the built wheel has no docs")
 def test_the_page_is_what_the_table_makes() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tools.metrics_reference`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tools.references.metrics_reference`"
 
 
 def test_every_alert_is_on_the_page() -> None:

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from analyzer.inquiry.present import counted, plain, run_heading, steps_table, verdict_panel
+from analyzer.signals.triage import triage
 from analyzer.telemetry.json_lines import json_text
-from analyzer.triage import triage
 from semconv.model import (
     UNKNOWN_AGENT,
     Abstention,

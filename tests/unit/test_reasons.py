@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.triage import triage
+from analyzer.signals.triage import triage
 from semconv.model import UNKNOWN_AGENT, Blame, SpanStatus, Step, StepKind, Trajectory
 from tests.runs import failed_tool, run, step, tool
 

@@ -15,7 +15,7 @@ from analyzer.evaluation.dataset import read_dataset
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.methods import registered
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.reference import BinarySearch
+from analyzer.methods.published.reference import BinarySearch
 from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
 from tests.inquiries import attribute

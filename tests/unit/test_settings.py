@@ -18,7 +18,7 @@ from collector_processor.settings import (
     retired_settings,
     unknown_variables,
 )
-from tools.settings_reference import PAGE, page
+from tools.references.settings_reference import PAGE, page
 
 
 def test_defaults_listen_on_loopback_and_forward_nowhere() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.triage import answers, output_matching, triage, worth_a_model
+from analyzer.signals.triage import answers, output_matching, triage, worth_a_model
 from semconv.model import (
     UNKNOWN_AGENT,
     ContentState,

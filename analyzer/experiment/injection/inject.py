@@ -15,9 +15,9 @@ from typing import Any, Final
 from analyzer.experiment.captured import Capture, Telemetry
 from analyzer.experiment.injection.faults import FaultKind, corrupted
 from analyzer.experiment.injection.twins import Next, Twin, course
+from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
+from analyzer.experiment.running.trials import Sampling, TrialResult, count
 from analyzer.experiment.sequential import Arm
-from analyzer.experiment.trial_runner import Options, Parts, TrialRunner
-from analyzer.experiment.trials import Sampling, TrialResult, count
 from analyzer.recordings.labelled_trace import trace_document
 from analyzer.replay.matching import Match, Spoken
 from analyzer.replay.read_tape import read_tape

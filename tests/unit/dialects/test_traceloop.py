@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.triage import triage
+from analyzer.signals.triage import triage
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
 from semconv.dialects.reading.tools import tools_in
 from semconv.model import Completion, Scope, Span, SpanStatus

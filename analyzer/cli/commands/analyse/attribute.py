@@ -27,7 +27,7 @@ from analyzer.executor.composition import open_analyst, open_cleaner
 from analyzer.history.known_runs import KnownRuns, known_run, said_of
 from analyzer.inquiry.present import console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
-from analyzer.triage import triage
+from analyzer.signals.triage import triage
 from collector_processor.settings import load_settings
 from semconv.model import Attribution, Status, Trajectory
 

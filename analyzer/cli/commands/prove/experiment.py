@@ -42,7 +42,6 @@ from analyzer.cli.retry_pilot import RetryRequest, retry_pilot
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.candidates import ChangeKind, Fix
-from analyzer.experiment.checks import Check, CheckFailed, every
 from analyzer.experiment.conduct import Conductor
 from analyzer.experiment.findings import Experiment, refusal, to_json
 from analyzer.experiment.forecast import forecast_json, forecast_of
@@ -58,11 +57,12 @@ from analyzer.experiment.open_experiment import (
 )
 from analyzer.experiment.present import conclusion, forecast, progress, tool_lines
 from analyzer.experiment.proofs import attribution_of
+from analyzer.experiment.running.checks import Check, CheckFailed, every
+from analyzer.experiment.running.trial_ids import TrialIds
+from analyzer.experiment.running.trial_runner import Options
+from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.experiment.sequential import Decision
-from analyzer.experiment.trial_ids import TrialIds
-from analyzer.experiment.trial_runner import Options
 from analyzer.experiment.walk import MOST_TRIALS
-from analyzer.experiment.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import console
 from analyzer.labels.kept_trace import KeptTrace

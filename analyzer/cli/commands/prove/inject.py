@@ -27,7 +27,6 @@ from analyzer.cli.experiment_options import (
 )
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.experiment.captured import Capture, capturing
-from analyzer.experiment.checks import CheckFailed, every
 from analyzer.experiment.injection.faults import FaultKind
 from analyzer.experiment.injection.gates import (
     Gate,
@@ -41,8 +40,9 @@ from analyzer.experiment.injection.gates import (
 from analyzer.experiment.injection.inject import MOST_TRIALS, Injected, Injector, Plan, Tried, twin_json
 from analyzer.experiment.ledger import BUDGET_USD, Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
-from analyzer.experiment.trial_runner import Options, Parts
-from analyzer.experiment.workflow import TIMEOUT_S, Command
+from analyzer.experiment.running.checks import CheckFailed, every
+from analyzer.experiment.running.trial_runner import Options, Parts
+from analyzer.experiment.running.workflow import TIMEOUT_S, Command
 from analyzer.inquiry.present import console, counted, plain
 from analyzer.models.completion import price_of
 from analyzer.replay.gateway import Gateway, serving

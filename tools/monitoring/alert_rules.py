@@ -1,4 +1,4 @@
-"""``python -m tools.alert_rules``: writes the rules for Prometheus, and the Helm chart's copy.
+"""``python -m tools.monitoring.alert_rules``: writes the rules for Prometheus, and the Helm chart's copy.
 
 The shipped rules, promtool's tests and the live test, in which an hour takes
 seconds, use the same template with different ``Durations``.
@@ -12,17 +12,17 @@ from typing import Any, Final
 
 import yaml
 
-from tools.alert_text import BASE, SHIPPED, Durations, Rule, alert_texts, span
-from tools.service_alerts import alerts_on_line, alerts_on_service
+from tools.monitoring.alert_text import BASE, SHIPPED, Durations, Rule, alert_texts, span
+from tools.monitoring.service_alerts import alerts_on_line, alerts_on_service
 
 __all__ = ["BASE", "SHIPPED", "Durations", "Rule"]
 
-_DEPLOY: Final = Path(__file__).parents[1] / "deploy"
+_DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 FILE: Final = _DEPLOY / "prometheus" / "rules" / "blamespan.yaml"
 CHART_FILE: Final = _DEPLOY / "helm" / "blamespan" / "files" / "rules.yaml"
 """A copy of ``FILE``: a chart can include only files from its own folder."""
 _HEAD: Final = """\
-# Alert rules of blamespan. Made by `python -m tools.alert_rules`; do not edit.
+# Alert rules of blamespan. Made by `python -m tools.monitoring.alert_rules`; do not edit.
 # Links go to `external_labels: blamespan_url` of prometheus.yml. Needs Prometheus 2.42 (keep_firing_for).
 #
 # Alerts on agents use two windows. The last hour has enough runs for a meaningful share. The last

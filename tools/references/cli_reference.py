@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of generated pages cannot be wrapped
-"""``python -m tools.cli_reference``: writes docs/reference/cli.md from the commands themselves."""
+"""``python -m tools.references.cli_reference``: writes docs/reference/cli.md from the commands themselves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import typer
 
 from analyzer.cli.main import COMMANDS, _app
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 _HEAD: Final = """# Command line
 
-Made from the commands by `python -m tools.cli_reference`; do not edit. `blamespan COMMAND --help` says the same.
+Made from the commands by `python -m tools.references.cli_reference`; do not edit. `blamespan COMMAND --help` says the same.
 
 Exit codes: 0 success, 1 the thing asked failed, 2 wrong usage or setting, 130 interrupted. Errors are one line on
 standard error. Options go before the environment, the environment before `blamespan.toml`

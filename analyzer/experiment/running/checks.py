@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Final, TypeAlias
 
-from analyzer.experiment.workflow import Ended, run_command
+from analyzer.experiment.running.workflow import Ended, run_command
 from analyzer.inquiry.errors import AnalyzerError
 from semconv.record import record
 

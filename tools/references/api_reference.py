@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of generated pages cannot be wrapped
-"""Generator of docs/reference/api.md from the OpenAPI description: ``python -m tools.api_reference``.
+"""Generator of docs/reference/api.md from the OpenAPI description: ``python -m tools.references.api_reference``.
 
 ``tests/web`` compares that description with the routes and real answers.
 """
@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from analyzer.web.schemas import openapi
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 _HEAD: Final = """# HTTP API
 
-Made from the service's OpenAPI description by `python -m tools.api_reference`; do not edit. A running service
+Made from the service's OpenAPI description by `python -m tools.references.api_reference`; do not edit. A running service
 serves that description at `/api/openapi.json`, for client generators.
 
 The API listens on `BLAMESPAN_WEB_LISTEN` (`127.0.0.1:8500`). With `BLAMESPAN_TOKEN`, every request needs

@@ -13,7 +13,7 @@ from typing import Final
 
 import yaml
 
-_TRACEQL: Final = Path(__file__).parents[1] / "docs" / "backends" / "traceql.yaml"
+_TRACEQL: Final = Path(__file__).parents[2] / "docs" / "backends" / "traceql.yaml"
 _ONE: Final = '{service=~"$service", agent=~"$agent"}'
 _LAG: Final = "sum by (le) (rate(blamespan_analysis_lag_seconds_bucket[$__rate_interval]))"
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of generated pages cannot be wrapped
-"""Generator of docs/reference/python.md, the public Python API: ``python -m tools.python_reference``.
+"""Generator of docs/reference/python.md, the public Python API: ``python -m tools.references.python_reference``.
 
 A test compares the page with the code: the public surface cannot change unnoticed.
 """
@@ -16,10 +16,10 @@ from typing import Any, Final
 import analyzer
 
 _TYPE: Final = re.compile(r": '([^']*)'")
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 _HEAD: Final = """# Python API
 
-Made from the code by `python -m tools.python_reference`; do not edit. These are all public names, imported with
+Made from the code by `python -m tools.references.python_reference`; do not edit. These are all public names, imported with
 `from analyzer import …`; the package is typed (`py.typed`). They follow semantic versioning: until 1.0 a minor release
 may change them, and the change notes say so. How to use them: [programs](../programs.md).
 """

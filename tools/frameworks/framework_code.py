@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-KIT: Final = Path(__file__).parents[1] / "tests" / "frameworks" / "kit"
+KIT: Final = Path(__file__).parents[2] / "tests" / "frameworks" / "kit"
 _STORY: Final = "story"
 _DEFINITIONS: Final = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BLOCKS: Final = (ast.With, ast.Try)

@@ -42,16 +42,16 @@ from typing import Final
 
 from analyzer.inquiry.agent_names import match_agent, same_agent
 from analyzer.inquiry.method import AttributionMethod, Inquiry, Prompt, Reply
-from analyzer.methods.free_text import Answer, read_answer, read_reason
-from analyzer.methods.plain_log import about_the_task, numbered_log, plain_log, plain_prompt
-from analyzer.methods.settle_answer import (
+from analyzer.methods.published.plain_log import about_the_task, numbered_log, plain_log, plain_prompt
+from analyzer.methods.replies.free_text import Answer, read_answer, read_reason
+from analyzer.methods.replies.settle_answer import (
     ask_until_read,
     join_sentences,
     no_such_step,
     nothing_to_judge,
     step_at,
 )
-from analyzer.methods.yes_or_no import read_half, read_yes_or_no
+from analyzer.methods.replies.yes_or_no import read_half, read_yes_or_no
 from semconv.model import (
     Abstention,
     Blame,

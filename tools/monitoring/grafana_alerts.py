@@ -1,4 +1,4 @@
-"""``python -m tools.grafana_alerts``: writes deploy/grafana/provisioning/alerting/blamespan.yaml.
+"""``python -m tools.monitoring.grafana_alerts``: writes deploy/grafana/provisioning/alerting/blamespan.yaml.
 
 The Prometheus rules in Grafana's format, for users who alert from Grafana: the
 same expressions and durations, from the same template.
@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import yaml
 
-from tools.alert_rules import BASE, inlined, rule_file
+from tools.monitoring.alert_rules import BASE, inlined, rule_file
 
 FILE: Final = (
-    Path(__file__).parents[1] / "deploy" / "grafana" / "provisioning" / "alerting" / "blamespan.yaml"
+    Path(__file__).parents[2] / "deploy" / "grafana" / "provisioning" / "alerting" / "blamespan.yaml"
 )
 _HEAD: Final = """\
-# Alert rules for those whose Grafana does the alerting: Prometheus's own, once more. Made by
-# `python -m tools.grafana_alerts`; do not edit. A dollar sign is doubled: a single one is Grafana's.
+# Prometheus's alert rules for Grafana's own alerting. Made by `python -m tools.monitoring.grafana_alerts`;
+# do not edit. A dollar sign is doubled: a single one is Grafana's.
 # Links begin with the environment variable BLAMESPAN_WEB_URL of the Grafana that reads this.
 """
 ADDRESS: Final = "${BLAMESPAN_WEB_URL}"

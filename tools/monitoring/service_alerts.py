@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tools.alert_text import Durations, Rule, alert_texts, span
+from tools.monitoring.alert_text import Durations, Rule, alert_texts, span
 
 MAX_LAG_S: Final = 300
 """Analyses start within a minute of silence; a lag of five minutes means a queue."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.inquiry.render import fold
-from analyzer.methods.settle_answer import (
+from analyzer.methods.replies.settle_answer import (
     LONGEST_TASK,
 )
 from semconv.model import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from analyzer.methods.free_text import LONGEST, objects, spoken
+from analyzer.methods.replies.free_text import LONGEST, objects, spoken
 
 _MARKUP: Final = re.compile(r"[*`#>|_\"']{1,3}")
 _TAG: Final = re.compile(r"</?[a-z_]{1,20}>|\\boxed\{([^{}\n]{0,200})\}", re.IGNORECASE)

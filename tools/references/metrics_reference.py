@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of Markdown tables cannot be wrapped
-"""Generator of docs/metrics.md from the table of metrics: ``python -m tools.metrics_reference``."""
+"""Generator of docs/metrics.md from the table of metrics: ``python -m tools.references.metrics_reference``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from analyzer.telemetry.metric_table import MAX_STANDING, METRICS
 from analyzer.telemetry.verdict_counters import CONFIDENCE_BOUNDS, LAG_BOUNDS_S, MAX_LAG_S
 from semconv.model import Status
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "metrics.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 _HEAD: Final = """# Metrics
 
-Made from `analyzer/telemetry/metric_table.py` by `python -m tools.metrics_reference`; do not edit.
+Made from `analyzer/telemetry/metric_table.py` by `python -m tools.references.metrics_reference`; do not edit.
 
 `GET /metrics` answers in Prometheus's text format, or in OpenMetrics if the client accepts it, as Prometheus does.
 Only OpenMetrics has exemplars: the trace and span of one of the counted runs. Prometheus keeps them with
@@ -123,7 +123,7 @@ without a service for a signal (404, `UNIMPLEMENTED`) is not a failure: those it
 
 `deploy/prometheus/rules/blamespan.yaml` has the alert rules, `deploy/alertmanager/alertmanager.yml` a routing for them, and
 `deploy/grafana` dashboards and the same rules for Grafana's own alerting. All are generated: `python -m
-tools.alert_rules`, `tools.dashboards`, `tools.grafana_alerts`. The tests in `tests/deploy` run the rules with
+tools.monitoring.alert_rules`, `tools.monitoring.dashboards`, `tools.monitoring.grafana_alerts`. The tests in `tests/deploy` run the rules with
 promtool over hours of simulated failures, and every query of the dashboards against a real Prometheus. The dashboards
 have not been viewed in Grafana yet.
 

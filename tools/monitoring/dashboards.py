@@ -1,4 +1,4 @@
-"""``python -m tools.dashboards``: writes the dashboards, and the Helm chart's copy.
+"""``python -m tools.monitoring.dashboards``: writes the dashboards, and the Helm chart's copy.
 
 Built and type-checked with Grafana's own foundation SDK; they have not been run in a Grafana here.
 """
@@ -18,9 +18,9 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from grafana_foundation_sdk.models.tempo import SearchTableType
 
-from tools.panels import AGENTS, SERVICE, Panel, Query, Shape, blamed_spans
+from tools.monitoring.panels import AGENTS, SERVICE, Panel, Query, Shape, blamed_spans
 
-_DEPLOY: Final = Path(__file__).parents[1] / "deploy"
+_DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 FOLDER: Final = _DEPLOY / "grafana" / "dashboards"
 CHART_FOLDER: Final = _DEPLOY / "helm" / "blamespan" / "files" / "dashboards"
 """A copy for the Helm chart, which can include only files from its own folder."""

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of Markdown tables cannot be wrapped
-"""Generator of docs/settings.md from the settings class: ``python -m tools.settings_reference``."""
+"""Generator of docs/settings.md from the settings class: ``python -m tools.references.settings_reference``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic_core import PydanticUndefined
 
 from collector_processor.settings import Settings
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "settings.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
 _HEAD: Final = """# Settings
 
 Set these as environment variables, or in a `blamespan.toml` in the directory where you start the command, in lower case
 and without `BLAMESPAN_`. A command-line option overrides the environment, and the environment overrides the file. An empty
 variable counts as unset. Times are whole milliseconds. `blamespan doctor` checks all settings.
 
-Made from `collector_processor/settings/model.py` by `python -m tools.settings_reference`; do not edit.
+Made from `collector_processor/settings/model.py` by `python -m tools.references.settings_reference`; do not edit.
 
 | variable | default | meaning |
 |---|---|---|

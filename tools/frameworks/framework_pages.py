@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of generated pages cannot be wrapped
-"""Generator of docs/frameworks from the runs of real frameworks: ``python -m tools.framework_pages``.
+"""Generator of docs/frameworks from the runs of real frameworks: ``python -m tools.frameworks.framework_pages``.
 
 Code and versions come from the run scripts in ``tests/frameworks``, the table of what blamespan sees from
 ``semconv/dialects/support.toml``, and the findings from ``blamespan lint`` on the recording.
@@ -18,12 +18,12 @@ from tests.frameworks.catalogue import FOLDER as SUITE
 from tests.frameworks.catalogue import RunScript, catalogue
 from tests.frameworks.languages import PYTHON
 from tests.shown import shown
-from tools.framework_code import function_of_kit, instrumenting_program, telemetry
-from tools.framework_notes import PAGES, FrameworkPage
-from tools.program_code import program_of
+from tools.frameworks.framework_code import function_of_kit, instrumenting_program, telemetry
+from tools.frameworks.framework_notes import PAGES, FrameworkPage
+from tools.frameworks.program_code import program_of
 
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "frameworks"
-_MADE: Final = "<!-- Made by python -m tools.framework_pages; do not edit. -->\n"
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "frameworks"
+_MADE: Final = "<!-- Made by python -m tools.frameworks.framework_pages; do not edit. -->\n"
 _OWN: Final = re.compile(r"s own(?=$|,)")
 _MARKS: Final = {Level.YES: "●", Level.PARTLY: "◐", Level.NO: "○"}
 _OF_THE_SUITE: Final = frozenset(

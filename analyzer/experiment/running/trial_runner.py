@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from analyzer.experiment.checks import Check
 from analyzer.experiment.ledger import Ledger, Spent
-from analyzer.experiment.trials import Draw, TrialResult
+from analyzer.experiment.running.checks import Check
+from analyzer.experiment.running.trials import Draw, TrialResult
+from analyzer.experiment.running.workflow import TIMEOUT_S, Ended, Workflow
 from analyzer.experiment.walk import MOST_TRIALS
-from analyzer.experiment.workflow import TIMEOUT_S, Ended, Workflow
 from analyzer.inquiry.method import Clock
 from analyzer.replay.canonical import Difference
 from analyzer.replay.gateway import Gateway

@@ -1,0 +1,1 @@
+"""Trials: starting the workflow, checking its results, and accounting for them."""

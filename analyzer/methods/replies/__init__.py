@@ -1,0 +1,1 @@
+"""Replies of models: reading them, asking again, and settling on a step."""
