@@ -267,7 +267,7 @@ class Learned:
         latest_s = 0.0
         ends: dict[int, tuple[int, int]] = {}
         flushed_ns = received_ns - round(_FLUSHED_S / _NS)
-        flushed = {note.source for note in notes if note.parent_id is None and note.end_ns >= flushed_ns}
+        flushed = {note.source for note in notes if not note.parent_id and note.end_ns >= flushed_ns}
         for note in notes:
             if note.end_ns:
                 first, last = ends.get(note.source, (note.end_ns, note.end_ns))

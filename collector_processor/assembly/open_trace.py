@@ -18,7 +18,7 @@ from enum import IntEnum
 from typing import Final
 
 from collector_processor.otlp import TraceKey
-from collector_processor.wire.facts import SpanNote
+from collector_processor.wire.facts import AGENT_BIT, TOP_BIT, SpanNote
 from semconv.model import Completion, TraceId
 
 _MAX_KINDS: Final = 8
@@ -140,33 +140,38 @@ class OpenTrace:
         never missing.
         """
         self.spans += len(spans)
+        self._note_sources_and_links(spans)
+        self.seen.update([span.span_id for span in spans])
         inherited: dict[int, Ended] = {}
         ended: list[Absence] = []
-        for span in spans:
-            number = int(span.span_id, 16)
-            self.seen.add(number)
-            absence = self.missing.pop(number, None)
+        for span in spans if self.missing else ():
+            absence = self.missing.pop(span.span_id, None)
             if absence is not None:
                 ended += [absence] if absence.since < now else []
                 if not span.is_marked:
-                    inherited[number] = absence.ended
+                    inherited[span.span_id] = absence.ended
         for span in spans:
-            self._note_one(span, inherited.get(int(span.span_id, 16), Ended.CALLS), now)
+            self._note_one(span, inherited.get(span.span_id, Ended.CALLS), now)
         return ended
 
+    def _note_sources_and_links(self, spans: Sequence[SpanNote]) -> None:
+        for source in {span.source for span in spans}:
+            if len(self.sources) < _MAX_SOURCES:
+                self.sources.add(source)
+        for span in spans:
+            if span.links and len(self.targets) < _MAX_TARGETS:
+                self.targets.update(dict.fromkeys(span.links, span.kind))
+
     def _note_one(self, span: SpanNote, below: Ended, now: float) -> None:
-        if len(self.sources) < _MAX_SOURCES:
-            self.sources.add(span.source)
-        if len(self.targets) < _MAX_TARGETS:
-            self.targets.update(dict.fromkeys(span.links, span.kind))
-        if span.parent_id is None:
+        parent, is_top = span.parent_id, span.bits & TOP_BIT
+        if not parent:
             self.root_ended = True
-        elif span.is_top_kind:
+        elif is_top:
             self.workflow_ended = True
-        if span.parent_id is None or (span.is_top_kind and not self.root_ended):
+        if not parent or (is_top and not self.root_ended):
             self.top_kind, self.top_source = span.kind, span.source
-        if span.parent_id is not None and (parent := int(span.parent_id, 16)) not in self.seen:
-            own = Ended.WORKFLOW if span.is_top_kind else Ended.AGENT if span.is_agent_kind else Ended.CALLS
+        if parent and parent not in self.seen:
+            own = Ended.WORKFLOW if is_top else Ended.AGENT if span.bits & AGENT_BIT else Ended.CALLS
             self._miss(parent, span, max(own, below), now)
 
     def _miss(self, parent: int, span: SpanNote, ended: Ended, now: float) -> None:

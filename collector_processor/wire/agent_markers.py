@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import re2
 
-from collector_processor.wire.facts import AGENT_BIT, TOP_BIT
+from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, TOP_BIT
 from collector_processor.wire.protobuf import (
     SHORTEST_SPAN,
     fields,
@@ -227,11 +227,22 @@ def marked_spans(body: bytes, places: Sequence[SpanPlace], layout: Layout) -> fr
     return frozenset(marked)
 
 
-def facts_of(body: bytes, start: int, end: int, layout: Layout) -> int:
-    """Return the facts stated by a marked span's attributes, as bits."""
-    bits = 0
-    for fact in layout.fact.findall(body, start, end):
-        bits |= _BITS[fact]
+def marker_bits(
+    body: bytes, places: Sequence[SpanPlace], marked: frozenset[int], layout: Layout
+) -> dict[int, int]:
+    """Return the bits that the attributes of each marked span state, by the span's position.
+
+    The request is searched once, from its first marked span: a fact's bytes cannot begin in one span and end
+    in the next, whose ids stand between.
+    """
+    bits = dict.fromkeys(marked, MARKED_BIT)
+    if not bits:
+        return bits
+    starts = [place[0] for place in places]
+    for fact in layout.fact.finditer(body, starts[min(marked)]):
+        index = bisect_right(starts, fact.start()) - 1
+        if index in bits and fact.end() <= places[index][1]:
+            bits[index] |= _BITS[fact[1]]
     return bits
 
 

@@ -20,26 +20,29 @@ from collector_processor.wire.protobuf import (
     NO_PARENT,
     PARENT_HEAD,
     SHORTEST_SPAN,
+    SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     TRACE_ID_HEAD,
     has_usual_head,
     has_usual_tail,
     messages,
+    parent_id_of,
     read_varint,
     some_fields,
+    span_ids,
 )
-from semconv.model import SpanId, TraceId
+from semconv.model import TraceId
 from semconv.record import record
 
 TOP_BIT, AGENT_BIT, MARKED_BIT, REMOTE_BIT = 1, 2, 4, 8
-"""Bits of a note's flags in the packed form."""
+"""Bits of a note: the span encloses a whole run (``invoke_workflow``), or one agent's work
+(``invoke_agent``); it or its scope carries an agent marker; its parent is in another process."""
 MAX_NOTE_LINKS: Final = 32
 """Most links of one span kept in a note; further links are ignored."""
-_FIRST: Final = struct.Struct(">8s8sB")
+_FIRST: Final = struct.Struct(">QQB")
 """The packed form up to version 0.3: ids and flag bits only."""
-_NOTE: Final = struct.Struct(">8s8sBQIIB")
+_NOTE: Final = struct.Struct(">QQBQIIB")
 _COUNT: Final = struct.Struct(">I")
-_NO_PARENT_ID: Final = bytes(8)
 _MAX_NS: Final = 2**64 - 1
 
 
@@ -47,17 +50,12 @@ _MAX_NS: Final = 2**64 - 1
 class SpanNote:
     """One ended span of an agent trace."""
 
-    span_id: SpanId
-    parent_id: SpanId | None = None
-    """``None`` for the trace's root."""
-    is_top_kind: bool = False
-    """Whether it encloses a whole run (``invoke_workflow`` and the like)."""
-    is_agent_kind: bool = False
-    """Whether it encloses one agent's work (``invoke_agent`` and the like)."""
-    is_marked: bool = False
-    """Whether it or its scope carries an agent marker."""
-    parent_is_remote: bool = False
-    """Whether its flags say that its parent is in another process."""
+    span_id: int
+    """Its id as a number."""
+    parent_id: int = 0
+    """Its parent's id; 0 for the trace's root."""
+    bits: int = 0
+    """Sum of ``TOP_BIT``, ``AGENT_BIT``, ``MARKED_BIT`` and ``REMOTE_BIT``, as far as they apply."""
     end_ns: int = 0
     """End time in Unix ns, by its host's clock; 0 if unreadable."""
     source: int = 0
@@ -66,6 +64,16 @@ class SpanNote:
     """``kind_of`` its service, scope and name; equal for spans made by the same line of code."""
     links: tuple[TraceId, ...] = ()
     """Other traces that it links to, without duplicates."""
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it or its scope carries an agent marker."""
+        return bool(self.bits & MARKED_BIT)
+
+    @property
+    def parent_is_remote(self) -> bool:
+        """Whether its flags say that its parent is in another process."""
+        return bool(self.bits & REMOTE_BIT)
 
 
 @record
@@ -138,24 +146,22 @@ def pack_notes(notes: Iterable[SpanNote]) -> bytes:
 
 def _pack(note: SpanNote) -> bytes:
     head = _NOTE.pack(
-        bytes.fromhex(note.span_id),
-        bytes.fromhex(note.parent_id) if note.parent_id else _NO_PARENT_ID,
-        TOP_BIT * note.is_top_kind
-        | AGENT_BIT * note.is_agent_kind
-        | MARKED_BIT * note.is_marked
-        | REMOTE_BIT * note.parent_is_remote,
+        note.span_id,
+        note.parent_id,
+        note.bits,
         min(note.end_ns, _MAX_NS),
         note.source,
         note.kind,
         len(note.links),
     )
-    return head + b"".join(map(bytes.fromhex, note.links))
+    return head + b"".join(map(bytes.fromhex, note.links)) if note.links else head
 
 
 def unpack_notes(packed: bytes) -> tuple[SpanNote, ...]:
     """Return the notes that ``pack_notes`` packed, in this version or the first."""
     if len(packed) % _FIRST.size == 0:
-        return tuple(make_note(*entry) for entry in _FIRST.iter_unpack(packed))
+        first = _FIRST.iter_unpack(packed)
+        return tuple(SpanNote(span_id=own, parent_id=parent, bits=bits) for own, parent, bits in first)
     return tuple(_unpack(packed))
 
 
@@ -165,44 +171,30 @@ def _unpack(packed: bytes) -> Iterator[SpanNote]:
     for _ in range(count):
         span_id, parent_id, bits, end_ns, source, kind, links = _NOTE.unpack_from(packed, at)
         at += _NOTE.size
-        linked = tuple(packed[begin : begin + 16] for begin in range(at, at + 16 * links, 16))
+        linked = tuple(TraceId(packed[begin : begin + 16].hex()) for begin in range(at, at + 16 * links, 16))
         at += 16 * links
-        yield make_note(span_id, parent_id, bits, end_ns=end_ns, source=source, kind=kind, links=linked)
-
-
-def make_note(
-    span_id: bytes,
-    parent_id: bytes,
-    bits: int,
-    *,
-    end_ns: int = 0,
-    source: int = 0,
-    kind: int = 0,
-    links: Iterable[bytes] = (),
-) -> SpanNote:
-    """Return a note from raw ids (no parent: empty or zeros) and the packed form's bits."""
-    return SpanNote(
-        span_id=SpanId(span_id.hex()),
-        parent_id=SpanId(parent_id.hex()) if parent_id.strip(b"\0") else None,
-        is_top_kind=bool(bits & TOP_BIT),
-        is_agent_kind=bool(bits & AGENT_BIT),
-        is_marked=bool(bits & MARKED_BIT),
-        parent_is_remote=bool(bits & REMOTE_BIT),
-        end_ns=end_ns,
-        source=source,
-        kind=kind,
-        links=tuple(TraceId(link.hex()) for link in links),
-    )
+        yield SpanNote(
+            span_id=span_id,
+            parent_id=parent_id,
+            bits=bits,
+            end_ns=end_ns,
+            source=source,
+            kind=kind,
+            links=linked,
+        )
 
 
 _SERVICE: Final = b"\x0a\x0cservice.name"
 """The encoded key of the resource attribute."""
 _TRACE_STATE, _PARENT, _NAME, _KIND, _START, _END = 0x1A, 0x22, 0x2A, 0x30, 0x39, 0x41
 """Tags of ``Span``'s fields 3 to 8, in the order of most encoders."""
+_PARENT_TAG: Final = 0x2208
+"""Tag and length of a parent's id."""
 _LINKS: Final = 13
 _LINK_TAG: Final = 0x6A
 _LINK_HEAD: Final = re.compile(rb"j.{1,4}\n\x10|\x12\x08.{8}\n\x10", re.DOTALL)
 """A link's tag, length and trace id; or, as the Collector writes it, its span id before its trace id."""
+_USUAL_LINK: Final = re.compile(rb"j.{1,4}\n\x10", re.DOTALL)
 FLAGS_TAG: Final = b"\x85\x01"
 
 
@@ -247,18 +239,71 @@ def kind_from(origin: Origin, name: bytes) -> int:
     return zlib.crc32(name, origin.names)
 
 
-def read_facts(body: bytes, start: int, end: int) -> SpanFacts:
+_TIMES: Final = struct.Struct("<B8xBQ")
+"""Start and end of a span, each after its tag; of the start only the tag."""
+
+
+class SpanHead(NamedTuple):
+    """First fields of a span."""
+
+    span_id: int
+    parent_id: int
+    """0 for a root."""
+    end_ns: int
+    """0 if unreadable."""
+    name: bytes
+    """Empty if unreadable."""
+
+
+def read_head(body: bytes, start: int, end: int) -> SpanHead:
+    """Return the first fields of a span whose ids are valid."""
+    return _read_at_once(body, start, end) or _read_apart(body, start, end)
+
+
+def _read_at_once(body: bytes, start: int, end: int) -> SpanHead | None:
+    """Read a span in the field order of most SDKs: ids, parent, short name, kind, times; else ``None``."""
+    if not has_usual_head(body, start, end) or end - start < SHORTEST_SPAN + _TIMES.size + 4:
+        return None
+    at, parent_id = start + SHORTEST_SPAN, 0
+    if body[at] == _PARENT and body[at + 1] == SPAN_ID_BYTES:
+        parent_id = int.from_bytes(body[at + 2 : at + 10], "big")
+        at += 10
+    name_at, length = at + 2, body[at + 1]
+    at = name_at + length
+    if body[name_at - 2] != _NAME or length > 0x7F or at + 2 + _TIMES.size > end:
+        return None
+    start_tag, end_tag, end_ns = _TIMES.unpack_from(body, at + 2 if body[at] == _KIND else at)
+    if start_tag != _START or end_tag != _END:
+        return None
+    return SpanHead(int.from_bytes(body[start + 20 : start + 28], "big"), parent_id, end_ns, body[name_at:at])
+
+
+def _read_apart(body: bytes, start: int, end: int) -> SpanHead:
+    span_id, parent_id = span_ids(body, start, end)[1], parent_id_of(body, start, end)
+    facts = _read_facts(body, start, end)
+    return SpanHead(int.from_bytes(span_id, "big"), int.from_bytes(parent_id, "big"), *facts)
+
+
+def _read_facts(body: bytes, start: int, end: int) -> SpanFacts:
     """Return the end time and name of a span; 0 and empty if unreadable."""
     try:
         found = None
         if has_usual_head(body, start, end):
             at = start + SHORTEST_SPAN
-            found = _read_at_once(body, at, end) or _read_in_order(body, at, end)
+            found = _read_in_order(body, at, end)
         elif has_usual_tail(body, start, end):
             found = _read_from_tail(body, start, end - SHORTEST_SPAN)
         return found or _read_any_order(body, start, end)
     except (MalformedRequestError, IndexError):
         return SpanFacts(0, b"")
+
+
+def has_usual_link(body: bytes) -> bool:
+    """Return whether any span of a request in the usual field order may link to another trace.
+
+    One search of the whole request, by the one byte that every such link begins with.
+    """
+    return _USUAL_LINK.search(body) is not None
 
 
 def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes, ...]:
@@ -290,22 +335,6 @@ def _may_have_links(body: bytes, start: int, end: int) -> bool:
     if first == start and body[start] != _LINK_TAG:
         first += 1  # a span id at the very start is the span's own
     return _LINK_HEAD.search(body, first, end - TRACE_ID_BYTES) is not None
-
-
-def _read_at_once(body: bytes, at: int, end: int) -> SpanFacts | None:
-    """Read a span in the field order of most SDKs: parent, short name, kind, start, end; else ``None``."""
-    if body[at] == _PARENT and body[at + 1] == 8:
-        at += 10
-    length = body[at + 1]
-    name_at, at = at + 2, at + 2 + length
-    if body[name_at - 2] != _NAME or length > 0x7F or at + 20 > end:
-        return None
-    name = body[name_at:at]
-    if body[at] == _KIND:
-        at += 2
-    if body[at] != _START or body[at + 9] != _END or at + 18 > end:
-        return None
-    return SpanFacts(int.from_bytes(body[at + 10 : at + 18], "little"), name)
 
 
 def _read_from_tail(body: bytes, start: int, end: int) -> SpanFacts | None:

@@ -15,15 +15,14 @@ the request.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.wire.agent_markers import (
     ANY_ORDER,
     CARRIER_BIT,
-    MARKED,
     OUR_TRACES,
     OURS,
     PADDED,
@@ -33,9 +32,9 @@ from collector_processor.wire.agent_markers import (
     Hints,
     Layout,
     SpanPlace,
-    facts_of,
     hinted_spans,
     marked_spans,
+    marker_bits,
     scope_kind,
 )
 from collector_processor.wire.facts import (
@@ -47,10 +46,10 @@ from collector_processor.wire.facts import (
     ScanResult,
     SpanNote,
     TraceNote,
+    has_usual_link,
     kind_from,
     linked_traces,
-    make_note,
-    read_facts,
+    read_head,
     read_origin,
     read_process,
 )
@@ -62,7 +61,6 @@ from collector_processor.wire.protobuf import (
     fields,
     has_usual_head,
     most_fields,
-    parent_id_of,
     read_varint,
     require_message,
     skip_short,
@@ -272,9 +270,26 @@ def _notes(
     for index, place in enumerate(found.places):
         if place[3] in own:
             own[place[3]].append(index)
-    origins = _Origins(body, found.groups)
+    layout = found.layout
+    read = _Reading(
+        found.places,
+        _Origins(body, found.groups),
+        marker_bits(body, found.places, marked, layout),
+        layout is ANY_ORDER or has_usual_link(body),
+    )
     for trace_id, indexes in own.items():
-        yield _trace_note(body, trace_id, indexes, found, marked, origins)
+        yield _trace_note(body, trace_id, indexes, read)
+
+
+class _Reading(NamedTuple):
+    """What is known of a request before its spans' notes are read."""
+
+    places: Sequence[SpanPlace]
+    origins: _Origins
+    bits: Mapping[int, int]
+    """Bits of each marked span, by position."""
+    may_link: bool
+    """Whether any span may link to another trace."""
 
 
 class _Origins:
@@ -298,53 +313,45 @@ class _Origins:
         return self._known[number]
 
 
-def _trace_note(  # noqa: PLR0917 - the parts of one request and one trace
-    body: bytes, trace_id: bytes, indexes: list[int], found: _Found, marked: frozenset[int], origins: _Origins
-) -> TraceNote:
+def _trace_note(body: bytes, trace_id: bytes, indexes: list[int], read: _Reading) -> TraceNote:
     """Return the note of one trace; spans of our own model calls count as carriers."""
-    places = found.places
+    places = read.places
     seen = () if trace_id.startswith(OUR_TRACES) else indexes
-    noted = tuple(
-        note
-        for index in seen
-        if (note := _span_note(body, places[index], found.layout, origins.of(index), index in marked))
-    )
+    noted = tuple([note for index in seen if (note := _span_note(body, index, read)) is not None])
     return TraceNote(
         trace_id=TraceId(trace_id.hex()),
         span_count=len(indexes),
-        byte_count=sum(places[index][1] - places[index][0] for index in indexes),
-        is_agent=any(span.is_marked for span in noted),
-        root_ended=any(span.parent_id is None for span in noted),
+        byte_count=sum([places[index][1] - places[index][0] for index in indexes]),
+        is_agent=any(span.bits & MARKED_BIT for span in noted),
+        root_ended=not all(span.parent_id for span in noted),
         carrier_count=len(indexes) - len(noted),
         spans=noted,
     )
 
 
-def _span_note(
-    body: bytes,
-    place: SpanPlace,
-    layout: Layout,
-    origin: Origin,
-    is_marked: bool,  # noqa: FBT001 - a fact
-) -> SpanNote | None:
+def _span_note(body: bytes, index: int, read: _Reading) -> SpanNote | None:
     """Return the span's note; ``None`` for a carrier."""
-    start, end, kind, trace_id = place
-    # Facts are stated only in marker attributes.
-    bits = MARKED_BIT | facts_of(body, start, end, layout) if is_marked else MARKED_BIT * (kind == MARKED)
+    start, end, kind, trace_id = read.places[index]
+    bits = read.bits.get(index, 0 if kind == PLAIN else MARKED_BIT)
     if kind == OURS or bits & CARRIER_BIT:
         return None
+    head = read_head(body, start, end)
     if _flags_say_remote(body, start, end):
         bits |= REMOTE_BIT
-    end_ns, name = read_facts(body, start, end)
-    return make_note(
-        span_ids(body, start, end)[1],
-        parent_id_of(body, start, end),
-        bits,
-        end_ns=end_ns,
+    origin = read.origins.of(index)
+    return SpanNote(
+        span_id=head.span_id,
+        parent_id=head.parent_id,
+        bits=bits,
+        end_ns=head.end_ns,
         source=origin.source,
-        kind=kind_from(origin, name),
-        links=linked_traces(body, start, end, trace_id),
+        kind=kind_from(origin, head.name),
+        links=_links(body, start, end, trace_id) if read.may_link else (),
     )
+
+
+def _links(body: bytes, start: int, end: int, own: bytes) -> tuple[TraceId, ...]:
+    return tuple(TraceId(linked.hex()) for linked in linked_traces(body, start, end, own))
 
 
 def _flags_say_remote(body: bytes, at: int, end: int) -> bool:

@@ -14,7 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.wire.by_trace import exclude, extract
-from collector_processor.wire.facts import SpanNote
+from collector_processor.wire.facts import AGENT_BIT, TOP_BIT, SpanNote
 from collector_processor.wire.protobuf import write_varint
 from collector_processor.wire.scan import item_count, scan_request, scan_traces
 from collector_processor.wire.split import (
@@ -149,7 +149,7 @@ def test_the_survey_agrees_with_protobuf(body: bytes) -> None:
         assert note.byte_count == sum(len(span.SerializeToString()) for span in mine)
         if note.spans:
             noted = {(one.span_id, one.parent_id) for one in note.spans}
-            assert noted <= {(s.span_id.hex(), s.parent_span_id.hex() or None) for s in mine}
+            assert noted <= {(int.from_bytes(s.span_id), int.from_bytes(s.parent_span_id)) for s in mine}
 
 
 @given(requests())
@@ -177,11 +177,11 @@ def test_a_span_is_marked_whatever_stands_beside_it(
         for trace in scan_traces(body, {trace_name(n) for n in (1, 2, 3)}).traces
         for note in trace.spans
     }
-    assert found == {span_name(n): attributes is MARKED for n, attributes in enumerate(made, 1)}
+    assert found == {n: attributes is MARKED for n, attributes in enumerate(made, 1)}
 
 
-def kinds(note: SpanNote) -> tuple[str, str | None, bool, bool]:
-    return note.span_id, note.parent_id, note.is_top_kind, note.is_agent_kind
+def kinds(note: SpanNote) -> tuple[int, int, int]:
+    return note.span_id, note.parent_id, note.bits & (TOP_BIT | AGENT_BIT)
 
 
 @given(requests(), st.integers(1, 400))

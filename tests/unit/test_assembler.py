@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
 from collector_processor.assembly.open_trace import MAX_GROUP
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.wire.facts import SpanNote
-from semconv.model import Completion, SpanId, TraceId
+from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, REMOTE_BIT, TOP_BIT, SpanNote
+from semconv.model import Completion, TraceId
 from tests.unit.test_growth import operations
 
 EPOCH_NS = 1_700_000_000_000_000_000
@@ -43,12 +43,9 @@ def note(
     links: Sequence[TraceKey] = (),
 ) -> SpanNote:
     return SpanNote(
-        span_id=SpanId(f"{number:016x}"),
-        parent_id=None if parent is None else SpanId(f"{parent:016x}"),
-        is_agent_kind=agent,
-        is_top_kind=top,
-        is_marked=marked or agent or top,
-        parent_is_remote=remote,
+        span_id=number,
+        parent_id=parent or 0,
+        bits=TOP_BIT * top | AGENT_BIT * agent | MARKED_BIT * (marked or agent or top) | REMOTE_BIT * remote,
         kind=kind,
         source=source,
         end_ns=EPOCH_NS + int(end_s * 1e9),

@@ -15,13 +15,22 @@ from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.wire.agent_markers import hints_of
 from collector_processor.wire.by_trace import exclude, extract
-from collector_processor.wire.facts import SpanNote, TraceNote, kind_of, pack_notes, unpack_notes
+from collector_processor.wire.facts import (
+    AGENT_BIT,
+    MARKED_BIT,
+    REMOTE_BIT,
+    TOP_BIT,
+    SpanNote,
+    TraceNote,
+    kind_of,
+    pack_notes,
+    unpack_notes,
+)
 from collector_processor.wire.protobuf import write_varint
 from collector_processor.wire.scan import item_count, scan_traces
 from collector_processor.wire.scan_records import scan_logs, scan_metrics
 from collector_processor.wire.split import drop_invalid
 from semconv.markers import OWN_CALL_TRACE_PREFIX
-from semconv.model import SpanId
 from tests.otlp_requests import (
     REMOTE_PARENT,
     as_dotnet_writes,
@@ -33,7 +42,6 @@ from tests.otlp_requests import (
     record,
     request,
     span,
-    span_name,
     trace_name,
 )
 
@@ -134,11 +142,9 @@ def test_notes_say_what_the_assembler_needs() -> None:
     )
     (note,) = scan_traces(body).traces
     assert tuple(replace(one, end_ns=0, source=0, kind=0) for one in note.spans) == (
-        SpanNote(span_id=SpanId(span_name(1)), is_top_kind=True, is_marked=True),
-        SpanNote(
-            span_id=SpanId(span_name(2)), parent_id=SpanId(span_name(1)), is_agent_kind=True, is_marked=True
-        ),
-        SpanNote(span_id=SpanId(span_name(3)), parent_id=SpanId(span_name(2)), parent_is_remote=True),
+        SpanNote(span_id=1, bits=TOP_BIT | MARKED_BIT),
+        SpanNote(span_id=2, parent_id=1, bits=AGENT_BIT | MARKED_BIT),
+        SpanNote(span_id=3, parent_id=2, bits=REMOTE_BIT),
     )
     assert note.root_ended
 
@@ -243,7 +249,7 @@ def test_carriers_are_counted_and_never_noted() -> None:
     assert note.spans == ()
     (mixed,) = scan_traces(body + request(span(1, attributes=WORKFLOW))).traces
     assert mixed.carrier_count == 2
-    assert [one.span_id for one in mixed.spans] == [span_name(1)]
+    assert [one.span_id for one in mixed.spans] == [1]
 
 
 def test_spans_of_our_own_model_calls_are_never_analysed() -> None:
@@ -258,7 +264,7 @@ def test_a_known_trace_gets_its_notes_without_a_marker() -> None:
     body = request(span(1, parent=2))
     assert scan_traces(body).traces == ()
     (note,) = scan_traces(body, {trace_name(1)}).traces
-    assert [one.span_id for one in note.spans] == [span_name(1)]
+    assert [one.span_id for one in note.spans] == [1]
     assert not note.is_agent
 
 

@@ -37,7 +37,7 @@ from collector_processor.wire.scan import TooCostlyError, scan_request, scan_tra
 from collector_processor.wire.split import drop_invalid, split_for_reading
 from semconv.model import Link, SpanId, TraceId
 from tests.factories import agent, tool
-from tests.otlp_requests import key_value, numbers_in, request, rows_of, span, span_name, trace_name
+from tests.otlp_requests import key_value, numbers_in, request, rows_of, span, trace_name
 from tests.slow_lane import LIMITS, MemorySource, ScriptedAnalyst, SlowLane
 from tests.unit.test_growth import operations
 from tests.unit.test_intake import door
@@ -195,7 +195,7 @@ async def test_a_trace_in_several_rows_of_one_request_arrives_at_once(tmp_path: 
         assert [chunk.items for chunk in at.offered] == [1_000, 502]
         assert [number for chunk in at.offered for number in numbers_in(chunk.body)] == numbers_in(body)
         notes = [arrival.notes for arrival in at.fed if arrival.trace_id == trace_name(1)]
-        assert [[note.span_id for note in some] for some in notes] == [[span_name(2), span_name(1)], []]
+        assert [[note.span_id for note in some] for some in notes] == [[2, 1], []]
         assert len(await rows_of(at.journal, TraceKey(NO_TENANT, trace_name(1)))) == 2
 
 
