@@ -18,7 +18,7 @@ a kind of span (``facts.kind_of``), the assembler does not wait for such parents
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import log
@@ -265,15 +265,14 @@ class Learned:
             at once is left out: it waited for the run to end, not for a batch to fill.
         """
         latest_s = 0.0
-        ends: dict[int, tuple[int, int]] = {}
+        ends: defaultdict[int, list[int]] = defaultdict(list)
         flushed_ns = received_ns - round(_FLUSHED_S / _NS)
         flushed = {note.source for note in notes if not note.parent_id and note.end_ns >= flushed_ns}
         for note in notes:
             if note.end_ns:
-                first, last = ends.get(note.source, (note.end_ns, note.end_ns))
-                ends[note.source] = (min(first, note.end_ns), max(last, note.end_ns))
-        for source, (first, last) in ends.items():
-            least_s, most_s = (received_ns - last) * _NS, (received_ns - first) * _NS
+                ends[note.source].append(note.end_ns)
+        for source, ended in ends.items():
+            least_s, most_s = (received_ns - max(ended)) * _NS, (received_ns - min(ended)) * _NS
             self._lateness.observe((tenant, source), least_s, most_s, now)
             if most_s <= self._longest_s and source not in flushed:
                 latest_s = max(latest_s, most_s)

@@ -151,7 +151,11 @@ class OpenTrace:
                 if not span.is_marked:
                     inherited[span.span_id] = absence.ended
         for span in spans:
-            self._note_one(span, inherited.get(span.span_id, Ended.CALLS), now)
+            parent = span.parent_id
+            if not parent or span.bits & TOP_BIT:
+                self._note_top(span)
+            if parent and parent not in self.seen:
+                self._miss(span, inherited.get(span.span_id, Ended.CALLS), now)
         return ended
 
     def _note_sources_and_links(self, spans: Sequence[SpanNote]) -> None:
@@ -162,22 +166,21 @@ class OpenTrace:
             if span.links and len(self.targets) < _MAX_TARGETS:
                 self.targets.update(dict.fromkeys(span.links, span.kind))
 
-    def _note_one(self, span: SpanNote, below: Ended, now: float) -> None:
-        parent, is_top = span.parent_id, span.bits & TOP_BIT
-        if not parent:
+    def _note_top(self, span: SpanNote) -> None:
+        if not span.parent_id:
             self.root_ended = True
-        elif is_top:
+        else:
             self.workflow_ended = True
-        if not parent or (is_top and not self.root_ended):
+        if not span.parent_id or not self.root_ended:
             self.top_kind, self.top_source = span.kind, span.source
-        if parent and parent not in self.seen:
-            own = Ended.WORKFLOW if is_top else Ended.AGENT if span.bits & AGENT_BIT else Ended.CALLS
-            self._miss(parent, span, max(own, below), now)
 
-    def _miss(self, parent: int, span: SpanNote, ended: Ended, now: float) -> None:
-        absence = self.missing.get(parent)
+    def _miss(self, span: SpanNote, below: Ended, now: float) -> None:
+        bits = span.bits
+        own = Ended.WORKFLOW if bits & TOP_BIT else Ended.AGENT if bits & AGENT_BIT else Ended.CALLS
+        ended = max(own, below)
+        absence = self.missing.get(span.parent_id)
         if absence is None:
-            self.missing[parent] = Absence({span.kind}, span.parent_is_remote, ended, now)
+            self.missing[span.parent_id] = Absence({span.kind}, span.parent_is_remote, ended, now)
             return
         absence.is_remote = absence.is_remote or span.parent_is_remote
         absence.ended = max(absence.ended, ended)
