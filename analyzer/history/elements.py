@@ -12,7 +12,7 @@ probability of 1 to 6 %, depending on how many are of the same kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -35,7 +35,10 @@ CUT: Final = "cut"
 """Key of an element of runs that have more elements than are kept."""
 AGENT: Final = "G"
 """First letter of the keys of agents."""
-COARSE: Final = (AGENT, "A")
+ACTION: Final = "A"
+"""First letter of the keys of actions."""
+_ERROR: Final = "error"
+COARSE: Final = (AGENT, ACTION)
 """First letters of the keys of agents and actions, which are kept before all others."""
 _LETTERS: Final = "GATRLPE"
 """First letters of all keys."""
@@ -54,6 +57,14 @@ class Element:
     step: int
     text: str
     """The fact as prose, after the agent's name."""
+    pattern: str = ""
+    """Key of the same fact about any action, which stands in place of ``{0}``; empty if there is none."""
+
+    def relatives(self, actions: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the keys and the sites of the same fact about these actions, given by their keys."""
+        if not self.pattern:
+            return []
+        return [(self.pattern.format(each.removeprefix(f"{ACTION}|")), each) for each in actions]
 
 
 def elements_of(trajectory: Trajectory) -> tuple[Element, ...]:
@@ -137,12 +148,20 @@ def _all(steps: Sequence[Step]) -> Iterator[Element]:
         yield Element(key=agent, site=RUN, step=step.index, text="takes part")
         yield Element(key=here, site=agent, step=step.index, text=what)
         site = RUN if before == "start" else f"A|{before}"
-        yield Element(key=f"T|{before}>{action}", site=site, step=step.index, text=f"{what} at this point")
+        again = "T|{0}>{0}" if action == before else ""
+        text = f"{what} at this point"
+        yield Element(key=f"T|{before}>{action}", site=site, step=step.index, text=text, pattern=again)
         streak = [*streak[:_MOST_IN_A_ROW], step.index] if action == before else [step.index]
         seen[action] = seen.get(action, 0) + 1
         yield from _repetitions(action, what, seen[action], streak)
         for trait, text in _traits(step):
-            yield Element(key=f"P|{trait}|{action}", site=here, step=step.index, text=f"{what} {text}")
+            yield Element(
+                key=f"P|{trait}|{action}",
+                site=here,
+                step=step.index,
+                text=f"{what} {text}",
+                pattern="P|error|{0}" if trait == _ERROR else "",
+            )
         before = action
     if steps:
         last = steps[-1]
@@ -155,10 +174,11 @@ def _repetitions(action: str, what: str, count: int, streak: Sequence[int]) -> I
     """Yield how often an action has come; a loop is shown by its first repetition, wherever it is noticed."""
     here = f"A|{action}"
     if count in _MANY:
-        yield Element(key=f"R|{count}|{action}", site=here, step=streak[-1], text=f"{what} {count} times")
+        text, pattern = f"{what} {count} times", f"R|{count}|{{0}}"
+        yield Element(key=f"R|{count}|{action}", site=here, step=streak[-1], text=text, pattern=pattern)
     if 1 < len(streak) <= _MOST_IN_A_ROW:
-        text = f"{what} {len(streak)} times in a row"
-        yield Element(key=f"L|{len(streak)}|{action}", site=here, step=streak[1], text=text)
+        text, pattern = f"{what} {len(streak)} times in a row", f"L|{len(streak)}|{{0}}"
+        yield Element(key=f"L|{len(streak)}|{action}", site=here, step=streak[1], text=text, pattern=pattern)
 
 
 def _what(step: Step) -> str:
@@ -175,7 +195,7 @@ def _what(step: Step) -> str:
 
 def _traits(step: Step) -> Iterator[tuple[str, str]]:
     if step.status is SpanStatus.ERROR or step.error:
-        yield "error", "with an error"
+        yield _ERROR, "with an error"
     for name in dict.fromkeys(_CALL.findall(step.output[: 4 * _CLASS_CHARS])):
         yield f"call {name}", f"and requests {name}"
     kind = _class_of(step.output)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from analyzer.history.elements import AGENT, CUT, RUN, Element, digest_of, elements_of, kind_of
+from analyzer.history.elements import ACTION, AGENT, CUT, RUN, Element, digest_of, elements_of, kind_of
 from analyzer.inquiry.intervals import Interval, newcombe
 from analyzer.inquiry.posterior import LogShares, log_softmax
 from semconv.model import Trajectory
@@ -192,7 +192,8 @@ def compare_elements(elements: Sequence[Element], steps: Sequence[int], spectrum
         return Comparison(scores=(0.0,) * len(steps), increases=(), runs=before)
     own = dict.fromkeys(digest_of(each.key) for each in found)
     counted, usual = with_run(spectrum, own, Said.FAILED), novelty(spectrum)
-    judged = [_discounted(increase(element, counted), usual) for element in found]
+    actions = [each.key for each in elements if each.key[0] == ACTION]
+    judged = [_apart(_discounted(increase(each, counted), usual), actions, spectrum) for each in found]
     return Comparison(
         scores=_scores(judged, steps),
         increases=tuple(
@@ -219,6 +220,28 @@ def _discounted(one: Increase, usual: Mapping[int, float]) -> Increase:
     """Return the evidence less the part that novelty explains: passing runs may show new elements too."""
     new = usual.get(kind_of(digest_of(one.element.key)), 0.0)
     return replace(one, evidence=max(0.0, one.evidence + math.log(_FAULTS / (_FAULTS + new))))
+
+
+def _apart(one: Increase, actions: Sequence[str], spectrum: Spectrum) -> Increase:
+    """Return the evidence less the part that a habit of all agents explains.
+
+    Where agents repeat themselves in passing runs, an agent of which no passing run happens to show it is no
+    exception yet. Two hypotheses, equally likely beforehand: the agent shows the element at the rate of
+    the run's other actions, and it is no evidence; or at a rate of its own, of which nothing is known.
+    """
+    shown, reached = spectrum.of(one.element.key).passed, spectrum.of(one.element.site).passed
+    others = [
+        (spectrum.of(key).passed, spectrum.of(site).passed)
+        for key, site in one.element.relatives(actions)
+        if key != one.element.key
+    ]
+    seen, of = sum(count for count, _ in others), sum(count for _, count in others)
+    if not seen:
+        return one
+    rate, shown = min(seen / of, 1.0) if of else 1.0, min(shown, reached)
+    alike = math.comb(reached, shown) * rate**shown * (1 - rate) ** (reached - shown)
+    apart = 1 / (1 + (reached + 1) * alike)  # under a uniform rate, each number is equally likely
+    return replace(one, evidence=max(0.0, one.evidence + math.log(apart)))
 
 
 def _comparable(found: Sequence[Element], spectrum: Spectrum) -> list[Element]:

@@ -59,6 +59,37 @@ def test_what_some_passing_runs_show_is_no_fault() -> None:
     assert not compare(BAD, known(*past, (Said.FAILED, BAD))).is_any
 
 
+def speaking(*, twice: str = "") -> Trajectory:
+    """Return a run of three agents that speak in turn, one of them perhaps twice."""
+    agents = [each for one in ("planner", "buyer", "writer") for each in [one] * (1 + (one == twice))]
+    return run(*(step(agent, f"{agent} speaks") for agent in agents))
+
+
+def test_a_habit_of_the_other_agents_is_no_fault_of_this_one() -> None:
+    """Planner and buyer often repeat themselves; that the writer has not yet is chance."""
+    past = [speaking(twice=agent) for agent in ("planner", "buyer", "planner", "buyer", *[""] * 16)]
+    failing = [speaking(twice="writer"), *[speaking()] * 8]
+    others = known(*[(Said.PASSED, each) for each in past], *[(Said.FAILED, each) for each in failing])
+    assert not compare(speaking(twice="writer"), others).is_any
+
+
+def test_what_no_agent_does_in_passing_runs_stands_out() -> None:
+    failed = speaking(twice="writer")
+    others = known(*[(Said.PASSED, speaking())] * 20, (Said.FAILED, failed))
+    assert compare(failed, others).increases[0].element.step == 3
+
+
+def test_an_agent_that_is_long_known_not_to_have_the_others_habit_stands_out() -> None:
+    past = [(Said.PASSED, speaking(twice=agent)) for agent in ("planner", "buyer", *[""] * 8)] * 12
+    failed = speaking(twice="writer")
+    assert compare(failed, known(*past, (Said.FAILED, failed))).increases[0].element.step == 3
+
+
+def test_names_of_agents_with_braces_are_only_names() -> None:
+    odd = run(step("{0}", "x"), step("{0}", "y"), step("{agent}", "z"), step("{agent}", "z"))
+    assert not compare(odd, known(*[(Said.PASSED, odd)] * 20, (Said.FAILED, odd))).is_any
+
+
 def test_silence_is_not_success() -> None:
     found = compare(BAD, known(*[(Said.UNSAID, GOOD)] * 100))
     assert (found.runs, found.is_any) == (Count(), False)
