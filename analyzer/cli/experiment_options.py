@@ -50,6 +50,14 @@ def checks_of(check: str | None, expect: str | None, environment: Mapping[str, s
     return found
 
 
+def require_one(command: Sequence[str] | None, url: str | None) -> None:
+    """Refuse a workflow that is neither a command nor a URL, or both."""
+    if bool(command) == (url is not None):
+        raise WrongUsage("expected either -- COMMAND… or --url URL: what runs the workflow once")
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise WrongUsage(f"--url {url}: expected a URL that begins with http:// or https://")
+
+
 def gateway_options(upstream: str | None, tools: Sequence[str]) -> GatewayOptions:
     """Return the options of a gateway with this upstream, whose model may call these tools."""
     options = GatewayOptions(allow_tools=frozenset(tools))

@@ -47,7 +47,7 @@ def forecast_of(prepared: Prepared, request: Request, workflow: Workflow, price:
     """Return the forecast of an experiment."""
     calls, candidates = prepared.tape.calls, prepared.suspects.candidates
     later = sum(len(calls) - candidate.call for candidate in candidates) / len(candidates)
-    costs = [_price_of(call, price) for call in calls]
+    costs = [price_of_call(call, price) for call in calls]
     mean = None if any(cost is None for cost in costs) else sum(cost or 0.0 for cost in costs) / len(costs)
     trials = min(_TYPICAL_TRIALS, 2 * request.options.most_trials * len(candidates))
     live = round(trials * later)
@@ -69,7 +69,8 @@ def forecast_of(prepared: Prepared, request: Request, workflow: Workflow, price:
     )
 
 
-def _price_of(call: RecordedCall, price: Price) -> float | None:
+def price_of_call(call: RecordedCall, price: Price) -> float | None:
+    """Return what a recorded call would cost again; ``None`` if its price is unknown."""
     sent = call.answer.input_tokens or sum(len(str(each)) for each in call.messages) // _BYTES_PER_TOKEN
     return price(call.answer.model, sent, call.answer.output_tokens or _ANSWER_TOKENS)
 

@@ -6,15 +6,17 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
 
 import aiohttp
 
 from analyzer.experiment.captured import Capture, capturing
-from analyzer.experiment.injection.gates import purity, shortcut_gates
+from analyzer.experiment.injection.gates import gate_line, purity, shortcut_gates
 from analyzer.experiment.injection.inject import Failure, Injector, Plan, Tried
+from analyzer.experiment.injection.organic import likeness_line, likenesses, samples_of
 from analyzer.experiment.ledger import Ledger
 from analyzer.experiment.running.checks import Contains
 from analyzer.experiment.running.trial_runner import Options, Parts
@@ -56,12 +58,24 @@ def injected(systems: list[str], number: int, out: Path) -> int:
             f" the script confirms {len(found.right)} of {said}: {share(found.right, [0] * said)}; it sees no"
             f" decisive call in {found.unsaid}"
         )
+        print(f"    trials: {_trials(found.tried)}")
         for reason, n in pure.discarded:
             print(f"    discarded {n}: {reason}")
         for gate in shortcut_gates(labels, found.tapes):
-            told = f"finds {gate.accuracy:.0%} of {gate.n}, chance {gate.chance:.0%}"
-            print(f"    gate, {gate.name}: {told}: {gate.verdict}", flush=True)
+            print(f"    {gate_line(gate)}", flush=True)
+        for one in likenesses(samples_of(found.tried)):
+            print(f"    {likeness_line(one)}", flush=True)
     return 0
+
+
+def _trials(tried: Sequence[Tried]) -> str:
+    """Return the mean trials of a fault, and those with the recorded answer that a call's faults share."""
+    own = mean(each.twin.faulty.n + each.twin.restored.n for each in tried)
+    shared: dict[tuple[str, int], int] = {}
+    for each in tried:
+        place = each.run_id, each.fault.call.index
+        shared[place] = max(shared.get(place, 0), each.twin.recorded.n)
+    return f"{own:.1f} of a fault, {mean(shared.values()):.1f} of a call with its recorded answer"
 
 
 async def _system(system: str, number: int, out: Path) -> Found:

@@ -44,6 +44,25 @@ urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "appli
 """
 """Sends the run's spans, as an instrumented workflow does."""
 
+SERVING: Final = """
+import json, os, subprocess, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        variables = {**os.environ, **asked["environment"]}
+        ran = subprocess.run([sys.executable, sys.argv[1]], env=variables, capture_output=True)
+        self.send_response(500 if ran.returncode else 200)
+        self.end_headers()
+        self.wfile.write(ran.stdout)
+    def log_message(self, *_):
+        pass
+server = HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+"""A service around the workflow, which uses each trial's environment for this request alone."""
+
 pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
 
 
@@ -79,15 +98,16 @@ async def careful_model(*, notices: bool = False) -> AsyncIterator[str]:
 
 
 async def injected(
-    folder: Path, url: str, *options: str, reports: bool = True
+    folder: Path, url: str, *options: str, reports: bool = True, service: str = ""
 ) -> tuple[int | None, Any, str]:
     """Run the command; return its exit code, the objects that it printed, and its messages."""
     program = folder / "workflow.py"
     program.write_text(WORKFLOW + (REPORTING if reports else ""))
+    last = ("--url", service) if service else ("--", sys.executable, str(program))
     process = await asyncio.create_subprocess_exec(
         *(str(BIN / "blamespan"), "inject", str(passing(folder)), "--out", str(folder / "faults.jsonl")),
-        *("--expect", "840", "--upstream", url, "--max-calls", "500", "--parallel", "2", *options),
-        *("--format", "json", "--", sys.executable, str(program)),
+        *("--expect", "840", "--upstream", url, "--max-calls", "500", *options),
+        *("--format", "json", *last),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment(data_dir=str(folder), OPENAI_API_KEY="none", LITELLM_LOCAL_MODEL_COST_MAP="True"),
@@ -97,9 +117,23 @@ async def injected(
     return process.returncode, [json.loads(line) for line in out.splitlines()], err.decode()
 
 
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[str]:
+    """Run the workflow behind HTTP; yield its address."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SERVING, str(folder / "workflow.py")), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(await process.stdout.readline())}/"
+    finally:
+        process.kill()
+        await process.wait()
+
+
 async def test_a_fault_that_always_fails_becomes_a_label_at_its_step(tmp_path: Path) -> None:
     async with careful_model() as url:
-        code, (*tried, final), err = await injected(tmp_path, url, "--kind", "wrong_value")
+        code, (*tried, final), err = await injected(tmp_path, url, "--kind", "wrong_value", "--parallel", "2")
     assert code == 0, err
     assert sorted((each["step"], each["kind"], each["label"]) for each in tried) == [
         (0, "wrong_value", True),
@@ -137,3 +171,72 @@ async def test_a_workflow_that_sends_no_spans_is_refused_after_one_trial(tmp_pat
     assert (code, final["labels"], final["calls"]) == (1, 0, 0), err
     assert "sent no spans to OTEL_EXPORTER_OTLP_ENDPOINT" in final["refused"][0]["reason"]
     assert (tmp_path / "faults.jsonl").read_text() == ""
+
+
+async def test_a_workflow_behind_http_makes_the_same_labels(tmp_path: Path) -> None:
+    async with careful_model() as url, served(tmp_path) as service:
+        code, (*tried, final), err = await injected(
+            tmp_path, url, "--kind", "wrong_value", "--labels", "1", service=service
+        )
+    assert code == 0, err
+    assert final["labels"] == 1
+    assert [each["restored"]["successes"] for each in tried if each["label"]] == [5]
+    (found,) = read_dataset(tmp_path / "faults.jsonl")
+    assert found.source == "tickets"
+
+
+async def test_a_dry_run_lists_the_faults_and_starts_and_writes_nothing(tmp_path: Path) -> None:
+    async with careful_model() as url:
+        code, (*faults, final), err = await injected(tmp_path, url, "--kind", "wrong_value", "--dry-run")
+    assert code == 0, err
+    assert {(each["step"], each["agent"], each["kind"]) for each in faults} == {
+        (0, "clerk", "wrong_value"),
+        (1, "writer", "wrong_value"),
+    }
+    assert all("840" in each["recorded"] and "840" not in each["answer"] for each in faults)
+    assert (final["dry_run"], final["faults"], final["final"]) == (True, 2, True)
+    assert final["live_calls"] > 0
+    assert final["cost_usd"] is None  # nobody knows the price of model m
+    assert not (tmp_path / "faults.jsonl").exists()
+
+
+async def test_given_failures_are_compared_with_the_injected_ones(tmp_path: Path) -> None:
+    failed = tmp_path / "failed.json"
+    spans = [span(1, "clerk", "12 tickets", "It is 820."), span(2, "writer", "It is 820.", "Pay 820.")]
+    failed.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    async with careful_model() as url:
+        options = ("--kind", "wrong_value", "--labels", "1", "--organic", str(failed))
+        code, (*_, final), err = await injected(tmp_path, url, *options)
+    assert code == 0, err
+    assert [(each["by"], each["injected"], each["organic"]) for each in final["organic"]] == [
+        ("shape", 1, 1),
+        ("words", 1, 1),
+    ]
+    assert {each["verdict"] for each in final["organic"]} == {"too few failures"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            ("--url", "http://127.0.0.1:1", "--out", "x.jsonl", "--", "true"),
+            "either -- COMMAND… or --url URL",
+        ),
+        (("--out", "x.jsonl"), "either -- COMMAND… or --url URL"),
+        (("--url", "ftp://x", "--out", "x.jsonl"), "begins with http:// or https://"),
+        (("--", "true"), "expected --out FILE"),
+    ],
+)
+async def test_wrong_usage_is_told_before_anything_starts(
+    options: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(str(BIN / "blamespan"), "inject", str(passing(tmp_path)), "--expect", "840", *options),
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(data_dir=str(tmp_path), COLUMNS="300"),
+        cwd=tmp_path,
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 2
+    assert expected in err.decode()
+    assert not (tmp_path / "x.jsonl").exists()

@@ -154,6 +154,12 @@ def gate_json(gate: Gate) -> dict[str, Any]:
     return {"name": gate.name, **shown, "effective_n": effective, "verdict": gate.verdict}
 
 
+def gate_line(gate: Gate) -> str:
+    """Return a gate as a line of text."""
+    found = f"finds {gate.accuracy:.0%} of {gate.n}, chance {gate.chance:.0%}"
+    return f"gate, {gate.name}: {found}: {gate.verdict}"
+
+
 def _suspects(failure: Failure) -> list[int]:
     kinds = {StepKind.LLM, StepKind.HANDOFF, StepKind.AGENT}
     return [step.index for step in failure.trajectory.steps if step.kind in kinds] or [failure.step]

@@ -26,7 +26,7 @@ from analyzer.replay.trial import Change
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.stages import Run, rebuild
 from semconv.model import Trajectory
-from semconv.record import record
+from semconv.record import record, replace
 
 MOST_TRIALS: Final = 40
 """Maximum number of valid trials per arm of a twin; one that is always right needs 12."""
@@ -63,6 +63,8 @@ class Tried:
     reason: str = ""
     """Why it makes no label; empty if it makes one."""
     failure: Failure | None = None
+    organic: tuple[Trajectory, ...] = ()
+    """Runs that failed without the fault, among its trials."""
 
 
 @record
@@ -193,6 +195,7 @@ class Injector:
         restored: list[TrialResult] = []
         recorded = self._recorded.setdefault(fault.call.index, [])
         failed: Telemetry | None = None
+        organic: list[Trajectory] = []
         while True:
             twin = Twin(recorded=_arm(recorded, faulty), faulty=_arm(faulty), restored=_arm(restored, faulty))
             found = course(twin, plan.most_trials)
@@ -204,12 +207,26 @@ class Injector:
             {Next.FAULTY: faulty, Next.RECORDED: recorded, Next.RESTORE: restored}[found.next].append(
                 ran.result
             )
-            if found.next is Next.FAULTY and not ran.result.success and not ran.result.invalid:
+            if ran.result.success or ran.result.invalid:
+                continue
+            if found.next is Next.FAULTY:
                 failed = failed or telemetry
-        tried = Tried(run_id=self._tape.run_id, fault=fault, twin=twin, reason=found.reason)
+            else:
+                organic += self._rebuilt(telemetry)
+        tried = Tried(
+            run_id=self._tape.run_id, fault=fault, twin=twin, reason=found.reason, organic=tuple(organic)
+        )
         if found.next is not Next.KEEP or failed is None:
             return tried
         return self._labelled(tried, failed, plan)
+
+    def _rebuilt(self, telemetry: Telemetry) -> list[Trajectory]:
+        """Return the run of a trial that failed by itself, if its spans show one."""
+        try:
+            runs = rebuild(telemetry.spans, telemetry.logs, reader=self._run.reader)
+        except MalformedRequestError:
+            return []
+        return [run.trajectory for run in runs] if len(runs) == 1 else []
 
     def _labelled(self, tried: Tried, failed: Telemetry, plan: Plan) -> Tried:
         """Return the fault with its labelled failure, or with the reason why there is none."""
@@ -240,7 +257,7 @@ class Injector:
             **document,
         }
         failure = Failure(trajectory=trajectory, step=call.step, agent=call.agent, document=line)
-        return Tried(run_id=tried.run_id, fault=tried.fault, twin=tried.twin, failure=failure)
+        return replace(tried, failure=failure)
 
 
 def twin_json(twin: Twin) -> dict[str, Any]:
@@ -253,7 +270,7 @@ def twin_json(twin: Twin) -> dict[str, Any]:
 
 
 def _without(tried: Tried, reason: str) -> Tried:
-    return Tried(run_id=tried.run_id, fault=tried.fault, twin=tried.twin, reason=reason)
+    return replace(tried, reason=reason)
 
 
 def _arm(trials: Sequence[TrialResult], others: Iterable[TrialResult] = ()) -> Arm:

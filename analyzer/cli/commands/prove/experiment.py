@@ -35,6 +35,7 @@ from analyzer.cli.experiment_options import (
     checks_of,
     gateway_options,
     on_interrupt,
+    require_one,
     require_prices,
 )
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
@@ -231,11 +232,8 @@ def _exit_code(result: Experiment) -> int:
 
 
 def _workflow(command: list[str] | None, url: str | None, run: Run) -> Workflow:
-    if bool(command) == (url is not None):
-        raise WrongUsage("expected either -- COMMAND… or --url URL: what runs the workflow once")
+    require_one(command, url)
     if url is not None:
-        if not url.startswith(("http://", "https://")):
-            raise WrongUsage(f"--url {url}: expected a URL that begins with http:// or https://")
         return Endpoint(url=url, task=run.trajectory.task or "")
     assert command
     return Command(arguments=command)

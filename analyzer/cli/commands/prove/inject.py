@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
+from analyzer.cli.commands.analyse.steps import load_runs
 from analyzer.cli.commands.learn.label import TenantOption
 from analyzer.cli.commands.prove.experiment import open_run
 from analyzer.cli.commands.prove.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
@@ -23,32 +22,29 @@ from analyzer.cli.experiment_options import (
     checks_of,
     gateway_options,
     on_interrupt,
+    require_one,
     require_prices,
 )
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.injection.faults import FaultKind
-from analyzer.experiment.injection.gates import (
-    Gate,
-    Purity,
-    balanced_weights,
-    gate_json,
-    purity,
-    purity_json,
-    shortcut_gates,
-)
-from analyzer.experiment.injection.inject import MOST_TRIALS, Injected, Injector, Plan, Tried, twin_json
+from analyzer.experiment.injection.forecast import forecast_json, forecast_lines, forecast_of
+from analyzer.experiment.injection.gates import balanced_weights, purity, shortcut_gates
+from analyzer.experiment.injection.inject import MOST_TRIALS, Injected, Injector, Plan, Tried
+from analyzer.experiment.injection.organic import Likeness, likenesses, samples_of
+from analyzer.experiment.injection.present import by_kind, conclusion, final_json, progress, tried_json
 from analyzer.experiment.ledger import BUDGET_USD, Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.running.checks import CheckFailed, every
 from analyzer.experiment.running.trial_runner import Options, Parts
-from analyzer.experiment.running.workflow import TIMEOUT_S, Command
-from analyzer.inquiry.present import console, counted, plain
+from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
+from analyzer.inquiry.present import console, plain
 from analyzer.models.completion import price_of
 from analyzer.replay.gateway import Gateway, serving
 from analyzer.replay.options import GatewayOptions
 from analyzer.replay.tape import Tape
 from collector_processor.rebuild.stages import Run
+from semconv.model import Trajectory
 from semconv.record import record, replace
 
 _BORDER: Final = "--"
@@ -63,7 +59,9 @@ def inject(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, optional("FILE", "The data set, one labelled failure a line; must not exist.")],
+    out: Annotated[
+        Path | None, optional("FILE", "The data set, one labelled failure a line; must not exist. Required.")
+    ] = None,
     kind: Annotated[
         list[FaultKind] | None, optional("KIND", "A kind of fault; may be repeated. Default: all.")
     ] = None,
@@ -75,6 +73,16 @@ def inject(
     upstream: Annotated[
         str | None, optional("URL", "The live model's address; default: the provider's own.")
     ] = None,
+    organic: Annotated[
+        list[Path] | None,
+        optional("FILE", "Failures that nobody injected, to compare with; may be repeated."),
+    ] = None,
+    url: Annotated[
+        str | None, optional("URL", "Post each trial to a workflow behind HTTP, in place of COMMAND.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be injected and paid; start and write nothing.")
+    ] = False,
     labels: Annotated[int, typer.Option("--labels", min=1, metavar="N", help="Labels a run.")] = 3,
     trials: Annotated[
         int, typer.Option("--trials", min=12, metavar="MAX", help="Trials an arm of a twin.")
@@ -109,33 +117,37 @@ def inject(
     Example: [bold]blamespan inject pass.json --out faults.jsonl --expect 480 -- python my_agents.py[/bold]
     """
     given, command = _split(runs)
-    if out.exists():
-        raise WrongUsage(f"{out}: exists already, expected the name of a new file")
-    if not out.parent.is_dir():
-        raise WrongUsage(f"{out.parent}: no such folder")
+    require_one(command, url)
+    place = None if dry_run else _new_file(out)
     remotes = remote_tools(http_tool or (), mcp_tool or (), mcp_command or ())
     options = replace(gateway_options(upstream, allow_tool or []), remotes=remotes)
     opened = [open_run(each, tenant)[0] for each in given]
     checks_of(check, expect, {})  # wrong usage is told before a run is read
     passing = [_passing(each, name, options) for each, name in zip(opened, given, strict=True)]
+    plan = Plan(
+        kinds=tuple(kind or FaultKind),
+        most_trials=trials,
+        most_labels=labels,
+        seed=seed,
+        allow_tools=options.allow_tools,
+    )
+    natural = _organic(organic or [])
+    if place is None:
+        _foretell([each.tape for each in passing], plan, output)
+        return
     require_prices([each.tape for each in passing], budget_usd, max_calls)
     request = _Request(
-        plan=Plan(
-            kinds=tuple(kind or FaultKind),
-            most_trials=trials,
-            most_labels=labels,
-            seed=seed,
-            allow_tools=options.allow_tools,
-        ),
+        plan=plan,
         options=Options(parallel=parallel, timeout_s=timeout, seed=seed),
-        command=command,
+        workflow=lambda run: _workflow(command, url, run),
+        is_service=url is not None,
         checks=lambda run: every(checks_of(check, expect, _environment(run))),
         ledger=Ledger(price_of, budget_usd=budget_usd, max_calls=max_calls),
     )
-    with out.open("w", encoding="utf-8") as file:
+    with place.open("w", encoding="utf-8") as file:
         found = asyncio.run(_inject(passing, request, options, _Watch(file=file)))
-    _weigh(found.tried, out)
-    _show(found, passing, request.ledger, out, output)
+    _weigh(found.tried, place)
+    _show(found, passing, likenesses(samples_of(found.tried, natural)), request.ledger, place, output)
     if found.is_interrupted:
         raise typer.Exit(INTERRUPTED_CODE)
     if not any(tried.failure for tried in found.tried):
@@ -157,7 +169,9 @@ class _Request:
 
     plan: Plan
     options: Options
-    command: Sequence[str]
+    workflow: Callable[[Run], Workflow]
+    is_service: bool
+    """Whether the workflow is a service, which learns of a trial only by ``rerun``."""
     checks: Callable[[Run], Any]
     ledger: Ledger
 
@@ -183,7 +197,7 @@ class _Watch:
         if tried.failure is not None:
             self.file.write(json.dumps(tried.failure.document, ensure_ascii=False) + "\n")
             self.file.flush()
-        sys.stderr.write(f"{_line(tried)}\n")
+        sys.stderr.write(f"{progress(tried)}\n")
         sys.stderr.flush()
 
 
@@ -201,9 +215,38 @@ def _split(runs: Sequence[str]) -> tuple[list[str], list[str]]:
     """Divide the arguments at ``--``, which ``main`` keeps for this command."""
     at = runs.index(_BORDER) if _BORDER in runs else len(runs)
     given, command = list(runs[:at]), list(runs[at + 1 :])
-    if not command or not given:
+    if not given:
         raise WrongUsage("expected RUN… -- COMMAND…: passing runs, and what runs the workflow once")
     return given, command
+
+
+def _new_file(out: Path | None) -> Path:
+    if out is None:
+        raise WrongUsage("expected --out FILE: where the data set is written")
+    if out.exists():
+        raise WrongUsage(f"{out}: exists already, expected the name of a new file")
+    if not out.parent.is_dir():
+        raise WrongUsage(f"{out.parent}: no such folder")
+    return out
+
+
+def _organic(files: Sequence[Path]) -> list[Trajectory]:
+    return [each.trajectory for file in files for each in load_runs(file, [])]
+
+
+def _foretell(tapes: Sequence[Tape], plan: Plan, output: OutputFormat) -> None:
+    expected = forecast_of(tapes, plan, price_of)
+    if output is OutputFormat.JSON:
+        for document in forecast_json(expected):
+            print_json(document)
+        return
+    console().print(*forecast_lines(expected), sep="\n", soft_wrap=True, highlight=False, markup=False)
+
+
+def _workflow(command: Sequence[str], url: str | None, run: Run) -> Workflow:
+    if url is not None:
+        return Endpoint(url=url, task=run.trajectory.task or "")
+    return Command(arguments=command, environment=_environment(run))
 
 
 def _passing(run: Run, name: str, options: GatewayOptions) -> _Passing:
@@ -253,86 +296,32 @@ async def _each(
 def _parts(each: _Passing, request: _Request, gateway: Gateway, capture: Capture) -> Parts:
     return Parts(
         gateway=gateway,
-        workflow=Command(arguments=request.command, environment=_environment(each.run)),
+        workflow=request.workflow(each.run),
         check=request.checks(each.run),
         ledger=request.ledger,
         clock=time.monotonic,
         telemetry=capture.environment,
+        must_announce=request.is_service,
     )
 
 
-def _line(tried: Tried) -> str:
-    call, twin = tried.fault.call, tried.twin
-    what = f"step {call.step} ({plain(call.agent, 40)}), {tried.fault.kind}"
-    failures = twin.faulty.n - twin.faulty.successes
-    passes = f"{twin.recorded.successes} of {twin.recorded.n}"
-    end = "label" if tried.failure else plain(tried.reason, 300)
-    return f"{what}: fails {failures} of {twin.faulty.n}; passes without {passes}: {end}"
-
-
 def _show(
-    found: _Found, passing: Sequence[_Passing], ledger: Ledger, out: Path, output: OutputFormat
+    found: _Found,
+    passing: Sequence[_Passing],
+    alike: Sequence[Likeness],
+    ledger: Ledger,
+    out: Path,
+    output: OutputFormat,
 ) -> None:
     failures = [each.failure for each in found.tried if each.failure is not None]
     gates = shortcut_gates(failures, [each.tape for each in passing])
     if output is OutputFormat.JSON:
         for tried in found.tried:
-            print_json(_document(tried))
-        print_json(_final(found, gates, ledger, out))
+            print_json(tried_json(tried))
+        refused = [(each.run_id, each.refused) for each in found.injected if each.refused]
+        print_json(final_json(refused, found.tried, gates, alike, ledger, str(out)))
         return
     if found.tried:
-        console().print(_table(found.tried))
-    lines = _conclusion(purity(found.tried), gates, ledger, out)
+        console().print(by_kind(found.tried))
+    lines = conclusion(purity(found.tried), gates, alike, ledger, str(out))
     console().print(*lines, sep="\n", soft_wrap=True, highlight=False, markup=False)
-
-
-def _final(found: _Found, gates: Sequence[Gate], ledger: Ledger, out: Path) -> dict[str, Any]:
-    pure = purity(found.tried)
-    refused = [{"run_id": each.run_id, "reason": each.refused} for each in found.injected if each.refused]
-    return {
-        "out": str(out),
-        "labels": pure.kept,
-        "refused": refused,
-        "purity": purity_json(pure),
-        "gates": [gate_json(each) for each in gates],
-        "calls": ledger.total.calls,
-        "cost_usd": ledger.total.cost_usd,
-        "stopped": ledger.exhausted or None,
-        "final": True,
-    }
-
-
-def _table(tried: Sequence[Tried]) -> Table:
-    table = Table("kind", "tried", "labels", "fails with it, mean", box=SIMPLE_HEAD, pad_edge=False)
-    for kind in FaultKind:
-        own = [each for each in tried if each.fault.kind is kind]
-        if own:
-            mine = purity(own)
-            flips = f"{mine.flip_rate:.0%}" if mine.kept else "-"
-            table.add_row(kind.value, str(mine.tried), str(mine.kept), flips)
-    return table
-
-
-def _conclusion(pure: Purity, gates: Sequence[Gate], ledger: Ledger, out: Path) -> list[str]:
-    organic = f"failures without the fault below {pure.organic:.1%} (95 %)" if pure.kept else "no label"
-    lines = [f"{out}: {counted(pure.kept, 'labelled failure')} of {counted(pure.tried, 'fault')} tried"]
-    lines += [f"  discarded {n}: {plain(reason, 200)}" for reason, n in pure.discarded]
-    lines.append(f"purity: {organic}")
-    for gate in gates:
-        found = f"finds {gate.accuracy:.0%} of {gate.n}, chance {gate.chance:.0%}"
-        lines.append(f"gate, {gate.name}: {found}: {gate.verdict}")
-    lines.append("gate, injected against organic failures: not measured, no organic failures are given")
-    lines.append(counted(ledger.total.calls, "live call"))
-    return [*lines, f"stopped: {ledger.exhausted}"] if ledger.exhausted else lines
-
-
-def _document(tried: Tried) -> dict[str, Any]:
-    return {
-        "run_id": tried.run_id,
-        "step": tried.fault.call.step,
-        "agent": tried.fault.call.agent,
-        "kind": tried.fault.kind.value,
-        **twin_json(tried.twin),
-        "label": tried.failure is not None,
-        "reason": tried.reason or None,
-    }
