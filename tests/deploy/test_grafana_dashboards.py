@@ -28,7 +28,9 @@ from tools.monitoring.dashboards import CHART_FOLDER, FOLDER, dashboards
 from tools.monitoring.panels import blamed_spans
 
 GRAFANA: Final = FOLDER.parent
-VARIABLES: Final = {"$__rate_interval": "1m", "$__range": "1h", "$service": "shop", "$agent": ".*"}
+VARIABLES: Final = {"$__rate_interval": "1m", "$__range": "1h", "$service": "shop", "$agent": ".*"} | {
+    "$instance": ".+"
+}
 """Values that Grafana substitutes for its variables."""
 
 
@@ -55,6 +57,16 @@ def test_the_dashboards_are_what_the_code_makes() -> None:
     for folder in (FOLDER, CHART_FOLDER):
         checked_in = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
         assert checked_in == dashboards(), "run `python -m tools.monitoring.dashboards`"
+
+
+def test_every_panel_of_the_replicas_tells_them_apart() -> None:
+    board = json.loads(dashboards()["replicas.json"])
+    assert [variable["name"] for variable in board["templating"]["list"]] == ["instance"]
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            assert "by (instance, pod" in target["expr"]
+            assert 'instance=~"$instance"' in target["expr"]
+            assert "{{instance}}" in target["legendFormat"]
 
 
 def test_the_alert_rules_are_what_the_code_makes() -> None:

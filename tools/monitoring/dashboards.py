@@ -18,7 +18,7 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from grafana_foundation_sdk.models.tempo import SearchTableType
 
-from tools.monitoring.panels import AGENTS, SERVICE, Panel, Query, Shape, blamed_spans
+from tools.monitoring.panels import AGENTS, REPLICAS, SERVICE, Panel, Query, Shape, blamed_spans
 
 _DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 FOLDER: Final = _DEPLOY / "grafana" / "dashboards"
@@ -35,7 +35,8 @@ Drawn: TypeAlias = timeseries.Panel | heatmap.Panel | table.Panel | stat.Panel
 
 def dashboards() -> dict[str, str]:
     """Return the files: names and JSON."""
-    return {"agents.json": _written(_agents()), "service.json": _written(_service())}
+    boards = {"agents": _agents(), "service": _service(), "replicas": _replicas()}
+    return {f"{name}.json": _written(board) for name, board in boards.items()}
 
 
 def _agents() -> built.Dashboard:
@@ -50,6 +51,16 @@ def _agents() -> built.Dashboard:
 def _service() -> built.Dashboard:
     board = _board("blamespan: the service", "blamespan-service", "Lag, cost and losses of blamespan itself.")
     for panel in SERVICE:
+        board = board.with_panel(_drawn(panel))
+    return board
+
+
+def _replicas() -> built.Dashboard:
+    board = _board(
+        "blamespan: replicas", "blamespan-replicas", "Processors, analyzers and pages beside each other."
+    )
+    board = board.with_variable(_choice("instance", "blamespan_process_uptime_seconds_total"))
+    for panel in REPLICAS:
         board = board.with_panel(_drawn(panel))
     return board
 

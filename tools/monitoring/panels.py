@@ -277,6 +277,90 @@ SERVICE: Final = (
     ),
 )
 
+_REPLICA: Final = "{{pod}} {{instance}}"
+"""Name of a series; only Kubernetes has pods."""
+
+
+def _each(metric: str, others: str = "", by: str = "") -> str:
+    """Return a gauge's sum of each replica that the board's variable selects."""
+    return f'sum by (instance, pod{by}) ({metric}{{instance=~"$instance"{others}}})'
+
+
+def _rate_of_each(metric: str, by: str = "") -> str:
+    """Return a counter's rate of each replica that the board's variable selects."""
+    return f'sum by (instance, pod{by}) (rate({metric}{{instance=~"$instance"}}[$__rate_interval]))'
+
+
+def _by_replica(title: str, meaning: str, *exprs: str, unit: str = "short", legend: str = _REPLICA) -> Panel:
+    return Panel(
+        title=title,
+        meaning=meaning,
+        unit=unit,
+        queries=tuple(Query(expr=expr, legend=legend) for expr in exprs),
+    )
+
+
+REPLICAS: Final = (
+    _by_replica(
+        "Items received a second",
+        "Of all signals; behind one address or one topic, replicas should get alike.",
+        _rate_of_each("blamespan_items_received_total"),
+    ),
+    _by_replica(
+        "Items forwarded a second", "To the backend.", _rate_of_each("blamespan_items_forwarded_total")
+    ),
+    _by_replica(
+        "Waiting for an analysis",
+        "Time for which the first complete run, or job, has waited: scale on its maximum.",
+        _each("blamespan_oldest_actionable_age_seconds"),
+        unit="s",
+    ),
+    _by_replica(
+        "Items held",
+        "Acknowledged and not yet forwarded; Kafka keeps what a processor has not read.",
+        _each("blamespan_items_held"),
+    ),
+    _by_replica(
+        "Queues to the backend",
+        "Fullness of the fullest queue; at 100 % requests are refused.",
+        'max by (instance, pod) (blamespan_queue_fullness{instance=~"$instance"})',
+        unit="percentunit",
+    ),
+    _by_replica("Open traces", "Agent traces that are not complete yet.", _each("blamespan_open_traces")),
+    _by_replica(
+        "Lag of verdicts, 95 of 100",
+        "From the end of a run's last span until the backend had the verdict.",
+        "histogram_quantile(0.95, sum by (instance, pod, le)"
+        ' (rate(blamespan_analysis_lag_seconds_bucket{instance=~"$instance"}[$__rate_interval])))',
+        unit="s",
+    ),
+    _by_replica(
+        "Kafka partitions",
+        "Partitions that each processor reads; 0 without Kafka. All change during a rebalance.",
+        _each("blamespan_kafka_partitions"),
+    ),
+    _by_replica(
+        "Items given back",
+        "To the next owner of a partition, which receives them again: at a rebalance, and at the end.",
+        _rate_of_each("blamespan_items_returned_total"),
+    ),
+    _by_replica(
+        "Requests refused a second",
+        "By reason; the sender tries again.",
+        _rate_of_each("blamespan_refused_requests_total", ", reason"),
+        legend="{{reason}} {{pod}} {{instance}}",
+    ),
+    _by_replica("Memory", "Resident.", _each("blamespan_process_memory_rss_bytes"), unit="bytes"),
+    _by_replica("CPU", "Cores.", _rate_of_each("blamespan_process_cpu_seconds_total")),
+    _by_replica(
+        "Up since",
+        "Time since the start of each process: replaced one by one in a rolling upgrade.",
+        _each("blamespan_process_uptime_seconds_total"),
+        unit="s",
+    ),
+)
+"""Panels with a line for each process: the metrics that compare replicas."""
+
 
 def blamed_spans() -> str:
     """Return the TraceQL that finds blamed spans."""
