@@ -5,6 +5,9 @@ As Kubernetes does it with the chart's StatefulSet: the next pod ends when the o
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,11 +17,16 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
 
+import psycopg
 import pytest
 import yaml
 
+import analyzer
+import collector_processor
+import semconv
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.encode import encode
+from collector_processor.store.database.upgrade import SCHEMA
 from semconv.model import TraceId
 from tests.backends import install
 from tests.backends.fixtures import insist_on
@@ -28,7 +36,7 @@ from tests.backends.supervise import HOST, free_ports, wait_until
 from tests.deploy.test_collectors import FOLDER, StartTier, collector, start_tier
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.kafka_group import kafka_collector, processors
-from tests.e2e.line import Line, starting
+from tests.e2e.line import Line, environment, starting
 from tests.e2e.spans import placed
 from tests.e2e.test_postgresql import run
 from tests.e2e.traffic import CARRIERS, Doors, send
@@ -114,6 +122,45 @@ def check_judged(runs: list[TraceId], *lines: Line) -> None:
         assert [(one["agent"], one["version"]) for one in found] == [("planner", 1)]
 
 
+MIGRATION: Final = """
+from collector_processor.store.columns import text_
+from alembic import op
+
+revision = "9999"
+down_revision = "{before}"
+
+
+def upgrade() -> None:
+    op.add_column("verdict", text_("of_the_future", server_default=""))
+"""
+
+
+def next_release(folder: Path) -> dict[str, str]:
+    """Make a later release: this code, a higher version, and a migration that adds a column.
+
+    Returns the environment in which a process runs it.
+    """
+    for package in (semconv, collector_processor, analyzer):
+        copied = Path(str(package.__file__)).parent
+        shutil.copytree(copied, folder / copied.name, ignore=shutil.ignore_patterns("__pycache__"))
+    store = folder / "collector_processor" / "store"
+    upgrade = store / "database" / "upgrade.py"
+    text = upgrade.read_text()
+    assert f'"{SCHEMA}"' in text
+    upgrade.write_text(text.replace(f'"{SCHEMA}"', '"9999"'))
+    migration = store / "migrations" / "versions" / "v9999_future.py"
+    migration.write_text(MIGRATION.format(before=SCHEMA))
+    (about := folder / "blamespan-99.0.dist-info").mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: blamespan\nVersion: 99.0\n")
+    return {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
+
+
+def columns(server: PostgresServer) -> set[str]:
+    asked = "SELECT column_name FROM information_schema.columns WHERE table_name = 'verdict'"
+    with psycopg.connect(host=str(server.folder), user="postgres", autocommit=True) as db:
+        return {row[0] for row in db.execute(asked)}
+
+
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
     with postgresql() as running:
@@ -150,6 +197,43 @@ def test_behind_kafka_processors_are_replaced_one_by_one_without_loss(
         repeated = check_all_arrived(backend, playing.runs)
         check_judged(playing.runs, running[0])  # either shows every run
         assert repeated == 0, "who is asked to end gives back what it has not sent"
+
+
+def test_a_release_that_migrates_the_store_replaces_running_processors_without_loss(
+    kafka: KafkaBroker, server: PostgresServer, tmp_path: Path, collector: Path
+) -> None:
+    """The first of the new release migrates the store under the feet of the others, which go on."""
+    later = next_release(tmp_path / "later")
+    with (
+        grpc_backend() as backend,
+        kafka_collector(collector, tmp_path / "collector", kafka) as doors,
+        processors(tmp_path, kafka, server) as start,
+    ):
+        settings = GRACE | {"forward_endpoint": backend.url}
+        old = [start(**settings) for _ in range(2)]
+        with traffic(doors) as playing:
+            playing.await_more()
+            assert "of_the_future" not in columns(server)
+            new = start(**settings, **later)
+            assert "of_the_future" in columns(server), "else the two would be one release"
+            wait_until(partial(new.said, "partitions assigned"), what="the new one's partitions")
+            playing.await_more()  # three processors of two releases
+            assert old[0].terminate() == 0
+            playing.await_more()
+            other = start(**settings, **later)
+            wait_until(partial(other.said, "partitions assigned"), what="the other new one's partitions")
+            assert old[1].terminate() == 0
+            playing.await_more()
+        assert check_all_arrived(backend, playing.runs) == 0
+        check_judged(playing.runs, new)
+        assert not any(line.said("the store refuses") for line in old), "both releases use the store"
+    refused = subprocess.run(
+        [sys.executable, "-m", "analyzer", "web"],
+        env=environment(store_url=server.url(), token="of-sixteen-letters"),
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert "was written by a newer blamespan (schema 9999)" in refused.stderr
 
 
 def test_behind_the_balancer_processors_are_restarted_one_by_one_without_loss(
