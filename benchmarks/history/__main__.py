@@ -1,10 +1,11 @@
-"""``python -m benchmarks.history accuracy | stable | delay | cost | million | archive | engines``.
+"""``python -m benchmarks.history PART``: what the history of a workflow tells, and what it costs.
 
 ``accuracy``: signals, ranker, history and their pool on the example systems. ``stable``: false alarms of
 months without a change. ``delay``: runs until a bad release is noticed. ``cost``: bytes and CPU time kept
 of a run. ``million``: a store with a million runs, and what pages and verdicts read of it.
 ``archive``: Parquet files of a hundred million synthetic steps, and SQL over them.
-``engines``: Spark and ClickHouse over exported files, by the scripts of ``docs/history.md``.
+``exporting``: time of an export from a store. ``engines``: Spark and ClickHouse over exported files, by the
+scripts of ``docs/history.md``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def main() -> None:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.history", description=__doc__)
     parser.add_argument(
-        "what", choices=("accuracy", "stable", "delay", "cost", "million", "archive", "engines")
+        "what", choices=("accuracy", "stable", "delay", "cost", "million", "archive", "exporting", "engines")
     )
     parser.add_argument(
         "--number",
@@ -42,6 +43,10 @@ def main() -> None:
         from benchmarks.history.archive import archive  # noqa: PLC0415 - an extra
 
         archive(asked.number or 100_000_000, asked.folder)
+    elif asked.what == "exporting":
+        from benchmarks.history.exporting import exporting  # noqa: PLC0415 - as above
+
+        exporting(asked.number or 5_000)
     elif asked.what == "engines":
         from benchmarks.history.engines import engines  # noqa: PLC0415 - as above
 
