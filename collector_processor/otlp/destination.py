@@ -235,13 +235,18 @@ def read_headers(text: str) -> dict[str, str]:
     Raises:
         ValueError: a name is not a header name, or a value is not printable ASCII.
     """
-    pairs = (part.partition("=") for part in text.split(",") if part.strip())
-    headers = {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}
+    headers = {name.lower(): value for name, value in read_pairs(text).items()}
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
             # Without the value, which may be a secret.
             raise ValueError("headers for the endpoint: expected name=value,… in printable ASCII")
     return headers
+
+
+def read_pairs(text: str) -> dict[str, str]:
+    """Read ``name=value,…``, percent-encoded; the last value of a name applies."""
+    pairs = (part.partition("=") for part in text.split(",") if part.strip())
+    return {unquote(name).strip(): unquote(value).strip() for name, _, value in pairs}
 
 
 def own_listener(endpoint: str, listeners: Iterable[Address]) -> Address | None:

@@ -33,6 +33,7 @@ _OF_KUBERNETES: Final = re.compile(
 )
 """Variables that Kubernetes sets in every pod for a service named ``blamespan``."""
 _OTEL_INSTEAD: Final = "set OTEL_EXPORTER_OTLP_"
+_IN_PROPERTIES: Final = "set it in BLAMESPAN_KAFKA_PROPERTIES as "
 _FIXED: Final = "unset it: the value is fixed now, "
 RETIRED: Final[Mapping[str, str]] = {
     "allowed_hosts": "set BLAMESPAN_WEB_URL: its host may stand in Host headers",
@@ -44,6 +45,13 @@ RETIRED: Final[Mapping[str, str]] = {
     "grafana_tempo_uid": "set BLAMESPAN_TRACE_URL",
     "grafana_url": "set BLAMESPAN_TRACE_URL",
     "jaeger_url": "set BLAMESPAN_TRACE_URL=http://jaeger:16686/trace/{trace_id}?uiFind={span_id}",
+    "kafka_ca": f"{_IN_PROPERTIES}ssl.ca.location",
+    "kafka_certificate": f"{_IN_PROPERTIES}ssl.certificate.location",
+    "kafka_group": f"{_IN_PROPERTIES}group.id",
+    "kafka_key": f"{_IN_PROPERTIES}ssl.key.location",
+    "kafka_max_record_bytes": f"{_IN_PROPERTIES}message.max.bytes",
+    "kafka_sasl_mechanism": f"{_IN_PROPERTIES}sasl.mechanism",
+    "kafka_security": f"{_IN_PROPERTIES}security.protocol",
     "max_connections": f"{_FIXED}4096 connections at once over HTTP",
     "max_receiving_bytes": f"{_FIXED}256 MiB of requests at once, or an eighth of a smaller memory",
     "max_request_bytes": f"{_FIXED}20 MiB a request, decompressed",
@@ -65,6 +73,7 @@ _SECRET: Final = frozenset(
         "notify_secret",
         "store_url",
         "kafka_password",
+        "kafka_properties",  # where a password may stand by mistake
     }
 )
 """Fields whose values are never shown."""

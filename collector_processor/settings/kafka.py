@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Literal, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from collector_processor.otlp import Signal
+from collector_processor.otlp.destination import read_pairs
 
 SCHEME: Final = "kafka://"
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "security.protocol": r"plaintext|ssl|sasl_plaintext|sasl_ssl",
+    "sasl.mechanism": r"PLAIN|SCRAM-SHA-256|SCRAM-SHA-512",
+    "ssl.ca.location": r".+",
+    "ssl.certificate.location": r".+",
+    "ssl.key.location": r".+",
+    "group.id": r".+",
+    "message.max.bytes": r"[1-9][0-9]{4,8}",
+}
+"""Properties that may be set, each with a pattern of its values: others could load code or lose records."""
+_WANTED: Final[Mapping[str, str]] = {r".+": "a value", r"[1-9][0-9]{4,8}": "10000 to 999999999"}
+"""Patterns in words; the others list their values."""
 _BROKERS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 
 
@@ -24,14 +37,11 @@ class KafkaAccess:
     group: str
     topics: dict[Signal, str]
     max_record_bytes: int
-    protocol: str = "plaintext"
-    """``plaintext``, ``ssl``, ``sasl_plaintext`` or ``sasl_ssl``."""
-    mechanism: str = "SCRAM-SHA-512"
+    """Largest record; not above the brokers' ``message.max.bytes``."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Of encryption and authentication, by librdkafka's names."""
     username: str | None = None
-    password: str | None = None
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    password: str | None = field(default=None, repr=False)
 
     @property
     def common(self) -> dict[str, Any]:
@@ -39,17 +49,14 @@ class KafkaAccess:
         found: dict[str, Any] = {
             "bootstrap.servers": self.brokers,
             "client.id": "blamespan",
-            "security.protocol": self.protocol,
+            "security.protocol": "plaintext",
             "log_level": 4,
+            **self.properties,
         }
-        if self.protocol.startswith("sasl"):
-            found |= {
-                "sasl.mechanism": self.mechanism,
-                "sasl.username": self.username or "",
-                "sasl.password": self.password or "",
-            }
-        files = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
-        return found | {f"ssl.{name}.location": str(path) for name, path in files.items() if path}
+        if found["security.protocol"].startswith("sasl"):
+            found.setdefault("sasl.mechanism", "SCRAM-SHA-512")
+            found |= {"sasl.username": self.username or "", "sasl.password": self.password or ""}
+        return found
 
 
 class KafkaSettings(BaseModel):
@@ -66,32 +73,16 @@ class KafkaSettings(BaseModel):
         " Kafka: of its group), and any number of analyzers and `web`; default: a file in the data directory",
         repr=False,
     )
-    kafka_group: str = Field("blamespan", min_length=1, description="consumer group of the processors")
     kafka_topics: str = Field(
         "otlp_spans,otlp_logs,otlp_metrics",
         description="topics of traces, logs and metrics, as the Collector's exporter names them",
     )
-    kafka_security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
-        "plaintext",
-        description="`plaintext`, `ssl`, `sasl_plaintext` or `sasl_ssl`: encryption and authentication",
-    )
-    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        "SCRAM-SHA-512", description="`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`"
-    )
     kafka_username: str | None = Field(None, description="user at the brokers")
     kafka_password: str | None = Field(None, description="the user's password", repr=False)
-    kafka_ca: Path | None = Field(
-        None, description="PEM of certificate authorities to trust for brokers; unset: the system's"
-    )
-    kafka_certificate: Path | None = Field(
-        None, description="PEM of our certificate for brokers that demand one (mutual TLS)"
-    )
-    kafka_key: Path | None = Field(None, description="PEM of that certificate's private key")
-    kafka_max_record_bytes: int = Field(
-        1_000_000,
-        ge=10_000,
-        description="largest record in bytes; not above the brokers' `message.max.bytes`; larger traces are"
-        " split between spans",
+    kafka_properties: str = Field(
+        "",
+        description="properties by librdkafka's names, `name=value,…`, percent-encoded: "
+        + ", ".join(f"`{name}`" for name in _PROPERTIES),
     )
 
     @field_validator("store_url")
@@ -119,6 +110,18 @@ class KafkaSettings(BaseModel):
             raise ValueError("expected three different topics: traces,logs,metrics")
         return value
 
+    @field_validator("kafka_properties")
+    @classmethod
+    def _are_known_properties(cls, value: str) -> str:
+        for name, text in read_pairs(value).items():
+            if name not in _PROPERTIES:
+                raise ValueError(f"unknown property {name!r}; expected one of {', '.join(_PROPERTIES)}")
+            if not re.fullmatch(_PROPERTIES[name], text):
+                pattern = _PROPERTIES[name]
+                wanted = _WANTED.get(pattern, pattern.replace("|", " or "))
+                raise ValueError(f"{name}={text}: expected {wanted}")
+        return value
+
     @model_validator(mode="after")
     def _kafka_needs_a_shared_store(self) -> Self:
         if self.kafka and self.store_url is None:
@@ -134,16 +137,13 @@ class KafkaSettings(BaseModel):
         if not self.queue.startswith(SCHEME):
             return None
         names = (name.strip() for name in self.kafka_topics.split(","))
+        properties = read_pairs(self.kafka_properties)
         return KafkaAccess(
             brokers=self.queue.removeprefix(SCHEME),
-            group=self.kafka_group,
+            group=properties.pop("group.id", "blamespan"),
             topics=dict(zip(Signal, names, strict=True)),
-            max_record_bytes=self.kafka_max_record_bytes,
-            protocol=self.kafka_security,
-            mechanism=self.kafka_sasl_mechanism,
+            max_record_bytes=int(properties.pop("message.max.bytes", "1000000")),
+            properties=properties,
             username=self.kafka_username,
             password=self.kafka_password,
-            ca=self.kafka_ca,
-            certificate=self.kafka_certificate,
-            key=self.kafka_key,
         )

@@ -447,13 +447,15 @@ def test_behind_kafka_processors_share_topics_and_a_store_without_secrets_in_the
     given = {
         name: value for name, value in said.items() if name.startswith(("BLAMESPAN_KAFKA", "BLAMESPAN_Q"))
     }
-    files = {name: given.pop(f"BLAMESPAN_KAFKA_{name}") for name in ("CA", "CERTIFICATE", "KEY")}
-    assert set(files.values()) == {f"/etc/blamespan/kafka/{one}" for one in ("ca.crt", "tls.crt", "tls.key")}
     access = load_settings(
         given | {"BLAMESPAN_STORE_URL": "postgresql+psycopg://db", "BLAMESPAN_KAFKA_PASSWORD": "x"}
     ).kafka
     assert access is not None
-    assert (access.protocol, access.group) == ("sasl_ssl", "blamespan")
+    assert access.group == "blamespan"
+    assert access.common["security.protocol"] == "sasl_ssl"
+    assert {value for name, value in access.common.items() if name.endswith(".location")} == {
+        f"/etc/blamespan/kafka/{one}" for one in ("ca.crt", "tls.crt", "tls.key")
+    }
     secrets = {
         entry["name"]: entry["valueFrom"]["secretKeyRef"]
         for entry in pod["containers"][0]["env"]

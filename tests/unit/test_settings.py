@@ -177,6 +177,21 @@ def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to
         ),
         pytest.param({"BLAMESPAN_QUEUE": "kafka://x"}, "BLAMESPAN_QUEUE='kafka://x'", id="no such queue"),
         pytest.param(
+            {"BLAMESPAN_KAFKA_PROPERTIES": "sasl.password=hush"},
+            "unknown property 'sasl.password'; expected one of security.protocol,",
+            id="a property of Kafka that is a secret",
+        ),
+        pytest.param(
+            {"BLAMESPAN_KAFKA_PROPERTIES": "group.id=a,security.protocol=tls"},
+            "security.protocol=tls: expected plaintext or ssl or sasl_plaintext or sasl_ssl",
+            id="a value that Kafka does not know",
+        ),
+        pytest.param(
+            {"BLAMESPAN_KAFKA_PROPERTIES": "message.max.bytes=9999"},
+            "message.max.bytes=9999: expected 10000 to 999999999",
+            id="records too small for a span",
+        ),
+        pytest.param(
             {"BLAMESPAN_OTLP_GRPC_LISTEN": "0.0.0.0:4317"}, "set BLAMESPAN_TOKEN", id="open without token"
         ),
         pytest.param({"BLAMESPAN_OTLP_HTTP_LISTEN": ":4318"}, "set BLAMESPAN_TOKEN", id="every interface"),
@@ -238,6 +253,35 @@ def test_opentelemetrys_variables_say_when_our_own_metrics_are_sent() -> None:
     assert load_settings(environ | {"OTEL_METRIC_EXPORT_INTERVAL": "5"}).export_metrics_ms == 5
     with pytest.raises(SettingsError, match="OTEL_METRIC_EXPORT_INTERVAL=0: expected"):
         load_settings(environ | {"OTEL_METRIC_EXPORT_INTERVAL": "0"})
+
+
+def test_kafkas_properties_reach_its_clients_by_their_own_names() -> None:
+    environ = {
+        "BLAMESPAN_QUEUE": "kafka://a:9092,b:9092",
+        "BLAMESPAN_STORE_URL": "postgresql+psycopg://db",
+        "BLAMESPAN_KAFKA_USERNAME": "blame",
+        "BLAMESPAN_KAFKA_PASSWORD": "hush",
+    }
+    plain = load_settings(environ).kafka
+    assert plain is not None
+    assert (plain.group, plain.max_record_bytes) == ("blamespan", 1_000_000)
+    assert plain.common["security.protocol"] == "plaintext"
+    assert "sasl.password" not in plain.common
+    given = "security.protocol=sasl_ssl, ssl.ca.location=/a%2Cb.pem,group.id=ours,message.max.bytes=20000"
+    secured = load_settings(environ | {"BLAMESPAN_KAFKA_PROPERTIES": given}).kafka
+    assert secured is not None
+    assert (secured.group, secured.max_record_bytes) == ("ours", 20_000)
+    assert "hush" not in repr(secured)
+    assert secured.common == {
+        "bootstrap.servers": "a:9092,b:9092",
+        "client.id": "blamespan",
+        "log_level": 4,
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.password": "hush",
+        "sasl.username": "blame",
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.location": "/a,b.pem",
+    }
 
 
 @pytest.mark.parametrize("url", ["http://jaeger/trace", "jaeger/{trace_id}", "javascript:{trace_id}"])

@@ -94,15 +94,11 @@ readinessProbe:
 {{- if $kafka.brokers }}
 - name: BLAMESPAN_QUEUE
   value: {{ printf "kafka://%s" $kafka.brokers | quote }}
-- name: BLAMESPAN_KAFKA_GROUP
-  value: {{ $kafka.group | quote }}
 - name: BLAMESPAN_KAFKA_TOPICS
   value: {{ $kafka.topics | quote }}
-- name: BLAMESPAN_KAFKA_SECURITY
-  value: {{ $kafka.security | quote }}
+- name: BLAMESPAN_KAFKA_PROPERTIES
+  value: {{ include "blamespan.kafkaProperties" . | quote }}
 {{- if hasPrefix "sasl_" $kafka.security }}
-- name: BLAMESPAN_KAFKA_SASL_MECHANISM
-  value: {{ $kafka.saslMechanism | quote }}
 - name: BLAMESPAN_KAFKA_USERNAME
   valueFrom:
     secretKeyRef:
@@ -114,17 +110,22 @@ readinessProbe:
       name: {{ $kafka.existingSecret | quote }}
       key: password
 {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "blamespan.kafkaProperties" -}}
+{{- $kafka := .Values.kafka }}
+{{- $given := list (printf "group.id=%s" ($kafka.group | urlquery)) (printf "security.protocol=%s" $kafka.security) }}
+{{- if hasPrefix "sasl_" $kafka.security }}
+{{- $given = append $given (printf "sasl.mechanism=%s" $kafka.saslMechanism) }}
+{{- end }}
 {{- if $kafka.tls.existingSecret }}
-- name: BLAMESPAN_KAFKA_CA
-  value: /etc/blamespan/kafka/ca.crt
+{{- $given = append $given "ssl.ca.location=/etc/blamespan/kafka/ca.crt" }}
 {{- if $kafka.tls.clientCertificate }}
-- name: BLAMESPAN_KAFKA_CERTIFICATE
-  value: /etc/blamespan/kafka/tls.crt
-- name: BLAMESPAN_KAFKA_KEY
-  value: /etc/blamespan/kafka/tls.key
+{{- $given = concat $given (list "ssl.certificate.location=/etc/blamespan/kafka/tls.crt" "ssl.key.location=/etc/blamespan/kafka/tls.key") }}
 {{- end }}
 {{- end }}
-{{- end }}
+{{- join "," $given }}
 {{- end -}}
 
 {{/* What decides how runs are analysed, for the pods that do. */}}
