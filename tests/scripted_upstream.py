@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.web_application import served
+
 
 @dataclass(slots=True)
 class Upstream:
@@ -61,11 +63,5 @@ async def upstream(answers: Upstream) -> AsyncIterator[Upstream]:
     """Run it on a free port until the block ends."""
     app = web.Application(client_max_size=1 << 30)
     app.router.add_post("/{tail:.*}", answers.answer)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        answers.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with served(app, access_log=None, handler_cancellation=True) as answers.url:
         yield answers
-    finally:
-        await runner.cleanup()

@@ -6,6 +6,7 @@ killed, the group dies with it.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -132,6 +133,16 @@ def listens(port: int) -> bool:
     """Return whether a server accepts connections at this address; ``OSError`` if not."""
     with socket.create_connection((HOST, port), timeout=1):
         return True
+
+
+async def accepts(port: int) -> bool:
+    """Return whether a server accepts connections at this port, without blocking the event loop."""
+    try:
+        _, writer = await asyncio.open_connection(HOST, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def _is_free(port: int) -> bool:

@@ -5,39 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import count
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import RUNS, Database, open_database
+from collector_processor.store.database.places import Database, open_database
 from collector_processor.store.jobs import MOST_CLAIMS, Job, JobRows, ReplicaRows
 from collector_processor.store.small_tables import SpendingRows
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.postgresql import PostgresServer
 
 LEASE_S: Final = 3600.0
 OVER_S: Final = -1.0
 """A lease that has expired when it is given."""
-NUMBERS: Final = count()
 HOUR_NS: Final = 3600 * 10**9
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    place: Path | str = tmp_path / RUNS
-    if request.param == "postgresql":
-        running: PostgresServer = request.getfixturevalue("server")
-        place = running.create(f"jobs{next(NUMBERS)}")
-    with closing(open_database(place)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -20,41 +18,17 @@ from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import RUNS, Database, open_database
+from collector_processor.store.database.places import RUNS, open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.kept_spans import KeepLimits, KeptSpansRows, PackedSpans
 from collector_processor.store.records import Commit
 from collector_processor.store.verdicts import RunStore
-from tests.backends.postgresql import PostgresServer, postgresql
 from tests.factories import agent, chat, workflow
 from tests.verdicts import stored
 
-NUMBERS: Final = count()
 ACME, OTHER = Tenant("x=acme"), Tenant("x=other")
 DAY_NS: Final = 86_400 * 10**9
 RULES: Final = make_redactor(ALL_KINDS)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    place: Path | str = tmp_path / RUNS
-    if request.param == "postgresql":
-        running: PostgresServer = request.getfixturevalue("server")
-        place = running.create(f"kept{next(NUMBERS)}")
-    with closing(open_database(place)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def db(database: Database) -> Iterator[StoreConnection]:
-    with closing(database.own()) as opened:
-        yield opened
 
 
 def spans(number: int, *, failed: bool = True, tenant: Tenant = NO_TENANT, size: int = 100) -> PackedSpans:

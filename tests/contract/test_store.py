@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +34,7 @@ from collector_processor.store.run_history import RunFacts
 from collector_processor.store.schema import METADATA
 from collector_processor.store.verdicts import RunStore
 from semconv.model import TraceId
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.issues import DAY, START, Bench
 from tests.older_store import RUNS_OF_A_FILE, write_older_files
@@ -45,36 +43,9 @@ from tests.verdicts import stored
 
 KEY: Final = TraceKey(NO_TENANT, TraceId("a" * 32))
 OTHER: Final = Tenant("x=b")
-NUMBERS: Final = count()
 TOTALS: Final = RunTotals(
     workflow="refunds", steps=4, started_ns=START, duration_ns=10**9, input_tokens=1 << 61, cost_usd=0.5
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    if request.param == "sqlite":
-        return tmp_path / RUNS
-    running: PostgresServer = request.getfixturevalue("server")
-    return running.create(f"store{next(NUMBERS)}")
-
-
-@pytest.fixture
-def database(place: Path | str) -> Iterator[Database]:
-    with closing(open_database(place)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def db(database: Database) -> Iterator[StoreConnection]:
-    with closing(database.own()) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from itertools import count
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 import pytest
@@ -19,16 +16,13 @@ from analyzer.issues.workflow_reports import DAYS, WorkflowReports, read_fix, to
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import RUNS, open_database
 from collector_processor.store.records import Commit
 from collector_processor.store.run_history import RunFacts
 from collector_processor.store.verdicts import RunStore
-from tests.backends.postgresql import PostgresServer, postgresql
 from tests.runs import run, step
 from tests.verdicts import stored
 
 NOW_NS: Final = 1_000 * DAY_NS
-NUMBERS: Final = count()
 HOUR_NS: Final = DAY_NS // 24
 ELEMENTS: Final = pack(elements_of(run(step("planner"), step("clerk"))))
 TOTALS: Final = RunTotals(workflow="refunds", steps=2)
@@ -46,22 +40,6 @@ def keep(
             store.totals.total([(NO_TENANT, verdict.run_id, TOTALS)])
             facts = RunFacts(version=version, release=release, elements=ELEMENTS)
             store.history.note([(NO_TENANT, verdict.run_id, word, facts)])
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreConnection]:
-    place: Path | str = tmp_path / RUNS
-    if request.param == "postgresql":
-        running: PostgresServer = request.getfixturevalue("server")
-        place = running.create(f"workflows{next(NUMBERS)}")
-    with closing(open_database(place)) as database, closing(database.own()) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from tests.e2e.model_server import ModelServer, Scripted, serve
+from tests.web_application import served
 
 EVIDENCE = [{"step": 1, "quote": "B says"}]
 RANKING = [{"step": 1, "probability": 0.6}]
@@ -190,11 +191,6 @@ async def dying() -> AsyncIterator[Dying]:
     server = Dying(script=[JUDGED])
     application = web.Application()
     application.router.add_post("/v1/chat/completions", server.handle)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with served(application) as address:
+        server.url = f"{address}/v1"
         yield server
-    finally:
-        await runner.cleanup()

@@ -17,6 +17,7 @@ import pytest
 from aiohttp import web
 
 from tests.e2e.line import StartLine, environment
+from tests.web_application import served
 
 RUN: Final = "5" * 32
 FORGED: Final = "6" * 32
@@ -106,13 +107,8 @@ async def model(*, hangs: bool = False) -> AsyncIterator[str]:
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with served(app) as url:
+        yield url
 
 
 async def started(

@@ -17,6 +17,7 @@ from aiohttp import web
 from analyzer.evaluation.dataset import read_dataset
 from tests.e2e.line import environment
 from tests.e2e.test_experiment import BIN, RUN, WORKFLOW, span
+from tests.web_application import served
 
 REPORTING: Final = """
 import secrets, time
@@ -88,13 +89,8 @@ async def careful_model(*, notices: bool = False) -> AsyncIterator[str]:
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with served(app) as url:
+        yield url
 
 
 async def injected(
@@ -118,7 +114,7 @@ async def injected(
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[str]:
+async def workflow_server(folder: Path) -> AsyncIterator[str]:
     """Run the workflow behind HTTP; yield its address."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", SERVING, str(folder / "workflow.py")), stdout=asyncio.subprocess.PIPE
@@ -174,7 +170,7 @@ async def test_a_workflow_that_sends_no_spans_is_refused_after_one_trial(tmp_pat
 
 
 async def test_a_workflow_behind_http_makes_the_same_labels(tmp_path: Path) -> None:
-    async with careful_model() as url, served(tmp_path) as service:
+    async with careful_model() as url, workflow_server(tmp_path) as service:
         code, (*tried, final), err = await injected(
             tmp_path, url, "--kind", "wrong_value", "--labels", "1", service=service
         )

@@ -18,7 +18,7 @@ from analyzer.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.replay.trial import TrialReport
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.record import replace
-from tests.backends.supervise import free_ports
+from tests.backends.supervise import accepts, free_ports
 from tests.frameworks.catalogue import catalogue
 from tests.frameworks.install import python_of
 from tests.tapes import call, said, tape, tool
@@ -97,21 +97,12 @@ async def server(python: Path, folder: Path) -> AsyncIterator[str]:
     )
     try:
         async with asyncio.timeout(300):
-            while not await listens(port):  # noqa: ASYNC110 - another process
+            while not await accepts(port):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.1)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.kill()
         await process.wait()
-
-
-async def listens(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 async def told(

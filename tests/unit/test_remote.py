@@ -35,6 +35,7 @@ from semconv.model import (
     TraceId,
     Trajectory,
 )
+from tests.web_application import served
 
 HERE: Final = Address(host="127.0.0.1", port=0)
 LOCAL: Final = RunAnalyst(attributor=Attributor())
@@ -130,13 +131,8 @@ async def answering(handler: Callable[[web.Request], web.Response]) -> AsyncIter
         came.append(request.path)
         return handler(request)
 
-    runner = web.AppRunner(_app(handle), shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}", came
-    finally:
-        await runner.cleanup()
+    async with served(_app(handle)) as address:
+        yield address, came
 
 
 def _app(handle: Callable[[web.Request], object]) -> web.Application:

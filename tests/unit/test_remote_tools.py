@@ -21,6 +21,7 @@ from analyzer.replay.trial import Change
 from semconv.dialects.reading.action import ToolCall
 from semconv.record import replace
 from tests.tapes import call, chat_body, tape, tool
+from tests.web_application import served
 
 BOOK = ToolCall(name="book", arguments='{"seats": 12}', call_id="c1")
 ASKS = call(0, "Book 12 seats.", answer=Answer(calls=(BOOK,)))
@@ -54,14 +55,9 @@ class Server:
 async def mcp_server() -> AsyncIterator[Server]:
     server, app = Server(), web.Application()
     app.router.add_route("*", "/mcp", server.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
-    try:
+    async with served(app) as address:
+        server.url = f"{address}/mcp"
         yield server
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager

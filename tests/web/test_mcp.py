@@ -27,6 +27,7 @@ from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.records import Commit
 from semconv.model import Trajectory
 from semconv.record import replace
+from tests.backends.supervise import accepts
 from tests.e2e.line import environment
 from tests.runs import run, step
 from tests.web.stage import Stage, serving, verdict_of
@@ -133,22 +134,13 @@ async def listening(*arguments: str, **settings: str) -> AsyncIterator[str]:
     )
     try:
         async with asyncio.timeout(120):
-            while not await is_open(int(port)):
+            while not await accepts(int(port)):
                 assert process.returncode is None
                 await asyncio.sleep(0.05)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
         await process.wait()
-
-
-async def is_open(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 async def status_of(url: str, **headers: str) -> int:

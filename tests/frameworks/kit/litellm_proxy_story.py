@@ -23,16 +23,11 @@ from story import (
     PURSER,
     QUESTION,
     REGISTRAR,
-    TOOL,
-    TOOL_PURPOSE,
+    TOOLS,
     RegisterUnavailable,
     look_up_vessel,
 )
 
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-TOOLS: Any = [
-    {"type": "function", "function": {"name": TOOL, "description": TOOL_PURPOSE, "parameters": SCHEMA}}
-]
 PATIENCE_S = 400
 SESSION = os.urandom(8).hex()
 WRITING_S = 5

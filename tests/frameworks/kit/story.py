@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Final
+from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -38,6 +38,21 @@ MODEL: Final = "gpt-4.1-mini"
 """A model name that frameworks know; the server accepts any."""
 TOOL: Final = "look_up_vessel"
 TOOL_PURPOSE: Final = "Look a vessel up in the ship register: how many seats it has."
+TOOLS: Final[Any] = [
+    {
+        "type": "function",
+        "function": {
+            "name": TOOL,
+            "description": TOOL_PURPOSE,
+            "parameters": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}},
+                "required": ["name"],
+            },
+        },
+    }
+]
+"""The tool as OpenAI's chat API takes it."""
 VESSEL: Final = "Marianne"
 SECOND_VESSEL: Final = "Odile"
 SEATS: Final = {VESSEL: 85, SECOND_VESSEL: 40}

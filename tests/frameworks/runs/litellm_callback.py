@@ -15,15 +15,11 @@ from story import (
     PURSER,
     QUESTION,
     REGISTRAR,
-    TOOL,
-    TOOL_PURPOSE,
+    TOOLS,
     RegisterUnavailable,
     look_up_vessel,
 )
 from telemetry import traces
-
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-TOOLS = [{"type": "function", "function": {"name": TOOL, "description": TOOL_PURPOSE, "parameters": SCHEMA}}]
 
 
 def ask(tracer: Tracer, who: str, question: str, **more: Any) -> str:

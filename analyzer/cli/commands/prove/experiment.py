@@ -30,6 +30,17 @@ from analyzer.cli.commands.prove.gateway import (
     McpToolOption,
     remote_tools,
 )
+from analyzer.cli.commands.prove.trial_options import (
+    AllowToolOption,
+    BudgetOption,
+    CheckOption,
+    ExpectOption,
+    MaxCallsOption,
+    ParallelOption,
+    TimeoutOption,
+    UpstreamOption,
+    UrlOption,
+)
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     checks_of,
@@ -94,14 +105,9 @@ def experiment(
         list[str] | None,
         typer.Argument(metavar="-- COMMAND…", help="Runs the workflow once.", show_default=False),
     ] = None,
-    check: Annotated[
-        str | None,
-        optional("COMMAND", "Gets the trial's output on standard input; exit code 0 is success."),
-    ] = None,
-    expect: Annotated[str | None, optional("TEXT", "A trial whose output contains this succeeded.")] = None,
-    upstream: Annotated[
-        str | None, optional("URL", "The live model's address; default: the provider's own.")
-    ] = None,
+    check: CheckOption = None,
+    expect: ExpectOption = None,
+    upstream: UpstreamOption = None,
     step: Annotated[int | None, optional("N", "Try this step alone.")] = None,
     agent: Annotated[str | None, optional("NAME", "Try this agent's steps alone.")] = None,
     change: Annotated[
@@ -114,29 +120,18 @@ def experiment(
     trials: Annotated[
         int, typer.Option("--trials", min=1, metavar="MAX", help="Trials an arm.")
     ] = MOST_TRIALS,
-    parallel: Annotated[int, typer.Option("--parallel", min=1, metavar="N", help="Trials at a time.")] = 1,
-    budget_usd: Annotated[
-        float, typer.Option("--budget-usd", min=0, metavar="USD", help="For the live calls of all trials.")
-    ] = BUDGET_USD,
-    max_calls: Annotated[
-        int | None,
-        optional("N", "Live calls in all; needed for a model whose price is unknown.", min=1),
-    ] = None,
-    allow_tool: Annotated[
-        list[str] | None, optional("NAME", "A tool that only reads, and may run in a trial.")
-    ] = None,
+    parallel: ParallelOption = 1,
+    budget_usd: BudgetOption = BUDGET_USD,
+    max_calls: MaxCallsOption = None,
+    allow_tool: AllowToolOption = None,
     http_tool: HttpToolOption = None,
     mcp_tool: McpToolOption = None,
     mcp_command: McpCommandOption = None,
-    url: Annotated[
-        str | None, optional("URL", "Post each trial to a workflow behind HTTP, in place of COMMAND.")
-    ] = None,
+    url: UrlOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be called, sent and paid; start nothing.")
     ] = False,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Time limit of a trial.")
-    ] = TIMEOUT_S,
+    timeout: TimeoutOption = TIMEOUT_S,
     retry: Annotated[
         bool, typer.Option("--retry", help="Measure what retrying recovers and disrupts, on many runs.")
     ] = False,

@@ -17,6 +17,17 @@ from analyzer.cli.commands.analyse.steps import load_runs
 from analyzer.cli.commands.learn.label import TenantOption
 from analyzer.cli.commands.prove.experiment import open_run
 from analyzer.cli.commands.prove.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
+from analyzer.cli.commands.prove.trial_options import (
+    AllowToolOption,
+    BudgetOption,
+    CheckOption,
+    ExpectOption,
+    MaxCallsOption,
+    ParallelOption,
+    TimeoutOption,
+    UpstreamOption,
+    UrlOption,
+)
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     checks_of,
@@ -65,21 +76,14 @@ def inject(
     kind: Annotated[
         list[FaultKind] | None, optional("KIND", "A kind of fault; may be repeated. Default: all.")
     ] = None,
-    check: Annotated[
-        str | None,
-        optional("COMMAND", "Gets the trial's output on standard input; exit code 0 is success."),
-    ] = None,
-    expect: Annotated[str | None, optional("TEXT", "A trial whose output contains this succeeded.")] = None,
-    upstream: Annotated[
-        str | None, optional("URL", "The live model's address; default: the provider's own.")
-    ] = None,
+    check: CheckOption = None,
+    expect: ExpectOption = None,
+    upstream: UpstreamOption = None,
     organic: Annotated[
         list[Path] | None,
         optional("FILE", "Failures that nobody injected, to compare with; may be repeated."),
     ] = None,
-    url: Annotated[
-        str | None, optional("URL", "Post each trial to a workflow behind HTTP, in place of COMMAND.")
-    ] = None,
+    url: UrlOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be injected and paid; start and write nothing.")
     ] = False,
@@ -87,23 +91,14 @@ def inject(
     trials: Annotated[
         int, typer.Option("--trials", min=12, metavar="MAX", help="Trials an arm of a twin.")
     ] = MOST_TRIALS,
-    parallel: Annotated[int, typer.Option("--parallel", min=1, metavar="N", help="Trials at a time.")] = 1,
-    budget_usd: Annotated[
-        float, typer.Option("--budget-usd", min=0, metavar="USD", help="For the live calls of all trials.")
-    ] = BUDGET_USD,
-    max_calls: Annotated[
-        int | None,
-        optional("N", "Live calls in all; needed for a model whose price is unknown.", min=1),
-    ] = None,
-    allow_tool: Annotated[
-        list[str] | None, optional("NAME", "A tool that only reads, and may run in a trial.")
-    ] = None,
+    parallel: ParallelOption = 1,
+    budget_usd: BudgetOption = BUDGET_USD,
+    max_calls: MaxCallsOption = None,
+    allow_tool: AllowToolOption = None,
     http_tool: HttpToolOption = None,
     mcp_tool: McpToolOption = None,
     mcp_command: McpCommandOption = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Time limit of a trial.")
-    ] = TIMEOUT_S,
+    timeout: TimeoutOption = TIMEOUT_S,
     tenant: TenantOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Chooses the faults and their order.")] = 0,
     output: FormatOption = OutputFormat.TABLE,
