@@ -8,7 +8,7 @@ turn, with half of the level.
 Alarms come run by run. After a release the failures are bet against the share that the runs before predict
 (``recurrence.watch`` does the same from every run on, without knowing when something changed): by Ville's
 inequality a release that changes nothing ever raises an alarm with a probability of at most its level,
-however often it is looked at. ``ALPHA`` is shared among the releases of ``PERIOD_DAYS`` days.
+however often it is looked at. ``ALPHA`` is shared among ``RELEASES`` releases.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from analyzer.inquiry.intervals import Interval, newcombe, wilson
 from semconv.record import record
 
 ALPHA: Final = 0.04
-"""Level of one period; 0.05 is promised."""
-PERIOD_DAYS: Final = 30
+"""Level shared by a workflow's releases; 0.05 is promised."""
 RELEASES: Final = 8
-"""Releases of a period among which the level is shared; of further ones each has the same share."""
+"""Releases among which the level is shared; further ones each have the same share."""
 _SHUFFLES: Final = 499
 _LEAST_RUNS: Final = 8
 """Runs on each side of a change point."""

@@ -36,8 +36,6 @@ from semconv.model import (
 )
 
 _RANKED: Final = 5
-_LEAST_SHARE: Final = 1e-6
-"""Lowest probability that signals give a step in a pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +66,6 @@ def judge_by_signals(trajectory: Trajectory) -> Blame | Abstention:
     limit = earned(verdict.confidence, reading, found, first)
     reason = f"{verdict.reason} {limit.reason}".rstrip()
     return at_most(limit.most, replace(verdict, reason=reason))
-
-
-def signal_opinion(trajectory: Trajectory) -> LogShares:
-    """Return the log-probability of each step of a run with steps, by its signals."""
-    reading = read(trajectory)
-    return tuple(math.log(max(each, _LEAST_SHARE)) for each in posterior(reading, findings(reading)))
 
 
 def _candidates(probabilities: Sequence[float], added: Sequence[float]) -> list[int]:

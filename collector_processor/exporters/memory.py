@@ -35,7 +35,6 @@ class MemoryExporter:
         """Return ``outcomes`` in order, then always ``otherwise`` (default: delivered)."""
         self.max_bytes = max_bytes
         self.requests: list[SentRequest] = []
-        self.is_closed = False
         self._outcomes = deque(outcomes)
         self._otherwise = otherwise or Delivered()
         self._arrived = asyncio.Condition()
@@ -64,5 +63,4 @@ class MemoryExporter:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
 
     async def close(self) -> None:
-        """Record that it was closed."""
-        self.is_closed = True
+        """Do nothing: the memory has no connection."""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 
 from collector_processor.otlp import CollectorError
 from collector_processor.settings.kafka import KafkaAccess
@@ -67,15 +66,6 @@ def open_consumer(access: KafkaAccess, on_error: Callable[[Any], None]) -> Consu
             "error_cb": on_error,
         },
     )
-
-
-def open_admin(access: KafkaAccess) -> AdminClient:
-    """Return a client that asks about topics.
-
-    Raises:
-        CollectorError: the settings cannot be used.
-    """
-    return _opened(AdminClient, access.common)
 
 
 def _opened(make: Callable[[Any], T], settings: dict[str, Any]) -> T:

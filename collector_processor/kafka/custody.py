@@ -189,12 +189,6 @@ class Custody:
         self._drop({key for key, own in self._owner.items() if own & gone.keys()}, pipeline)
         return {place: marks[place] for place in gone}
 
-    @property
-    def open_offsets(self) -> Mapping[Place, int]:
-        """The offset of the first open trace of each partition that has one."""
-        found = ((place, progress.open_offset) for place, progress in self._progress.items())
-        return {place: offset for place, offset in found if offset is not None}
-
     # Called by the journal.
 
     def evicted(self, keys: Iterable[TraceKey]) -> None:

@@ -115,11 +115,6 @@ class Progress:
         """Whether nothing waits to be forwarded."""
         return not self._waiting
 
-    @property
-    def open_offset(self) -> int | None:
-        """The offset of the first trace that was open at the last call of ``mark``."""
-        return next(iter(self._open.values()), None)
-
     def mark(self, is_open: Callable[[TraceKey], bool], segment: int) -> Mark:
         """Return what may be committed now; forgets the first traces that are not open any more."""
         while self._open and not is_open(next(iter(self._open))):

@@ -9,7 +9,7 @@ from analyzer.history.elements import elements_of, pack, unpack
 from analyzer.history.known_runs import KnownRun, KnownRuns, pooled_versions, said_of
 from analyzer.history.spectrum import Said, Spectrum, spectrum_of
 from analyzer.history.versions import Decision, changed, equality, version_of
-from analyzer.history.workflow import kinship, shape_of
+from analyzer.history.workflow import has_shared_agents
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.beside_verdicts import said_by
 from semconv.model import OutcomeSource, Trajectory
@@ -25,31 +25,21 @@ def spectrum(trajectory: Trajectory, passed: int, failed: int) -> Spectrum:
     return spectrum_of([*[(Said.PASSED, digests)] * passed, *[(Said.FAILED, digests)] * failed])
 
 
-def test_runs_of_the_same_service_name_and_agents_are_one_workflow() -> None:
-    one = shape_of(USUAL, "shop", "refund")
-    found = kinship(one, shape_of(OTHER, "shop", "refund"))
-    assert found.is_same
-    assert found.reasons == (
-        "same service 'shop'",
-        "same name 'refund'",
-        "3 of 3 and 3 agents in common: planner, buyer, writer",
-        "2 of 2 transitions in common",
-    )
-
-
-def test_a_run_that_broke_off_early_is_of_its_workflow() -> None:
-    early = shape_of(run(step("planner")), "shop", "refund")
-    assert kinship(early, shape_of(USUAL, "shop", "refund")).is_same
-
-
-def test_another_service_name_or_cast_is_another_workflow() -> None:
-    one = shape_of(USUAL, "shop", "POST /chat")
-    assert not kinship(one, shape_of(USUAL, "bank", "POST /chat")).is_same
-    assert not kinship(one, shape_of(USUAL, "shop", "refund")).is_same
-    strangers = run(step("planner"), step("x"), step("y"), step("z"))
-    found = kinship(one, shape_of(strangers, "shop", "POST /chat"))
-    assert not found.is_same
-    assert found.reasons[2] == "1 of 3 and 4 agents in common: planner"
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        pytest.param("planner buyer writer", "planner buyer writer", True, id="the same agents"),
+        pytest.param("planner", "planner buyer writer", True, id="a run that broke off early"),
+        pytest.param("planner buyer", "planner x y z", True, id="half of the smaller run's"),
+        pytest.param("planner buyer writer", "planner x y z", False, id="a third of the smaller run's"),
+        pytest.param("", "planner", True, id="no agents"),
+    ],
+)
+def test_runs_of_a_workflow_share_half_of_the_smaller_ones_agents(
+    one: str, other: str, *, is_same: bool
+) -> None:
+    assert has_shared_agents(one.split(), other.split()) is is_same
+    assert has_shared_agents(other.split(), one.split()) is is_same
 
 
 def test_a_prompt_a_tool_a_model_and_a_release_make_a_version() -> None:
