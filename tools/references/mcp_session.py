@@ -1,0 +1,103 @@
+"""Recorder of the session in docs/mcp.md: ``python -m tools.references.mcp_session``.
+
+The session is about the run that ``blamespan demo`` plays, read by ``blamespan mcp`` over standard input and
+output. Answers keep the fields below in their order; ``…`` marks fields that were left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mcp import Client, StdioServerParameters
+from mcp.types import TextContent
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "mcp.md"
+_SESSION: Final = re.compile(r"(?<=```text\n)>>> .*?(?=```)", re.DOTALL)
+_COMMAND: Final = (sys.executable, "-P", "-m", "analyzer")
+_SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "list_failed_runs": ("runs", "run_id", "status", "agent", "step", "confidence", "reason", "mode", "next"),
+    "get_verdict": ("agent", "step", "confidence", "reason", "fix", "evidence", "quote", "method", "calls"),
+    "get_steps": (
+        "task",
+        "reference",
+        "steps",
+        "index",
+        "agent",
+        "kind",
+        "model",
+        "input",
+        "output",
+        "instructions",
+    ),
+    "list_issues": ("issues", "state", "title", "service", "count"),
+}
+"""Fields of each tool's answer that the page shows; a list shows its first entry."""
+
+
+def session() -> str:
+    """Play the session and return it."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([*_COMMAND, "demo", "--data-dir", folder], check=True, stdout=subprocess.DEVNULL)
+        return asyncio.run(_recorded(folder))
+
+
+async def _recorded(folder: str) -> str:
+    command, *arguments = _COMMAND
+    server = StdioServerParameters(command=command, args=[*arguments, "mcp", "--data-dir", folder])
+    async with Client(server) as client:
+        return "".join([exchange async for exchange in _exchanges(client)])
+
+
+async def _exchanges(client: Client) -> AsyncIterator[str]:
+    asked: dict[str, Any] = {"since": "1h"}
+    head, found = await _ask(client, "list_failed_runs", asked)
+    (run,) = found["runs"]
+    yield _told("list_failed_runs", asked, f"{head}\n{_abridged('list_failed_runs', found)}")
+    for tool, more in (("get_verdict", {}), ("get_steps", {"first": run["step"], "limit": 1})):
+        asked = {"run_id": run["run_id"], **more}
+        yield _told(tool, asked, _abridged(tool, (await _ask(client, tool, asked))[1]))
+    yield _told("list_issues", {}, _abridged("list_issues", (await _ask(client, "list_issues", {}))[1]))
+
+
+async def _ask(client: Client, tool: str, asked: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the answer's first line, and its document."""
+    content = (await client.call_tool(tool, asked)).content[0]
+    assert isinstance(content, TextContent)
+    head, _, document = content.text.partition("\n")
+    return head, json.loads(document)
+
+
+def _told(tool: str, asked: dict[str, Any], answer: str) -> str:
+    return f">>> {tool} {json.dumps(asked)}\n{answer}\n"
+
+
+def _abridged(tool: str, found: dict[str, Any]) -> str:
+    text = json.dumps(_chosen(found, _SHOWN[tool]), indent=1, ensure_ascii=False)
+    return re.sub(r'"…": "…"', "…", text)
+
+
+def _chosen(found: Any, keys: tuple[str, ...]) -> Any:
+    if isinstance(found, list):
+        return [_chosen(each, keys) for each in found[:1]] + ["…"] * (len(found) > 1)
+    if not isinstance(found, dict):
+        return found
+    kept = {key: _chosen(found[key], keys) for key in keys if key in found}
+    return kept if len(kept) == len(found) else {**kept, "…": "…"}
+
+
+def settled(text: str) -> str:
+    """Return a session without what differs between two recordings: ids and days."""
+    return re.sub(r"\d{4}-\d\d-\d\d", "DAY", re.sub(r"\b[0-9a-f]{16,32}\b", "ID", text))
+
+
+if __name__ == "__main__":
+    recorded = session()
+    PAGE.write_text(_SESSION.sub(lambda _: recorded, PAGE.read_text()))
