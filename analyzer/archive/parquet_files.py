@@ -33,13 +33,13 @@ class ArchiveBusy(AnalyzerError):  # noqa: N818 - a statement reads better where
 
 @contextmanager
 def only_exporter(folder: Path) -> Iterator[None]:
-    """Keep other exports out of a folder, which is created.
+    """Keep other exports out of a folder; a new one can be read by its owner only.
 
     Raises:
         ArchiveBusy: another process exports into it.
         OSError: the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as lock:
         try:
             flock(lock, LOCK_EX | LOCK_NB)

@@ -17,6 +17,7 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import psycopg
 import pytest
 
+from analyzer.cli.demo_run import RIGHT_ANSWER, TASK
 from semconv.attributes import FAILURE_FALLBACK, FAILURE_METHOD
 from tests.backends.postgresql import PostgresServer, postgresql
 from tests.backends.supervise import running, wait_until
@@ -256,6 +257,44 @@ def test_the_queue_and_live_updates_are_the_same_whichever_page_answers_a_signed
             for queue in queues():
                 assert asked_about not in {each["run_id"] for each in queue["questions"]}
                 assert len(queue["questions"]) == 2
+
+
+def test_the_history_of_a_store_in_postgresql_is_exported_by_tenant_and_asked_with_sql(
+    start_line: StartLine, server: PostgresServer, tmp_path: Path
+) -> None:
+    environ = environment(store_url=server.url(), PYTHONPATH=str(Path.cwd()))
+
+    def command(*arguments: str) -> list[dict[str, Any]]:
+        said = subprocess.run(
+            [sys.executable, "-m", "analyzer", *arguments, "--format", "json"],
+            env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        return [json.loads(line) for line in said.stdout.splitlines()]
+
+    with grpc_backend() as backend:
+        line = start_line(forward_endpoint=backend.url, store_url=server.url())
+        played = [play_demo() for _ in range(3)]
+        for number, run in enumerate(played):
+            send(line, run.body, headers={"x-scope-orgid": "acme" if number else "other"})
+        for run in played:
+            line.verdict(run.trace_id)
+        (written,) = command("export", "--parquet", "history")
+        assert (written["verdicts"], written["partitions"]) == (3, 2)
+        assert written["steps"] == 3 * len(command("query", "history", "SELECT DISTINCT step FROM steps"))
+        (again,) = command("export", "--parquet", "history")
+        assert (again["verdicts"], again["steps"]) == (0, 0)
+    asked = (
+        "SELECT tenant, count(*) AS runs, any_value(agent) AS agent FROM runs GROUP BY tenant ORDER BY tenant"
+    )
+    assert command("query", "history", asked) == [
+        {"tenant": "x-scope-orgid=acme", "runs": 2, "agent": "calculator"},
+        {"tenant": "x-scope-orgid=other", "runs": 1, "agent": "calculator"},
+    ]
+    tables = ("verdicts", "steps", "spectra")
+    everything = [command("query", "history", f"SELECT * FROM {table}") for table in tables]
+    for text in ("Freiburg", "community hall", RIGHT_ANSWER, "You are the"):
+        assert text not in str(everything)
+    assert "Freiburg" in TASK
 
 
 def test_pages_without_a_shared_store_are_refused_with_words(tmp_path: Path) -> None:

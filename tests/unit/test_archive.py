@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +17,7 @@ from analyzer.archive.columns import SCHEMAS, SPECTRA, STEPS, VERDICTS, partitio
 from analyzer.archive.export import ArchiveExport, Exported
 from analyzer.archive.parquet_files import ArchiveBusy, only_exporter, recorded
 from analyzer.archive.query import QueryFailed, query
+from analyzer.cli.main import run as run_command
 from analyzer.history.elements import elements_of, pack
 from analyzer.labels import kept_run
 from analyzer.labels.label_store import LabelStore, PackedRun
@@ -226,6 +229,12 @@ def test_an_export_that_was_cut_short_is_written_anew(db: StoreConnection, folde
     assert {file.suffix for file in folder.rglob("*.*")} == {".parquet"}
 
 
+def test_a_new_archive_is_its_owners_alone(db: StoreConnection, folder: Path) -> None:
+    put(db, verdict())
+    export(db, folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_two_exports_into_one_folder_do_not_meet(db: StoreConnection, folder: Path) -> None:
     put(db, verdict())
     with only_exporter(folder), pytest.raises(ArchiveBusy, match="another export"):
@@ -263,3 +272,40 @@ def test_every_column_has_a_type_that_all_engines_read(db: StoreConnection, fold
     export(db, folder)
     types = {str(column.type) for schema in SCHEMAS.values() for column in schema}
     assert types == {"string", "int32", "int64", "double", "bool", "timestamp[us]"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["export"], "expected RUN, or --parquet DIR"),
+        (["export", "abc", "--parquet", "x"], "expected RUN, or --parquet DIR"),
+        (["export", "abc", "--since", "2026-01-01"], "--since belongs to --parquet"),
+        (["export", "--parquet", "x", "--since", "yesterday"], "expected a day, as 2026-01-31"),
+    ],
+)
+def test_a_wrong_call_says_what_was_expected(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("library", "arguments"),
+    [("pyarrow", ["export", "--parquet", "x"]), ("duckdb", ["query", "x", "SELECT 1"])],
+)
+def test_without_the_extra_a_command_names_it(library: str, arguments: list[str], tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.modules[{library!r}] = None;"
+        f" from analyzer.cli.main import run; sys.exit(run({arguments!r}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.strip().endswith("it is of the extra history: pip install '.[server,history]'")
