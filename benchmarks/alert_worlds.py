@@ -44,7 +44,7 @@ class World:
 
 @dataclass(slots=True)
 class Watches:
-    """A watch on each agent in each stretch, given the agent's history."""
+    """One watch for each agent and period, given the agent's earlier runs."""
 
     hits: Counts
     """Counts, by stretch and agent."""

@@ -256,7 +256,7 @@ def measure(attack: Attack, size: int) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """What became of an attack's traces."""
+    """Verdicts on an attack's traces."""
 
     other_s: float
     """The other tenant's longest wait for a verdict."""

@@ -1,4 +1,4 @@
-"""How much of every recorded run is read with all dialects switched off.
+"""Share of every recorded run that is read with all dialects switched off.
 
     python -m benchmarks.unread [--rename] [--each] [--with-dialects]
 
@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What of one run was read: shares from 0 to 1."""
+    """Shares of one run that were read, 0 to 1."""
 
     steps: float
     """Steps of the right kind, whatever their place."""

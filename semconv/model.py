@@ -152,7 +152,7 @@ class StepKind(StrEnum):
 
 
 class AgentSource(StrEnum):
-    """Where a step's agent name was found."""
+    """Source of a step's agent name."""
 
     SPAN = "span"
     ANCESTOR = "ancestor"

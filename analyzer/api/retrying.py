@@ -39,10 +39,10 @@ _FLAGS: Final = frozenset({Status.ATTRIBUTED.value, Status.SUSPECTED.value})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAdvice:
-    """What a retried workflow is told."""
+    """Advice to a retried workflow."""
 
     text: str
-    """What to do instead: for the blamed agent's instructions, or for the task."""
+    """Correction for the blamed agent's instructions, or for the task."""
     agent: str | None = None
     """The blamed agent; ``None`` if the advice is general."""
     step: int | None = None
@@ -84,7 +84,7 @@ class RetryAttempt(Generic[T]):
 
     result: T
     advice: RetryAdvice | None = None
-    """What it was told; ``None`` for the first call, and for a blind retry."""
+    """Advice that it got; ``None`` for the first call, and for a blind retry."""
     verdict: RunVerdict | None = None
     """The verdict on it; ``None`` if none was needed."""
 
@@ -96,7 +96,7 @@ class Retried(Generic[T]):
     result: T
     attempts: tuple[RetryAttempt[T], ...]
     refused: str = ""
-    """Why a run that seems to have failed, or may have, was not retried; empty otherwise."""
+    """Reason for not retrying a run that failed or may have failed; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What ``experiment`` and ``inject`` share: checks, the gateway, prices and how they are interrupted."""
+"""Common parts of ``experiment`` and ``inject``: checks, the gateway, prices, interruption."""
 
 from __future__ import annotations
 

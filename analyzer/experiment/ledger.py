@@ -21,7 +21,7 @@ _BYTES_PER_TOKEN: Final = 2
 _OUTPUT_TOKENS: Final = 16_384
 """Tokens reserved for an answer whose request sets no limit: the limit of most chat models."""
 _MOST_TOKENS: Final = 10**9
-"""More than any answer has; a request may ask for a number that no float can hold."""
+"""Bound on the tokens that a request may ask for: far above any answer, and within a float's range."""
 _IDS: Final = frozenset({"id", "call_id", "tool_call_id", "tool_use_id"})
 _UNPAID: Final = frozenset({"rate_limited", "unavailable"})
 """Failures for which no provider charges."""

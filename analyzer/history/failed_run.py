@@ -18,7 +18,7 @@ MOST_ELEMENTS: Final = 400
 
 @record
 class FailedRun:
-    """What of a failed run is compared."""
+    """The part of a failed run that is compared with other runs."""
 
     service: str
     """As in its verdict."""

@@ -42,7 +42,7 @@ _MOST_CUT: Final = 0.05
 
 
 class Said(StrEnum):
-    """How a run ended, according to an evaluator, a person's label or a check."""
+    """Outcome of a run, according to an evaluator, a person's label or a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -85,7 +85,7 @@ class Spectrum:
 
 @record
 class Increase:
-    """How much more often runs fail that show an element than runs that reach its site."""
+    """Increase of the failure rate among runs that show an element, over runs that reach its site."""
 
     element: Element
     shown: Count

@@ -43,10 +43,10 @@ class StepPair:
 
 
 class Way(StrEnum):
-    """How the first run departs from the second."""
+    """Kind of the first difference between two runs."""
 
     EXTRA = "extra"
-    """By a step that the second run does not have."""
+    """The first run has a step that the second does not have."""
     MISSING = "missing"
     """By leaving out a step of the second run."""
 
@@ -59,9 +59,9 @@ class Departure:
     step: int | None
     """Step of the first run; of a missing one, the step that came instead; null if the run had ended."""
     expected: str
-    """What the second run does at that point, as prose; empty if it had ended."""
+    """The second run's action at that point, as prose; empty if it had ended."""
     found: str
-    """What the first run does there; empty if it had ended."""
+    """The first run's action there; empty if it had ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

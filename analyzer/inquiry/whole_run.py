@@ -58,7 +58,7 @@ class WholeStep:
     """Position in the run, from 0."""
     agent: str
     agent_source: AgentSource
-    """Where the agent's name was found."""
+    """Source of the agent's name."""
     kind: StepKind
     trace_id: str | None
     span_id: str | None

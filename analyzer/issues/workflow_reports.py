@@ -1,4 +1,4 @@
-"""How workflows do over time: passed and failed runs, versions, change points, regressions after a release.
+"""Reports on workflows over time: passed and failed runs, versions, change points, regressions.
 
 Read from the store when asked: nothing is kept beside the runs, so labels and corrected verdicts count at
 once. Synchronous; the caller passes the time.
@@ -84,7 +84,7 @@ class WorkflowReport:
     recent: tuple[int, int]
     """Runs that passed, and all, of the newest ``RECENT`` with a known outcome."""
     newest: Regression | None
-    """What the newest version's runs say about it; ``None`` if there is no other one."""
+    """Comparison of the newest version's runs with the others'; ``None`` if there is no other one."""
     fix: FixReport | None = None
     """The runs before and after a fix; ``None`` if none was asked about, or it is not of this workflow."""
 

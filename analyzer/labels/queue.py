@@ -33,7 +33,7 @@ Name = tuple[str, str]
 
 
 class Why(StrEnum):
-    """Why a run is asked about."""
+    """Reason for asking about a run."""
 
     RANDOM = "random"
     DISAGREEMENT = "disagreement"
@@ -52,7 +52,7 @@ class Candidate:
     steps: Sequence[int] = ()
     """The step that each method named, the verdict's first."""
     group: str = ""
-    """What runs that look alike have in common; empty if nothing is known to be alike."""
+    """Common properties of similar runs; empty if none are known."""
     size: int = 1
     """Runs that failed in this way."""
 

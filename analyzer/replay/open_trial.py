@@ -44,7 +44,7 @@ class RunningTrial:
         self.served: Final[dict[str, list[Any]]] = {}
         """The conversation up to each served response of OpenAI's responses API, by its id."""
         self.live: Final[dict[int, float]] = {}
-        """When each live call under way began, by its serial number."""
+        """Start times of live calls under way, by serial number."""
         self._under_way: Final[set[asyncio.Timeout]] = set()
 
     @asynccontextmanager

@@ -217,7 +217,7 @@ def _run_reads(parts: WebParts, find: FindOne, whole: WholeRuns | None) -> RunRe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Within:
-    """What the pages share with the rest of the application."""
+    """State that the pages share with the rest of the application."""
 
     sessions: Sessions
     find: FindOne

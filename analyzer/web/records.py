@@ -67,7 +67,7 @@ class RunVerdict:
     confidence: float | None
     """Probability that it is this step, 0 to 1."""
     reason: str
-    """Why this step is to blame."""
+    """Reason for blaming this step."""
     fix: str | None
     """The proposed correction; null if there is none."""
     mode: str | None
@@ -249,7 +249,7 @@ class QueuedRun:
     step: int | None
     confidence: float | None
     decided_ns: int
-    """When the verdict was given, Unix ns."""
+    """Time of the verdict, Unix ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

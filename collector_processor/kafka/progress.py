@@ -31,7 +31,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What is committed for a partition."""
+    """Contents of a partition's commit."""
 
     offset: int
     """The lowest offset that is still needed."""
@@ -80,7 +80,7 @@ class Progress:
     """One partition, since it was assigned to this process."""
 
     before: Mark
-    """What the owner before had committed."""
+    """Commit of the previous owner."""
     next_offset: int = field(init=False)
     """The offset after the last record taken."""
     _waiting: dict[int, Span] = field(default_factory=dict)

@@ -44,7 +44,7 @@ class Record:
     headers: Headers = ()
     value: bytes = b""
     fault: str = ""
-    """Why its headers cannot be read; empty if they can."""
+    """Reason for which its headers cannot be read; empty if they can."""
 
 
 def headers_of(tenant: Tenant, hops: Sequence[str]) -> list[tuple[str, str | bytes | None]]:

@@ -102,7 +102,7 @@ class PreparedRun:
     facts: RunFacts | None = None
     """Facts by which it is compared with other runs; ``None`` if it has not changed or has not ended."""
     compared: str = ""
-    """What is compared with other runs, if it failed and step 1 analysed it; opaque to this package."""
+    """Facts compared with other runs, if it failed and step 1 analysed it; opaque to this package."""
     trials: frozenset[str] = frozenset()
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
     is_trial: bool = False

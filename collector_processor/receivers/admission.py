@@ -152,7 +152,7 @@ def too_large(limit: int) -> TurnedAwayError:
 DEFAULT_MAX_BYTES: Final = 20 << 20
 """The OpenTelemetry Collector's HTTP limit (``max_request_body_size``)."""
 _LONGEST_HEADER: Final = 8_190
-"""What HTTP servers accept; headers that came otherwise have no limit of their own."""
+"""Limit of HTTP servers; other transports have no limit for headers."""
 _BEARER: Final = "bearer "
 
 

@@ -64,7 +64,7 @@ class LoopError(RefusedError):
 
 
 class RowStore(Protocol):
-    """Where requests become durable: the journal, or Kafka."""
+    """Durable store of requests: the journal, or Kafka."""
 
     def knows(self, tenant: Tenant) -> Container[TraceId]:
         """Return the trace ids of the tenant's agent traces, as far as they are known here."""

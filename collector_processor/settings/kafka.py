@@ -30,7 +30,7 @@ _BROKERS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaAccess:
-    """Where the cluster is, and how to get in."""
+    """Address, credentials and topics of the cluster."""
 
     brokers: str
     """``host:port,…``."""

@@ -282,7 +282,7 @@ def _notes(
 
 
 class _Reading(NamedTuple):
-    """What is known of a request before its spans' notes are read."""
+    """Facts about a request before its spans' notes are read."""
 
     places: Sequence[SpanPlace]
     origins: _Origins

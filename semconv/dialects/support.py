@@ -38,7 +38,7 @@ class Coverage:
 
     level: Level
     note: str = ""
-    """Where the aspect is recorded, or why it is missing and which setting adds it; one line of Markdown."""
+    """Place of the aspect, or why it is missing and the setting that adds it; one line of Markdown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

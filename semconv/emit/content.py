@@ -39,7 +39,7 @@ Message = dict[str, Any]
 
 
 class ContentCapture(StrEnum):
-    """Where content is recorded, by OpenTelemetry's values."""
+    """Places for content, by OpenTelemetry's values."""
 
     NO_CONTENT = "NO_CONTENT"
     SPAN_ONLY = "SPAN_ONLY"

@@ -19,7 +19,7 @@ class FrameworkPage:
     first: tuple[str, ...] = ()
     """Runs shown first, in this order; the others follow by name."""
     advice: str
-    """Which instrumentation to choose, in a sentence or two."""
+    """Recommended instrumentation, in a sentence or two."""
     from_kit: tuple[tuple[str, str], ...] = ()
     """Functions of the scripts' kit that also instrument, as (module, name)."""
 

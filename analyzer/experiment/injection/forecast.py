@@ -21,7 +21,7 @@ _SHOWN_CHARS: Final = 120
 
 @record
 class InjectionForecast:
-    """What would be injected, if no run reached its number of labels early."""
+    """Upper bound of an injection's work: no run reaches its number of labels early."""
 
     faults: tuple[tuple[str, Fault], ...]
     """The run and the fault, in the order of their trials."""

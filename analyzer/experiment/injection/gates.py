@@ -46,7 +46,7 @@ class Gate:
 
 @record
 class Purity:
-    """How honest the labels are."""
+    """Share of correct labels."""
 
     tried: int
     kept: int

@@ -61,7 +61,7 @@ class Tried:
     fault: Fault
     twin: Twin
     reason: str = ""
-    """Why it makes no label; empty if it makes one."""
+    """Reason for making no label; empty if it makes one."""
     failure: Failure | None = None
     organic: tuple[Trajectory, ...] = ()
     """Runs that failed without the fault, among its trials."""
@@ -74,14 +74,14 @@ class Injected:
     run_id: str
     tried: tuple[Tried, ...] = ()
     refused: str = ""
-    """Why no fault was tried."""
+    """Reason for trying no fault."""
     stopped: str = ""
-    """Why not every fault was tried."""
+    """Reason for not trying every fault."""
 
 
 @record
 class Plan:
-    """Which faults to try, and how often."""
+    """Faults to try, and the number of trials and labels."""
 
     kinds: Sequence[FaultKind] = tuple(FaultKind)
     most_trials: int = MOST_TRIALS

@@ -44,7 +44,7 @@ class Sample:
 
 @record
 class Likeness:
-    """How well one classifier tells injected from organic failures."""
+    """Accuracy of one classifier that separates injected from organic failures."""
 
     by: str
     """``shape`` or ``words``."""

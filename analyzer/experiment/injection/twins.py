@@ -21,7 +21,7 @@ LEAST_EFFECT: Final = 0.5
 RESTORED: Final = 5
 """Further trials with the step restored: the twin's own trials were part of the choice."""
 LEAST_RESTORED: Final = 4
-"""How many of them must pass."""
+"""Number of them that must pass."""
 
 
 class Next(StrEnum):
@@ -52,7 +52,7 @@ class Twin:
 
 @record
 class Course:
-    """What a twin needs next, and why it is discarded."""
+    """Next trials of a twin, or the reason for discarding it."""
 
     next: Next
     reason: str = ""

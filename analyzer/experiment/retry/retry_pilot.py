@@ -88,13 +88,13 @@ class Tried:
     passed: bool = False
     """Whether the recorded run passes the check."""
     refused: str = ""
-    """Why it has no trials; empty if it has."""
+    """Reason for its lack of trials; empty if it has some."""
     trials: Mapping[RetryArm, TrialResult] = field(default_factory=dict)
 
 
 @record
 class ArmReport:
-    """What one arm did."""
+    """Results of one arm."""
 
     arm: RetryArm
     recovered: Share
@@ -121,7 +121,7 @@ class RetryPilot:
     without_fix: int
     """Runs whose verdict has no fix."""
     stopped: str
-    """Why not every run was tried; empty if all were."""
+    """Reason for stopping before every run was tried; empty if all were."""
 
 
 def suspected_call(tape: Tape, ranking: Sequence[Ranked]) -> int | None:

@@ -57,7 +57,7 @@ class UnsupportedFigure:
     """A figure of the final answer without support, and the signs that it is a slip."""
 
     step: int
-    """Where an agent first stated it."""
+    """Step in which an agent first stated it."""
     figure: Figure
     origin: Figure | None
     """The figure of a tool's result that it most resembles."""

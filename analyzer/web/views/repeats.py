@@ -22,7 +22,7 @@ class Stretch:
     """Position of the first one in the sequence."""
     end: int
     times: int = 1
-    """How often the same steps come; 1 for a step without repetition."""
+    """Number of times that the same steps come; 1 for a step without repetition."""
 
     @property
     def cycle(self) -> int:

@@ -64,7 +64,7 @@ class ShownPair:
     kind: str
     target: str | None
     words: str
-    """Which fields differ."""
+    """Names of the fields that differ."""
     line: str
     texts: tuple[ShownText, ...]
     duration_s: float | None
@@ -109,7 +109,7 @@ class ShownComparison:
     """A comparison for the page."""
 
     first: ShownPair | None
-    """Where the runs part; ``None`` if they are the same."""
+    """First difference; ``None`` if the runs are the same."""
     departure: str
     """The first step without a counterpart, as a sentence; empty if all are paired."""
     same_task: bool

@@ -50,7 +50,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBody:
-    """What is shown of a step once it is open."""
+    """Contents of an opened step."""
 
     whole: WholeStep
     texts: tuple[ShownText, ...]
@@ -78,7 +78,7 @@ class ShownStep:
     whole: WholeStep
     line: str
     found: tuple[str, str, str] | None = None
-    """What was searched for, with the text before and after it; instead of ``line``."""
+    """The search term with the text before and after it; instead of ``line``."""
     bar: str
     """SVG of its time."""
     body: StepBody | None

@@ -41,7 +41,7 @@ class ShownText:
     name: str
     pieces: tuple[Piece, ...]
     role: str = ""
-    """Who says it, for a message; else empty."""
+    """Speaker of a message; else empty."""
     formatted: Formatted | None = None
     left_out: int = 0
     """Number of characters that are kept but not shown."""
@@ -68,7 +68,7 @@ class ShownTool:
     name: str
     description: str
     schema: Formatted | None
-    """Of its parameters."""
+    """JSON Schema of its parameters."""
 
 
 def texts_of(step: WholeStep, quotes: Sequence[str], limit: int) -> tuple[ShownText, ...]:

@@ -1,4 +1,4 @@
-"""When each step ran: bars for the list of steps, and a map of a long run, as SVG. Pure."""
+"""Times of steps: bars for the list of steps, and a map of a long run, as SVG. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """How long the run took, 0 if unknown."""
+        """Duration of the run; 0 if unknown."""
         return max(0, self.end_ns - self.start_ns) / 1e9
 
     def since(self, step: Step) -> float:

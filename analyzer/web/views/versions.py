@@ -31,7 +31,7 @@ class ShownVersion:
     reason: str
     decided_ns: int
     changed: tuple[str, ...]
-    """What differs from the version before it; empty for the first one."""
+    """Differences from the version before it; empty for the first one."""
 
 
 def versions_of(verdicts: Sequence[StoredVerdict]) -> tuple[ShownVersion, ...]:

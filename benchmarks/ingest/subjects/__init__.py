@@ -18,7 +18,7 @@ __all__ = ["BASELINE", "SUBJECTS", "Running", "Start", "Subject", "announcing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """How to start a program, and what its acknowledgement guarantees."""
+    """A program under load: its command, and the guarantee of its acknowledgement."""
 
     start: Start
     acknowledges: str

@@ -1,1 +1,1 @@
-"""Where the store is and how it is used: drivers, connections, one thread, upgrades from older files."""
+"""Access to the store: drivers, connections, one thread, upgrades from older files."""

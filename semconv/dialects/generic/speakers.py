@@ -144,7 +144,7 @@ class Speakers:
         return "agents named by spans" if sources else "no agent named"
 
     def _drop_placeholders(self) -> None:
-        """Where agents' spans have names, drop names that only calls have.
+        """Drop names that only calls have, if agents' spans have names.
 
         The name of an executor, which runs the tools of all agents, is dropped too.
         """
