@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from analyzer.history.elements import Element, agents_in, elements_of, pack, unpack
+from analyzer.history.shared_agents import has_shared_agents
 from analyzer.history.spectrum import (
     LEAST_PASSING,
     Comparison,
@@ -17,7 +18,6 @@ from analyzer.history.spectrum import (
     spectrum_of,
 )
 from analyzer.history.versions import Decision, equality, version_of
-from analyzer.history.workflow import has_shared_agents
 from collector_processor.rebuild.run_totals import workflow_of
 from collector_processor.store.run_history import RunFacts
 from semconv.attributes import SERVICE_NAME, SERVICE_VERSION

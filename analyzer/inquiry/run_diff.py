@@ -48,7 +48,7 @@ class Way(StrEnum):
     EXTRA = "extra"
     """The first run has a step that the second does not have."""
     MISSING = "missing"
-    """By leaving out a step of the second run."""
+    """The first run lacks a step of the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

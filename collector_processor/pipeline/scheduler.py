@@ -17,10 +17,10 @@ from typing import Final
 
 from collector_processor.assembly.assembler import Assembler, Released
 from collector_processor.otlp import Tenant, TraceKey
+from collector_processor.pipeline.arrivals import Arrivals
 from collector_processor.pipeline.evictions import Evictions
 from collector_processor.pipeline.examine import Examined, Examiner
 from collector_processor.pipeline.holds import Holds
-from collector_processor.pipeline.intake import Intake
 from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.queues import FairQueue, Inbox, Places, key_of
@@ -67,7 +67,7 @@ class Pipeline:
         self._order: Final = ExaminationOrder()
         self._tasks: set[asyncio.Task[None]] = set()
         self._holds: Final = Holds(limits.hold_max_s, examiner.let_go)
-        self._intake: Final = Intake(
+        self._arrivals: Final = Arrivals(
             self._inbox,
             self._assembler,
             self._holds,
@@ -108,7 +108,7 @@ class Pipeline:
             self._holds.hold(key_of(arrival), self._monotonic())
         for oldest in self._inbox.put(arrival):
             # Treated as new: its examination finds out how often it was analysed (``too_early``).
-            for _ in self._intake.open_or_add(oldest, 0):
+            for _ in self._arrivals.open_or_add(oldest, 0):
                 pass
         self._wake.set()
 
@@ -137,7 +137,7 @@ class Pipeline:
 
     def is_unsettled(self, key: TraceKey) -> bool:
         """Return whether a trace is open, or its analysis is not committed yet."""
-        is_open = self._assembler.is_open(key) or key in self._inbox or key in self._intake.absorbing
+        is_open = self._assembler.is_open(key) or key in self._inbox or key in self._arrivals.absorbing
         return is_open or self._is_examined(key)
 
     def _is_examined(self, key: TraceKey) -> bool:
@@ -182,7 +182,7 @@ class Pipeline:
                 if arrival.is_held and (is_decided or self._holds.is_off):
                     freed.add(key_of(arrival))
             await asyncio.gather(*map(self._examiner.let_go, freed))
-            await self._intake.absorb()  # the inbox cannot hold all traces that are kept for analysis
+            await self._arrivals.absorb()  # the inbox cannot hold all traces that are kept for analysis
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -194,7 +194,7 @@ class Pipeline:
     async def turn(self) -> None:
         """Do all work that is due now, without waiting for the examinations that it starts."""
         await self._resume()
-        await self._intake.absorb(self._release_due)
+        await self._arrivals.absorb(self._release_due)
         if arrived := self._assembler.learned.take_arrived():
             self._start(self._examiner.parents_arrived(arrived))
         await self._release_due()

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from analyzer.experiment.injection.faults import FaultKind, corrupted
+from analyzer.experiment.injection.fault_kinds import FaultKind, corrupted
 from analyzer.experiment.injection.gates import Gate, balanced_weights, purity, shortcut_gates
 from analyzer.experiment.injection.inject import Failure, Fault, Plan, Tried, faults_of
 from analyzer.experiment.injection.twins import Next, Twin, course

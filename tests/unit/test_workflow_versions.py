@@ -7,9 +7,9 @@ import pytest
 
 from analyzer.history.elements import elements_of, pack, unpack
 from analyzer.history.known_runs import KnownRun, KnownRuns, pooled_versions, said_of
+from analyzer.history.shared_agents import has_shared_agents
 from analyzer.history.spectrum import Said, Spectrum, spectrum_of
 from analyzer.history.versions import Decision, changed, equality, version_of
-from analyzer.history.workflow import has_shared_agents
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.beside_verdicts import said_by
 from semconv.model import OutcomeSource, Trajectory

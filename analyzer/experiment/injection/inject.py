@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from analyzer.experiment.captured import Capture, Telemetry
-from analyzer.experiment.injection.faults import FaultKind, corrupted
+from analyzer.experiment.injection.fault_kinds import FaultKind, corrupted
 from analyzer.experiment.injection.twins import Next, Twin, course
 from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
 from analyzer.experiment.running.trials import Sampling, TrialResult, count

@@ -50,7 +50,7 @@ from analyzer.cli.experiment_options import (
     require_prices,
 )
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.cli.retry_pilot import RetryRequest, retry_pilot
+from analyzer.cli.retry_command import RetryRequest, retry_pilot
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.candidates import ChangeKind, Fix

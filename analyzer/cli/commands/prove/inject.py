@@ -38,12 +38,18 @@ from analyzer.cli.experiment_options import (
 )
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.experiment.captured import Capture, capturing
-from analyzer.experiment.injection.faults import FaultKind
-from analyzer.experiment.injection.forecast import forecast_json, forecast_lines, forecast_of
+from analyzer.experiment.injection.fault_kinds import FaultKind
 from analyzer.experiment.injection.gates import balanced_weights, purity, shortcut_gates
 from analyzer.experiment.injection.inject import MOST_TRIALS, Injected, Injector, Plan, Tried
+from analyzer.experiment.injection.injection_forecast import forecast_json, forecast_lines, forecast_of
+from analyzer.experiment.injection.injection_output import (
+    by_kind,
+    conclusion,
+    final_json,
+    progress,
+    tried_json,
+)
 from analyzer.experiment.injection.organic import Likeness, likenesses, samples_of
-from analyzer.experiment.injection.present import by_kind, conclusion, final_json, progress, tried_json
 from analyzer.experiment.ledger import BUDGET_USD, Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.running.checks import CheckFailed, every

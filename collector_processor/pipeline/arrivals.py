@@ -1,4 +1,4 @@
-"""Intake of the slow lane: from the inbox into the assembler, with each trace's number of earlier analyses.
+"""Arrivals of the slow lane: from the inbox into the assembler, with each trace's number of earlier analyses.
 
 Arrivals are taken in batches, so that one query to the store serves hundreds of traces. Timers go on between
 batches: a tenant that sends without pause delays no other tenant's traces.
@@ -29,7 +29,7 @@ _NOTES_AT_ONCE: Final = 1_000
 """The same for notes of spans."""
 
 
-class Intake:
+class Arrivals:
     """Moves arrivals from the inbox into the assembler; used on one event loop."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.experiment.injection.faults import FaultKind
+from analyzer.experiment.injection.fault_kinds import FaultKind
 from analyzer.experiment.injection.gates import Gate, Purity, gate_json, gate_line, purity, purity_json
 from analyzer.experiment.injection.inject import Tried, twin_json
 from analyzer.experiment.injection.organic import NAME, Likeness, likeness_json, likeness_line
