@@ -30,17 +30,6 @@ from analyzer.cli.commands.prove.gateway import (
     McpToolOption,
     remote_tools,
 )
-from analyzer.cli.commands.prove.trial_options import (
-    AllowToolOption,
-    BudgetOption,
-    CheckOption,
-    ExpectOption,
-    MaxCallsOption,
-    ParallelOption,
-    TimeoutOption,
-    UpstreamOption,
-    UrlOption,
-)
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     checks_of,
@@ -51,6 +40,17 @@ from analyzer.cli.experiment_options import (
 )
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.cli.retry_command import RetryRequest, retry_pilot
+from analyzer.cli.trial_options import (
+    AllowToolOption,
+    BudgetOption,
+    CheckOption,
+    ExpectOption,
+    MaxCallsOption,
+    ParallelOption,
+    TimeoutOption,
+    UpstreamOption,
+    UrlOption,
+)
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
 from analyzer.experiment.candidates import ChangeKind, Fix

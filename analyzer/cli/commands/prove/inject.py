@@ -17,7 +17,16 @@ from analyzer.cli.commands.analyse.steps import load_runs
 from analyzer.cli.commands.learn.label import TenantOption
 from analyzer.cli.commands.prove.experiment import open_run
 from analyzer.cli.commands.prove.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
-from analyzer.cli.commands.prove.trial_options import (
+from analyzer.cli.experiment_options import (
+    INTERRUPTED_CODE,
+    checks_of,
+    gateway_options,
+    on_interrupt,
+    require_one,
+    require_prices,
+)
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.cli.trial_options import (
     AllowToolOption,
     BudgetOption,
     CheckOption,
@@ -28,15 +37,6 @@ from analyzer.cli.commands.prove.trial_options import (
     UpstreamOption,
     UrlOption,
 )
-from analyzer.cli.experiment_options import (
-    INTERRUPTED_CODE,
-    checks_of,
-    gateway_options,
-    on_interrupt,
-    require_one,
-    require_prices,
-)
-from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.injection.fault_kinds import FaultKind
 from analyzer.experiment.injection.gates import balanced_weights, purity, shortcut_gates
