@@ -18,11 +18,13 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from analyzer.inquiry.intervals import Interval, newcombe, wilson
+from analyzer.inquiry.intervals import Interval, fisher, newcombe, wilson
 from semconv.record import record
 
 ALPHA: Final = 0.04
 """Level shared by a workflow's releases; 0.05 is promised."""
+_LEVEL: Final = 0.05
+"""Level of one comparison of a fix."""
 RELEASES: Final = 8
 """Releases among which the level is shared; further ones each have the same share."""
 _SHUFFLES: Final = 499
@@ -236,8 +238,13 @@ class BeforeAfter:
 
 
 def before_and_after(before: Sequence[bool], after: Sequence[bool]) -> BeforeAfter:
-    """Compare the shares of passing runs before and after a fix."""
+    """Compare the shares of passing runs before and after a fix.
+
+    With few runs Newcombe's interval excludes 0 too easily, so the verdict also asks for Fisher's exact test.
+    """
     ours, theirs = (sum(before), len(before)), (sum(after), len(after))
     found = newcombe(theirs, ours)
     verdict = "better" if found.low > 0 else "worse" if found.high < 0 else "unclear"
+    if fisher(ours, theirs) > _LEVEL:
+        verdict = "unclear"
     return BeforeAfter(before=ours, after=theirs, difference=found, verdict=verdict)

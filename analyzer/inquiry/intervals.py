@@ -1,7 +1,7 @@
 """Intervals of shares and of their differences, in plain Python.
 
 Sources: E. B. Wilson 1927 (score interval of one share); R. G. Newcombe, Statistics in Medicine 17 (1998),
-method 10 (difference of two independent shares, from their score intervals).
+method 10 (difference of two independent shares, from their score intervals); R. A. Fisher 1934 (exact test).
 """
 
 from __future__ import annotations
@@ -32,6 +32,18 @@ def wilson(right: int, n: int, z: float = Z_95) -> Interval:
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     return Interval(low=max(0.0, middle - half), high=min(1.0, middle + half))
+
+
+def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
+    """Return the two-sided p-value of Fisher's exact test of two shares, each given as (right, n)."""
+    (one, many), (other, more) = first, second
+    right, n = one + other, many + more
+    ways = [
+        math.comb(many, k) * math.comb(more, right - k)
+        for k in range(max(0, right - more), min(many, right) + 1)
+    ]
+    own = math.comb(many, one) * math.comb(more, other)
+    return sum(each for each in ways if each <= own) / math.comb(n, right)
 
 
 def newcombe(first: tuple[int, int], second: tuple[int, int], z: float = Z_95) -> Interval:

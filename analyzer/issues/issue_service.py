@@ -19,9 +19,10 @@ from typing import Any, Final, TypeVar
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.issues.agent_counts import AgentCounts
 from analyzer.issues.counting import IssueCounting
+from analyzer.issues.fix_reports import FixReports, IssueFix, fix_json
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, Poster, Receivers, opened_session
-from analyzer.issues.recurrence.issue import Issue, IssueState
+from analyzer.issues.recurrence.issue import Issue, IssueState, age
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports
 from analyzer.telemetry.metric import as_label
@@ -257,6 +258,19 @@ class IssueService:
         def read() -> list[dict[str, Any]]:
             now_ns = self.now_ns()
             return [to_json(report, now_ns) for report in self._reports.reports(wanted, now_ns)]
+
+        return await self._in_thread(read)
+
+    async def fix_document(self, tenant: Tenant, issue_id: str, since: str) -> dict[str, Any] | None:
+        """Return an issue's workflows before and since a fix; ``None`` if there is no such issue."""
+
+        def read() -> dict[str, Any] | None:
+            now_ns, found = self.now_ns(), self.reader.issue(tenant, issue_id)
+            if found is None:
+                return None
+            if not self.counting.rules.is_fair_sample:
+                return fix_json(IssueFix(since="", workflows=(), releases=()))
+            return fix_json(FixReports(self.reader).of(tenant, age(found, now_ns), since, now_ns))
 
         return await self._in_thread(read)
 

@@ -156,21 +156,15 @@ class WorkflowReports:
             return None
         before = [row for row in known if row.decided_ns < at_ns]
         after = [row for row in known if row.decided_ns >= at_ns]
-        issues = self._issues(tenant, before), self._issues(tenant, after)
+        issues = issues_of(self._store, tenant, before), issues_of(self._store, tenant, after)
         passed = ([each is None for each in part] for part in issues)
         return FixReport(at_ns=at_ns, whole=before_and_after(*passed), fewer=explain(issues[1], issues[0]))
-
-    def _issues(self, tenant: Tenant, known: Sequence[HistoryRow]) -> list[str | None]:
-        """Return each run's issue, empty if it failed by none; ``None`` for runs that passed."""
-        counted = self._store.runs([(tenant, row.run_id) for row in known])
-        issue_of = {run.run_id: run.issue_id for run in counted}
-        return [None if row.said == Said.PASSED else issue_of.get(row.run_id) or "" for row in known]
 
     def _changes(self, tenant: Tenant, known: Sequence[HistoryRow]) -> tuple[ChangeReport, ...]:
         points = change_points([row.said == Said.PASSED for row in known])
         if not points:
             return ()
-        issues = self._issues(tenant, known)
+        issues = issues_of(self._store, tenant, known)
         return tuple(
             ChangeReport(
                 at_ns=known[point.place].decided_ns,
@@ -179,6 +173,13 @@ class WorkflowReports:
             )
             for point in points
         )
+
+
+def issues_of(store: IssueStore, tenant: Tenant, known: Sequence[HistoryRow]) -> list[str | None]:
+    """Return each run's issue, empty if it failed by none; ``None`` for runs that passed."""
+    counted = store.runs([(tenant, row.run_id) for row in known])
+    issue_of = {run.run_id: run.issue_id for run in counted}
+    return [None if row.said == Said.PASSED else issue_of.get(row.run_id) or "" for row in known]
 
 
 def _around(

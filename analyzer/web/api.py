@@ -42,6 +42,13 @@ def issue_routes(issues: IssueService, tenant_of: TenantOf) -> list[web.RouteDef
         wanted = read_wanted(request.query, tenant_of(request))
         return web.json_response({"issues": await issues.documents(wanted)})
 
+    async def fix(request: web.Request) -> web.Response:
+        tenant, issue_id = await _meant(issues, request, tenant_of(request))
+        found = await issues.fix_document(tenant, issue_id, request.query.get("since", "").strip())
+        if found is None:
+            raise web.HTTPNotFound(text="no such issue\n")
+        return web.json_response({"id": issue_id, "tenant": tenant, **found})
+
     async def resolve(request: web.Request) -> web.Response:
         await _json(request)
         tenant, issue_id = await _meant(issues, request, tenant_of(request))
@@ -57,6 +64,7 @@ def issue_routes(issues: IssueService, tenant_of: TenantOf) -> list[web.RouteDef
 
     return [
         web.get("/api/issues", listing),
+        web.get("/api/issues/{issue_id}/fix", fix),
         web.post("/api/issues/{issue_id}/resolve", resolve),
         web.post("/api/issues/{issue_id}/mute", mute),
     ]

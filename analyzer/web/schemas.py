@@ -23,6 +23,7 @@ from analyzer.inquiry.run_diff import RunDiff
 from analyzer.web.records import (
     GivenLabel,
     Issue,
+    IssueFix,
     Job,
     Label,
     LabelledRun,
@@ -43,6 +44,7 @@ _ANSWERS: Final = (
     Label,
     GivenLabel,
     Issue,
+    IssueFix,
     Job,
     RunDiff,
 )

@@ -6,6 +6,7 @@ time are those of the run's row in ``run_totals``. Synchronous.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -110,6 +111,13 @@ class RunHistoryRows:
             WorkflowRow(tenant=Tenant(row[0]), service=row[1], workflow=row[2], runs=row[3], last_ns=row[4])
             for row in rows
         ]
+
+    def workflows_of(self, tenant: Tenant, run_ids: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the services and workflows of runs, the most frequent first; unknown runs have none."""
+        keys = [(tenant, run_id) for run_id in run_ids]
+        rows = self._db.read_rows("service, workflow", "run_totals", "tenant, run_id", keys)
+        found = Counter((row[0], row[1]) for row in rows if row[1] is not None)
+        return [place for place, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))]
 
     def forget(self) -> None:
         """Delete the rows of runs whose verdicts were deleted."""

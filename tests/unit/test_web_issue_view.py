@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from analyzer.history.changes import ChangePoint, before_and_after
+from analyzer.inquiry.intervals import Interval
+from analyzer.issues.fix_reports import FixedWorkflow, IssueFix
 from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Fingerprint, Issue
 from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
 from analyzer.web.reads.sources import RunRow, ShownIssue, row_of
-from analyzer.web.views.issue_page import IssueView, draw_trend, issue_view
+from analyzer.web.views.issue_page import FixedRow, IssueView, draw_trend, issue_view
 from collector_processor.otlp import NO_TENANT
 from collector_processor.store.records import StoredVerdict
+from tests.web.showcase import FIX
 
 NOW_NS = 20_000 * DAY_NS
 MARK = Fingerprint(
@@ -51,6 +56,42 @@ def test_one_sentence_says_what_breaks() -> None:
     bare = Fingerprint(service="shop", agent="clerk", mode="", kind="other", tool="", error="")
     assert shown(mark=bare).what == "clerk of shop breaks runs at a step."
     assert shown(mark=bare).advice == ""
+
+
+def fixed(before: Sequence[bool], after: Sequence[bool], spared: Sequence[bool] = ()) -> FixedRow:
+    one = FixedWorkflow(
+        service="ferries", workflow="crossings", at_ns=1, whole=before_and_after(before, after),
+        spared=before_and_after(spared or before, after), change=None, changed_ns=None,
+    )  # fmt: skip
+    (row,) = shown(fix=IssueFix(since="2.1", workflows=(one,), releases=())).fixed
+    return row
+
+
+def test_a_fix_is_told_by_both_shares_and_their_difference() -> None:
+    row = fixed([True, False] * 20, [True] * 38 + [False] * 2, [True] * 30 + [False] * 10)
+    assert (row.passed.before, row.passed.after) == ("20 of 40 (50 %)", "38 of 40 (95 %)")
+    assert row.passed.difference.startswith("+45 points [+")
+    assert (row.broken.before, row.broken.after) == ("10 of 40 (25 %)", "2 of 40 (5 %)")
+    assert row.broken.difference.startswith("-20 points [-")
+    assert row.verdict == "better"
+
+
+def test_a_side_without_runs_is_not_compared() -> None:
+    row = fixed([True, False] * 20, [])
+    assert (row.passed.after, row.verdict) == ("0 of 0", "unclear")
+    assert row.passed.difference.startswith("not known")
+
+
+def test_a_change_point_is_told_as_a_rise_or_a_fall() -> None:
+    (workflow,) = FIX.workflows
+    point = ChangePoint(
+        place=30, before=(20, 30), after=(39, 40), difference=Interval(low=0.1, high=0.5), p_value=0.002
+    )
+    (rose,) = shown(fix=replace(FIX, workflows=(replace(workflow, change=point),))).fixed
+    assert rose.change == "rose from 20 of 30 (67 %) to 39 of 40 (98 %)"
+    fell = replace(point, before=(39, 40), after=(20, 30))
+    (row,) = shown(fix=replace(FIX, workflows=(replace(workflow, change=fell),))).fixed
+    assert row.change == "fell from 39 of 40 (98 %) to 20 of 30 (67 %)"
 
 
 def test_weeks_are_counted_from_the_days() -> None:

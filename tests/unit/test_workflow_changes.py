@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -11,6 +12,7 @@ from analyzer.history.changes import (
     regression,
     threshold,
 )
+from analyzer.inquiry.intervals import fisher
 
 
 def flips(share: float, n: int, seed: int = 1) -> list[bool]:
@@ -75,6 +77,35 @@ def test_releases_without_effect_seldom_raise_an_alarm() -> None:
         past = flips(0.2, 60, seed)
         alarms += regression((sum(past), 60), flips(0.2, 200, 1000 + seed)).is_alarm
     assert alarms <= 6  # the level of one release is 0.5 %
+
+
+@pytest.mark.parametrize("before", [3, 5, 10])
+@pytest.mark.parametrize("after", [3, 4, 8])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8, 0.95])
+def test_a_fix_without_effect_is_seldom_clear_with_few_runs(before: int, after: int, share: float) -> None:
+    """All outcomes are enumerated; the interval alone calls three against three clear."""
+    clear = 0.0
+    for one in range(before + 1):
+        for other in range(after + 1):
+            found = before_and_after(
+                [True] * one + [False] * (before - one), [True] * other + [False] * (after - other)
+            )
+            chance = math.comb(before, one) * math.comb(after, other)
+            right, n = one + other, before + after
+            clear += (found.verdict != "unclear") * chance * share**right * (1 - share) ** (n - right)
+    assert clear <= 0.05
+
+
+def test_three_runs_against_three_decide_nothing() -> None:
+    assert before_and_after([False] * 3, [True] * 3).verdict == "unclear"
+    assert before_and_after([False] * 8, [True] * 8).verdict == "better"
+    assert before_and_after([], [True] * 50).verdict == "unclear"
+
+
+def test_fishers_test_is_exact() -> None:
+    assert fisher((3, 3), (0, 3)) == pytest.approx(0.1)
+    assert fisher((8, 10), (1, 6)) == pytest.approx(0.03497, abs=1e-5)
+    assert fisher((0, 0), (4, 9)) == 1.0
 
 
 def test_a_fix_is_better_worse_or_unclear() -> None:

@@ -12,6 +12,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from analyzer.cli.demo_run import play
+from analyzer.history.changes import before_and_after, change_points
+from analyzer.issues.fix_reports import FixedWorkflow, IssueFix
+from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Fingerprint, IssueState
 from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
@@ -21,7 +24,7 @@ from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE
 from tests.web.long_runs import add_spans, long_run, papers
-from tests.web.stage import Stage, open_stage, with_recordings
+from tests.web.stage import NOW_NS, Stage, open_stage, with_recordings
 
 PARALLEL = run(
     step("lead", "Split the fleet between the two of you."),
@@ -95,6 +98,20 @@ async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str,
     return stage, ids
 
 
+def _compared() -> FixedWorkflow:
+    """Return 30 runs before a release and 40 since, of which more pass."""
+    before, after = [False, True, True] * 10, [True] * 39 + [False]
+    (change,) = change_points([*before, *after])
+    at_ns = NOW_NS - 3 * DAY_NS
+    return FixedWorkflow(
+        service="ferries", workflow="crossings", at_ns=at_ns, whole=before_and_after(before, after),
+        spared=before_and_after([True] * 24 + [False] * 6, [True] * 40), change=change, changed_ns=at_ns,
+    )  # fmt: skip
+
+
+FIX: Final = IssueFix(since="2.1", workflows=(_compared(),), releases=("2.1", "2.0"))
+
+
 async def _add_demo(stage: Stage) -> str:
     demo = played_demo()
     return await stage.add(demo.trajectory, "solar-advisor", totals=total_up(demo))
@@ -107,7 +124,8 @@ def _add_issues(stage: Stage, ids: dict[str, str]) -> str:
         service="ferries", agent="south desk", mode="unhandled_error", kind="tool", tool="seats",
         error="TimeoutError",
     )  # fmt: skip
-    first = add(mark, IssueState.NEW, (0, 0, 0, 0, 1, 0, 0, 2, 1, 0, 3, 2, 5, 8), (ids["parallel"],), SHARE)
+    trend = (0, 0, 0, 0, 1, 0, 0, 2, 1, 0, 3, 2, 5, 8)
+    first = add(mark, IssueState.NEW, trend, (ids["parallel"],), SHARE, fix=FIX)
     wrong = replace(mark, service="solar-advisor", agent="calculator", mode="wrong_computation")
     wrong = replace(wrong, tool="", error="")
     add(wrong, IssueState.REGRESSED, (4, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3), (ids["demo"],))

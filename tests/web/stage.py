@@ -13,6 +13,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.executor.analyst import LocalOpinions, RunAnalyst
 from analyzer.inquiry.verdict import to_json
+from analyzer.issues.fix_reports import IssueFix
 from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState, mute, resolve
 from analyzer.issues.report import AgentShare
@@ -60,6 +61,8 @@ class IssueShelf:
         trend: tuple[int, ...],
         runs: tuple[str, ...],
         share: AgentShare | None = None,
+        *,
+        fix: IssueFix | None = None,
     ) -> str:
         began = next((day for day, count in enumerate(trend) if count), 0)
         issue = Issue(
@@ -67,13 +70,13 @@ class IssueShelf:
             first_ns=NOW_NS - (len(trend) - 1 - began) * DAY_NS, last_ns=NOW_NS,
             count=sum(trend), runs=runs,
         )  # fmt: skip
-        self.kept[mark.id] = ShownIssue(tenant=NO_TENANT, issue=issue, trend=trend, share=share)
+        self.kept[mark.id] = ShownIssue(tenant=NO_TENANT, issue=issue, trend=trend, share=share, fix=fix)
         return mark.id
 
     async def issues(self, _tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
         return list(self.kept.values())[:limit]
 
-    async def issue(self, _tenant: Tenant, issue_id: str) -> Sequence[ShownIssue]:
+    async def issue(self, _tenant: Tenant, issue_id: str, _since: str = "") -> Sequence[ShownIssue]:
         return [self.kept[issue_id]] if issue_id in self.kept else []
 
     async def of_runs(self, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:

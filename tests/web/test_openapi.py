@@ -317,6 +317,8 @@ async def test_real_answers_of_issues_are_as_described(stage: Stage, bench: Benc
     (issue,) = (await asked(api, "get", "/api/issues"))["issues"]
     assert (issue["count"], issue["share"]["blamed"]) == (3, 3)
     name = {"issue_id": issue["id"]}
+    fix = await asked(api, "get", "/api/issues/{issue_id}/fix", **name)
+    assert (fix["since"], fix["workflows"]) == (None, [])
     await asked(api, "post", "/api/issues/{issue_id}/mute", {"for_s": 60}, **name)
     await asked(api, "post", "/api/issues/{issue_id}/resolve", **name)
     assert (await asked(api, "get", "/api/issues"))["issues"][0]["state"] == "resolved"

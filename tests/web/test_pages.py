@@ -31,6 +31,7 @@ from semconv.model import (
 )
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE, hostile_run
+from tests.web.showcase import FIX
 from tests.web.stage import Stage
 
 Client = TestClient[Request, Application]
@@ -377,6 +378,24 @@ async def test_the_list_and_the_run_name_the_issue_and_lead_to_it(stage: Stage, 
     assert "&lt;b&gt;clerk: TimeoutError in seats" in page
     assert issue_id not in await text_of(client, "/runs/other")
     await text_of(client, "/issues/none", 404)
+
+
+async def test_a_fix_is_compared_on_the_issues_page(stage: Stage, client: Client) -> None:
+    runs, hostile = ("run-1",), replace(FIX, since="<b>2.1", releases=("<i>2.1",))
+    path = f"/issues/{stage.issues.add(MARK, IssueState.ONGOING, (1, 2), runs, fix=hostile)}"
+    page = await text_of(client, path)
+    assert "20 of 30 (67 %)" in page
+    assert "39 of 40 (98 %)" in page
+    assert '<span class="badge better">better</span>' in page
+    assert "success rose from" in page
+    assert "&lt;b&gt;2.1" in page
+    assert "<i>2.1" not in page
+    stage.issues.add(MARK, IssueState.ONGOING, (1, 2), runs, fix=replace(FIX, workflows=()))
+    assert "No run of its workflows since 2.1" in await text_of(client, path)
+    stage.issues.add(MARK, IssueState.ONGOING, (1, 2), runs, fix=replace(FIX, since="", workflows=()))
+    assert "have no second release" in await text_of(client, path)
+    stage.issues.add(MARK, IssueState.ONGOING, (1, 2), runs)
+    assert "Before and since a fix" not in await text_of(client, path)
 
 
 async def test_an_issue_is_decided_where_it_is_shown(stage: Stage, client: Client) -> None:

@@ -176,6 +176,11 @@ def age(issue: Issue, now_ns: int) -> Issue:
     return issue
 
 
+def is_resolved_by_hand(issue: Issue) -> bool:
+    """Whether a person resolved the issue, not the time without failures."""
+    return issue.state is IssueState.RESOLVED and issue.since_ns - issue.last_ns != _QUIET_NS
+
+
 def withdrawn(issue: Issue, run_id: str) -> Issue | None:
     """Remove a counted failure whose verdict changed; return ``None`` if it was the only one."""
     if issue.count == 1:

@@ -82,7 +82,9 @@ async def _issues(context: PageContext, request: web.Request) -> web.StreamRespo
 async def _issue(context: PageContext, request: web.Request) -> web.StreamResponse:
     """Show one recurring failure; lists, runs and alerts link here."""
     source = context.pages.issues
-    found = await source.issue(context.tenant(request), request.match_info["issue_id"]) if source else ()
+    since = request.query.get("since", "").strip()
+    wanted = context.tenant(request), request.match_info["issue_id"], since
+    found = await source.issue(*wanted) if source else ()
     if not found:
         raise web.HTTPNotFound(text="no such issue\n")
     now_ns = context.pages.now_ns()

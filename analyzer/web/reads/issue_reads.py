@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from analyzer.issues.fix_reports import FixReports
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.recurrence.issue import Issue, age
@@ -43,6 +44,8 @@ class IssueReader:
         self._store: Final = store
         self._now_ns: Final = now_ns
         self._reports: Final = IssueReports(store, is_fair_sample=is_fair_sample)
+        self._fixes: Final = FixReports(store)
+        self._is_fair_sample: Final = is_fair_sample
         self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="issue-pages")
 
     def close(self) -> None:
@@ -60,7 +63,7 @@ class IssueReader:
 
         return await self._beside(read)
 
-    async def issue(self, tenant: Tenant, issue_id: str) -> Sequence[ShownIssue]:
+    async def issue(self, tenant: Tenant, issue_id: str, since: str = "") -> Sequence[ShownIssue]:
         """Return the issues of this id, one for each tenant that has it."""
 
         def read() -> list[ShownIssue]:
@@ -68,7 +71,9 @@ class IssueReader:
             owners = [one for one in self._store.tenants_of(issue_id) if not tenant or one == tenant]
             found = [(owner, self._store.issue(owner, issue_id)) for owner in owners]
             return [
-                self._with_share(owner, self._aged(issue, now_ns), now_ns) for owner, issue in found if issue
+                self._in_full(owner, self._aged(issue, now_ns), since, now_ns)
+                for owner, issue in found
+                if issue
             ]
 
         return await self._beside(read)
@@ -103,8 +108,8 @@ class IssueReader:
     def _shown(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
         return ShownIssue(tenant=owner, issue=issue, trend=self._reports.trend(owner, issue, now_ns))
 
-    def _with_share(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
-        """Return an issue with its share and its service's other issues."""
+    def _in_full(self, owner: Tenant, issue: Issue, since: str, now_ns: int) -> ShownIssue:
+        """Return an issue with its share, its fix, and its service's other issues."""
         of_service = Wanted(tenant=owner, service=issue.fingerprint.service, limit=_MOST_FELLOWS + 1)
         others = (one for _, one in self._reports.issues(of_service, now_ns))
         fellows = [one for one in others if one.fingerprint.id != issue.fingerprint.id]
@@ -112,6 +117,7 @@ class IssueReader:
             self._shown(owner, issue, now_ns),
             share=self._reports.share(owner, issue, now_ns),
             fellows=tuple(fellows[:_MOST_FELLOWS]),
+            fix=self._fixes.of(owner, issue, since, now_ns) if self._is_fair_sample else None,
         )
 
     def _aged(self, issue: Issue, now_ns: int) -> Issue:

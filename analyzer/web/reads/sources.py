@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from analyzer.issues.fix_reports import IssueFix
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import AgentShare
 from analyzer.labels.label import Label
@@ -197,6 +198,8 @@ class ShownIssue:
     """Share of its agent's runs, if known; not set in lists."""
     fellows: tuple[Issue, ...] = ()
     """Other issues of its service; not set in lists."""
+    fix: IssueFix | None = None
+    """Its workflows before and since a fix; not set in lists."""
 
 
 class IssueSource(Protocol):
@@ -206,8 +209,14 @@ class IssueSource(Protocol):
         """Return issues, latest change first; an empty tenant means all."""
         ...
 
-    async def issue(self, tenant: Tenant, issue_id: str) -> Sequence[ShownIssue]:
-        """Return the issues of this id, one per tenant that has it; an empty tenant means all."""
+    async def issue(self, tenant: Tenant, issue_id: str, since: str = "") -> Sequence[ShownIssue]:
+        """Return the issues of this id, one per tenant that has it.
+
+        Args:
+            tenant: its owner; empty for all.
+            issue_id: the issue.
+            since: the release or time of a fix to compare; empty for the likeliest one.
+        """
         ...
 
     async def of_runs(self, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from analyzer.history.changes import ChangePoint
+from analyzer.inquiry.intervals import Interval
 from analyzer.inquiry.verdict import FailureMode
+from analyzer.issues.fix_reports import FixedWorkflow
 from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.recurrence.watch import Share
@@ -53,6 +56,30 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FixedRow:
+    """A workflow before and since a fix, as text."""
+
+    workflow: str
+    at_ns: int
+    passed: Compared
+    broken: Compared
+    verdict: str
+    """``better``, ``worse`` or ``unclear``."""
+    change: str
+    """The change point among the runs around the fix; empty if there is none."""
+    changed_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A share before and since a fix, as text."""
+
+    before: str
+    after: str
+    difference: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IssueView:
     """The page's data on one recurring failure."""
 
@@ -66,6 +93,8 @@ class IssueView:
     share: str
     """Share of that week's runs that the agent broke, as text; empty if unknown."""
     changes: tuple[str, ...]
+    fixed: tuple[FixedRow, ...]
+    """Its workflows before and since a fix."""
     fix: str
     """The fix in the last run's verdict."""
     advice: str
@@ -88,6 +117,7 @@ def issue_view(one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, now
         week_before=sum(one.trend[-2 * WEEK : -WEEK]),
         share=share_text(share) if share is not None and share.blamed.n else "",
         changes=_changes(share) if share is not None else (),
+        fixed=tuple(map(_fixed, one.fix.workflows)) if one.fix is not None else (),
         fix=next((str(row.document["fix"]) for row in rows if row.document.get("fix")), ""),
         advice=_ADVICE.get(one.issue.fingerprint.mode, ""),
         examples=tuple(Example(row=row, quote=_quote(row.document)) for row in rows),
@@ -123,6 +153,40 @@ def _changes(share: AgentShare) -> tuple[str, ...]:
 def _times(ratio: Share) -> str:
     often = f"blamed {ratio.estimate:.1f} times as often [{ratio.low:.1f}, {ratio.high:.1f}]"
     return often if ratio.low > 1 or ratio.high < 1 else f"{often}, not significant"
+
+
+def _fixed(one: FixedWorkflow) -> FixedRow:
+    """Return the texts of one workflow; the issue's own share is that of the runs that it breaks."""
+    (spared, n), (later, more) = one.spared.before, one.spared.after
+    interval = one.spared.difference
+    return FixedRow(
+        workflow=one.workflow,
+        at_ns=one.at_ns,
+        passed=_compared(one.whole.before, one.whole.after, one.whole.difference),
+        broken=_compared(
+            (n - spared, n), (more - later, more), Interval(low=-interval.high, high=-interval.low)
+        ),
+        verdict=one.whole.verdict,
+        change=_change(one.change) if one.change is not None else "",
+        changed_ns=one.changed_ns,
+    )
+
+
+def _compared(before: tuple[int, int], after: tuple[int, int], difference: Interval) -> Compared:
+    if not before[1] or not after[1]:
+        told = "not known: no run with a known outcome on one side"
+    else:
+        points = 100 * (after[0] / after[1] - before[0] / before[1])
+        told = f"{points:+.0f} points [{100 * difference.low:+.0f}, {100 * difference.high:+.0f}]"
+    return Compared(before=_share(before), after=_share(after), difference=told)
+
+
+def _share(count: tuple[int, int]) -> str:
+    return f"{count[0]:,} of {count[1]:,}" + (f" ({100 * count[0] / count[1]:.0f} %)" if count[1] else "")
+
+
+def _change(point: ChangePoint) -> str:
+    return f"{'fell' if point.is_drop else 'rose'} from {_share(point.before)} to {_share(point.after)}"
 
 
 def _quote(verdict: Mapping[str, Any]) -> str:
