@@ -130,4 +130,9 @@ def _counted(verdict: StoredVerdict, mark: Fingerprint | None) -> CountedRun:
 
 
 def _place(verdict: StoredVerdict) -> str:
-    return write_key(RunKey(at=verdict.decided_ns, tenant=verdict.tenant, run_id=verdict.run_id))
+    return write_key_of(verdict.decided_ns, verdict.run_id)
+
+
+def write_key_of(decided_ns: int, run_id: str) -> str:
+    """Return the key in the page's address for a run's position in the list."""
+    return write_key(RunKey(at=decided_ns, tenant=NO_TENANT, run_id=run_id))
