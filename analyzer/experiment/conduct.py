@@ -14,7 +14,7 @@ from analyzer.experiment.candidates import ArmKey, Candidate, Fix, Suspects, may
 from analyzer.experiment.findings import Experiment, Fidelity, Finding, finding
 from analyzer.experiment.ledger import Spent
 from analyzer.experiment.running.checks import CheckFailed
-from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner, described
+from analyzer.experiment.running.trial_runner import Options, Parts, Ran, TrialRunner, described
 from analyzer.experiment.running.trials import TrialResult, latest_reasons
 from analyzer.experiment.sequential import Decision
 from analyzer.experiment.walk import Walk
@@ -27,13 +27,24 @@ _HARMLESS: Final = "that only reads or hands over"
 
 Watch = Callable[["Conductor"], None]
 """Called after each trial."""
+Keep = Callable[[ArmKey | None, Ran], None]
+"""Keeps the trace of a trial, given its arm; ``None`` for the rerun without a change."""
 
 
 class Conductor:
     """Runs one experiment; ``stop`` ends it early."""
 
-    def __init__(self, tape: Tape, suspects: Suspects, fix: Fix, parts: Parts, options: Options) -> None:
-        """Create an experiment with at least one suspect."""
+    def __init__(  # noqa: PLR0917 - the first three define the experiment
+        self,
+        tape: Tape,
+        suspects: Suspects,
+        fix: Fix,
+        parts: Parts,
+        options: Options,
+        keep: Keep | None = None,
+    ) -> None:
+        """Create an experiment with at least one suspect; ``keep`` is called with each completed trial."""
+        self._keep: Final = keep or (lambda _arm, _ran: None)
         self.tape: Final = tape
         self.fix: Final = fix
         self.walk = Walk(suspects.candidates, most_trials=options.most_trials)
@@ -94,6 +105,7 @@ class Conductor:
 
         async def one() -> None:
             ran = await self._run_trial(None)
+            self._keep(None, ran)
             report = ran.report
             self.fidelity = Fidelity(
                 calls=report.calls,
@@ -185,6 +197,7 @@ class Conductor:
         result: TrialResult | None = None
         try:
             ran = await self._run_trial(self._changes[key], partial(self._book, key))
+            self._keep(key, ran)
             result = ran.result
             if self._parts.ledger.exhausted and result.invalid:
                 result = None  # refused because the budget is used up: says nothing about the arm

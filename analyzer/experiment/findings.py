@@ -37,6 +37,18 @@ class Finding:
 
 
 @record
+class KeptTrials:
+    """Files of an experiment's trials."""
+
+    arms: tuple[str, str] | None = None
+    """Of the decisive step: one failed with the recorded answer, one passed with the changed one."""
+    without_spans: int = 0
+    """Valid trials that sent no readable spans, and so have no file."""
+    error: str = ""
+    """Why a file could not be written; empty if all were."""
+
+
+@record
 class Experiment:
     """The result of one experiment."""
 
@@ -63,6 +75,8 @@ class Experiment:
     copies: int = 0
     """Valid trials that are not counted, because they may repeat one answer of the model."""
     is_interrupted: bool = False
+    kept: KeptTrials | None = None
+    """Files of the trials, if they are kept."""
 
     @property
     def healing(self) -> tuple[int, ...]:
@@ -187,6 +201,7 @@ def _final(experiment: Experiment) -> dict[str, Any]:
         "invalid": experiment.invalid,
         "invalid_reasons": _reasons(experiment.reasons),
         "copies": experiment.copies,
+        "arms": list(experiment.kept.arms) if experiment.kept and experiment.kept.arms else None,
         "final": True,
     }
 

@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import field
+from pathlib import Path
 
 from analyzer.experiment.candidates import Fix, Suspects, beliefs_of_calls, suspects
+from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.conduct import Conductor, Watch
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.ledger import BUDGET_USD, Ledger, Price
 from analyzer.experiment.running.checks import Check
+from analyzer.experiment.running.kept_trials import TrialFolder
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
@@ -58,6 +62,8 @@ class Request:
     gateway: GatewayOptions = field(default_factory=GatewayOptions)
     resource: str = ""
     issue: Callable[[], Awaitable[str]] | None = None
+    keep: Path | None = None
+    """Folder for the trials' traces, which then go nowhere else."""
 
 
 @record
@@ -141,7 +147,8 @@ async def experiment(  # noqa: PLR0917 - the first four define the experiment
     prepared = prepare(run, asked)
     ledger = Ledger(price, budget_usd=asked.budget_usd, max_calls=asked.max_calls)
     options = replace(asked.gateway, reserve=ledger.reserve, settle=ledger.settle)
-    async with serving(options) as gateway:
+    async with serving(options) as gateway, AsyncExitStack() as opened:
+        capture = await opened.enter_async_context(capturing()) if asked.keep else None
         parts = Parts(
             gateway=gateway,
             workflow=workflow,
@@ -150,9 +157,19 @@ async def experiment(  # noqa: PLR0917 - the first four define the experiment
             clock=time.monotonic,
             resource=asked.resource,
             issue=asked.issue,
+            telemetry=capture.environment if capture else None,
             must_announce=isinstance(workflow, Endpoint),
         )
-        conductor = Conductor(prepared.tape, prepared.suspects, asked.fix, parts, asked.options)
+        folder = _folder(asked.keep, capture, prepared)
+        keep = folder.keep if folder else None
+        conductor = Conductor(prepared.tape, prepared.suspects, asked.fix, parts, asked.options, keep)
         if begun is not None:
             begun(conductor)
-        return await conductor.run(watch or (lambda _: None))
+        result = await conductor.run(watch or (lambda _: None))
+        return replace(result, kept=folder.kept(result.decisive)) if folder else result
+
+
+def _folder(keep: Path | None, capture: Capture | None, prepared: Prepared) -> TrialFolder | None:
+    if keep is None or capture is None:
+        return None
+    return TrialFolder(keep, capture, prepared.suspects.candidates)

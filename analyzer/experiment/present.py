@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from analyzer.experiment.candidates import ChangeKind
 from analyzer.experiment.conduct import Conductor
-from analyzer.experiment.findings import Experiment, Finding
+from analyzer.experiment.findings import Experiment, Finding, KeptTrials
 from analyzer.experiment.forecast import Forecast
 from analyzer.experiment.ledger import Spent
 from analyzer.experiment.sequential import Arm
@@ -57,8 +58,21 @@ def conclusion(result: Experiment) -> RenderableType:
         lines.append(f"steps whose change heals: {', '.join(map(str, result.healing))}")
     lines += _uncounted(result)
     lines.append(f"{result.spent.calls} live calls, {_usd(result.spent)}, {result.duration_s:.0f} s")
+    lines += _kept_lines(result.kept)
     panel = Panel(Text("\n".join(lines)), title=Text(head), title_align="left")
     return Group(table, panel) if result.findings else panel
+
+
+def _kept_lines(kept: KeptTrials | None) -> list[str]:
+    if kept is None:
+        return []
+    lines = [f"both arms: blamespan diff {shlex.join(kept.arms)}"] if kept.arms else []
+    if kept.without_spans:
+        trials = counted(kept.without_spans, "trial")
+        lines.append(
+            f"{trials} without a file: no spans came to OTEL_EXPORTER_OTLP_ENDPOINT (OTLP over HTTP)"
+        )
+    return [*lines, f"not all trials are kept: {kept.error}"] if kept.error else lines
 
 
 def _uncounted(result: Experiment) -> list[str]:

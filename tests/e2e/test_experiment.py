@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -162,6 +163,66 @@ async def test_the_decisive_step_of_a_recorded_run_is_proved(tmp_path: Path) -> 
     assert final["control"]["successes"] == 0
     assert [step["step"] for step in steps][:1] == [0]
     assert b"live calls" in err
+
+
+KEPT: Final = """
+import secrets
+spans = json.load(open(os.environ["RECORDED"]))["resourceSpans"][0]["scopeSpans"]
+trace_id = secrets.token_hex(16)
+for span, text in zip(spans[0]["spans"], said[1:]):
+    span["traceId"] = trace_id
+    told = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": text}]}])
+    span["attributes"][-1]["value"]["stringValue"] = told
+body = json.dumps({"resourceSpans": [{"scopeSpans": spans}]}).encode()
+endpoint = os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+urllib.request.urlopen(urllib.request.Request(endpoint, body, {"Content-Type": "application/json"})).read()
+"""
+"""Sends the trial's spans with its own answers to the endpoint in the environment."""
+
+
+async def test_trials_are_kept_so_that_both_arms_can_be_compared(tmp_path: Path) -> None:
+    place, trials = recorded(tmp_path), tmp_path / "trials"
+    async with model() as url:
+        options = [
+            "--expect",
+            "840",
+            "--upstream",
+            url,
+            "--max-calls",
+            "300",
+            "--step",
+            "0",
+            "--format",
+            "json",
+        ]
+        process = await started(
+            tmp_path,
+            str(place),
+            *options,
+            "--keep",
+            str(trials),
+            *command(tmp_path, more=KEPT),
+            RECORDED=str(place),
+        )
+        out, err = await process.communicate()
+    final = json.loads(out.decode().splitlines()[-1])
+    assert (process.returncode, final["decision"]) == (0, "proved"), err
+    counted = {name: final[name] for name in ("control", "treatment")}
+    files = sorted(path.name for path in trials.iterdir())
+    for arm, name in (("control", "recorded"), ("treatment", "changed")):
+        passed = [
+            file for file in files if file.startswith(f"step-0-{name}") and file.endswith("passed.json")
+        ]
+        assert len(passed) == counted[arm]["successes"]
+    assert "replay-1-failed.json" in files
+    failed, passed = final["arms"]
+    assert (Path(failed).name, Path(passed).name) == (
+        "step-0-recorded-1-failed.json",
+        "step-0-changed-1-passed.json",
+    )
+    compare = [str(BIN / "blamespan"), "diff", failed, passed, "--format", "json"]
+    compared = await asyncio.to_thread(subprocess.run, compare, capture_output=True, check=True)
+    assert json.loads(compared.stdout)["first_divergence"] == 0
 
 
 async def test_a_proof_becomes_a_version_of_the_verdict_and_its_trials_become_no_runs(

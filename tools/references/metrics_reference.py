@@ -122,9 +122,9 @@ without a service for a signal (404, `UNIMPLEMENTED`) is not a failure: those it
 ## Alerts and dashboards
 
 `deploy/prometheus/rules/blamespan.yaml` has the alert rules, `deploy/alertmanager/alertmanager.yml` a routing for them, and
-`deploy/grafana` dashboards and the same rules for Grafana's own alerting. All are generated: `python -m
-tools.monitoring.alert_rules`, `tools.monitoring.dashboards`, `tools.monitoring.grafana_alerts`. The tests in `tests/deploy` run the rules with
-promtool over hours of simulated failures, and every query of the dashboards against a real Prometheus. The dashboards
+`deploy/grafana` the dashboards (agents, the service as a whole, each replica by itself) and the same rules for Grafana's own
+alerting. All are generated: `python -m tools.monitoring.alert_rules`, `tools.monitoring.dashboards`,
+`tools.monitoring.grafana_alerts`. The tests in `tests/deploy` run the rules with promtool over hours of simulated failures, and every query of the dashboards against a real Prometheus. The dashboards
 have not been viewed in Grafana yet.
 
 | alert | when | severity |

@@ -138,6 +138,12 @@ def experiment(
     gate: Annotated[
         Path | None, optional("FILE", "Where --retry writes its result, for `analyzer.retry`.")
     ] = None,
+    keep: Annotated[
+        Path | None,
+        optional(
+            "DIR", "Write each trial's trace into this folder, for `blamespan diff`; it goes nowhere else."
+        ),
+    ] = None,
     tenant: TenantOption = None,
     seed: Annotated[
         int, typer.Option("--seed", help="In the trials' environment as BLAMESPAN_SEED, counted up.")
@@ -168,7 +174,7 @@ def experiment(
             max_calls=max_calls,
             gate=gate,
         )
-        retry_pilot(asked, output, excluded=(url, step, agent, change, text, tenant, dry_run or None))
+        retry_pilot(asked, output, excluded=(url, step, agent, change, text, tenant, keep, dry_run or None))
         return
     if gate is not None:
         raise WrongUsage("--gate: expected --retry with it")
@@ -184,6 +190,7 @@ def experiment(
         options=options,
         gateway=gateway,
         resource=os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""),
+        keep=_made(keep, url),
     )
     try:
         prepared = prepare(found, request)
@@ -224,6 +231,21 @@ def _exit_code(result: Experiment) -> int:
     if result.is_interrupted:
         return INTERRUPTED_CODE
     return 0 if result.valid else 1
+
+
+def _made(keep: Path | None, url: str | None) -> Path | None:
+    """Return the folder for the trials' traces, which exists now."""
+    if keep is None:
+        return None
+    if url is not None:
+        raise WrongUsage(
+            "--keep: expected a command, since a service at --url sends its spans where it always does"
+        )
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WrongUsage(f"--keep {keep}: cannot be made: {error.strerror or error}") from error
+    return keep
 
 
 def _workflow(command: list[str] | None, url: str | None, run: Run) -> Workflow:
