@@ -37,22 +37,7 @@ from collector_processor.wire.agent_markers import (
     marker_bits,
     scope_kind,
 )
-from collector_processor.wire.facts import (
-    FLAGS_TAG,
-    MARKED_BIT,
-    REMOTE_BIT,
-    Origin,
-    Process,
-    ScanResult,
-    SpanNote,
-    TraceNote,
-    has_usual_link,
-    kind_from,
-    linked_traces,
-    read_head,
-    read_origin,
-    read_process,
-)
+from collector_processor.wire.facts import MARKED_BIT, REMOTE_BIT, ScanResult, SpanNote, TraceNote
 from collector_processor.wire.protobuf import (
     GROUP_TAG,
     SHORTEST_SPAN,
@@ -68,6 +53,17 @@ from collector_processor.wire.protobuf import (
     too_many,
 )
 from collector_processor.wire.scan_records import scan_logs, scan_metrics
+from collector_processor.wire.span_facts import (
+    FLAGS_TAG,
+    Origin,
+    Process,
+    has_usual_link,
+    kind_from,
+    linked_traces,
+    read_head,
+    read_origin,
+    read_process,
+)
 from collector_processor.wire.split import member_count
 from semconv.model import TraceId
 
