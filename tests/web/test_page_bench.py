@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from analyzer.issues.issue_store import IssueStore
 from benchmarks.pages import compared
 from benchmarks.pages_asking import Pace, Took, asked, quantile, shown, told
+from benchmarks.pages_million import filled
+from collector_processor.otlp import NO_TENANT
+from collector_processor.store.database.places import RUNS
+from collector_processor.store.run_history import RunHistoryRows
 
 _GIVEN_UP = Took(ms=10_000.0, is_given_up=True)
+
+
+async def test_the_store_of_many_runs_has_a_fix_to_compare(tmp_path: Path) -> None:
+    pages = await filled(tmp_path, 400)
+    store = IssueStore(tmp_path / RUNS)
+    try:
+        issue = store.issue(NO_TENANT, pages["one issue, with its fix"].rpartition("/")[2])
+        assert issue is not None
+        assert len(RunHistoryRows(store.db).workflows_of(NO_TENANT, issue.runs)) > 1
+    finally:
+        store.close()
 
 
 async def test_who_is_not_answered_gives_up_and_hinders_nobody_who_comes_later() -> None:
