@@ -20,10 +20,10 @@ import yaml
 from pydantic import TypeAdapter
 
 from analyzer.inquiry.run_diff import RunDiff
+from analyzer.web.fix_records import IssueFix
 from analyzer.web.records import (
     GivenLabel,
     Issue,
-    IssueFix,
     Job,
     Label,
     LabelledRun,
