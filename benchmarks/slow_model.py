@@ -21,17 +21,21 @@ REPLIES = (
     ("upper half, lower half", "lower half"),
     ("Agent Name:", "Agent Name: nobody in particular\nStep Number: 1\nReason for Mistake: a guess"),
 )
-JUDGED = json.dumps(
-    {
-        "reason": "a guess",
-        "step": 1,
-        "agent": "",
-        "mode": "other",
-        "fix": "",
-        "evidence": [],
-        "ranking": [{"step": 1, "probability": 0.4}],
-    }
-)
+
+
+def judged(quote: str) -> str:
+    """Return a judge's answer that blames step 1; without a quote from the run it proves nothing."""
+    return json.dumps(
+        {
+            "reason": "a guess",
+            "step": 1,
+            "agent": "",
+            "mode": "other",
+            "fix": "",
+            "evidence": [{"step": 1, "quote": quote}] if quote else [],
+            "ranking": [{"step": 1, "probability": 0.4}],
+        }
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +43,8 @@ class SlowModel:
     """Answers every chat completion after ``delay_s``."""
 
     delay_s: float
+    quote: str = ""
+    """What the judge quotes as its evidence."""
     calls: int = 0
     prompt_bytes: int = 0
     under_way: int = 0
@@ -56,7 +62,7 @@ class SlowModel:
             await asyncio.sleep(self.delay_s)
         finally:
             self.under_way -= 1
-        text = next((reply for sign, reply in REPLIES if sign in asked[-600:]), JUDGED)
+        text = next((reply for sign, reply in REPLIES if sign in asked[-600:]), judged(self.quote))
         return web.json_response(completion(text, input_tokens=len(asked) // 4))
 
     async def count(self, _request: web.Request) -> web.Response:
@@ -84,9 +90,9 @@ def completion(text: str, *, input_tokens: int) -> dict[str, object]:
     }
 
 
-async def serve(delay_s: float) -> None:
+async def serve(delay_s: float, quote: str) -> None:
     """Serve on a free loopback port until standard input closes."""
-    model = SlowModel(delay_s=delay_s)
+    model = SlowModel(delay_s=delay_s, quote=quote)
     application = web.Application(client_max_size=256 * 2**20)
     application.router.add_post("/v1/chat/completions", model.answer)
     application.router.add_get("/count", model.count)
@@ -104,4 +110,6 @@ async def serve(delay_s: float) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--delay", type=float, default=1.0, help="seconds")
-    asyncio.run(serve(parser.parse_args().delay))
+    parser.add_argument("--quote", default="", help="evidence in the judge's answers")
+    chosen = parser.parse_args()
+    asyncio.run(serve(chosen.delay, chosen.quote))

@@ -81,6 +81,7 @@ class Kept:
     """A record as a topic keeps it."""
 
     partition: int
+    offset: int
     key: str | None
     headers: dict[str, str]
     value: bytes
@@ -147,6 +148,7 @@ def _kept(message: Message) -> Kept:
     pairs = headers.items() if isinstance(headers, dict) else headers
     return Kept(
         partition=message.partition() or 0,
+        offset=message.offset() or 0,
         key=key.decode() if isinstance(key, bytes) else key,
         headers={name: said.decode() if isinstance(said, bytes) else str(said) for name, said in pairs},
         value=value if isinstance(value, bytes) else b"",

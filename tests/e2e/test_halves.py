@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
 from pathlib import Path
@@ -57,16 +57,16 @@ class Asked:
 StartAnalyzer: TypeAlias = Callable[..., Asked]
 
 
-@pytest.fixture
-def start_analyzer(tmp_path: Path) -> Iterator[StartAnalyzer]:
-    """Yield a function that starts analyzers; they end with the test."""
+@contextmanager
+def analyzers(folder: Path) -> Iterator[StartAnalyzer]:
+    """Yield a function that starts analyzers; they end with the block."""
     with ExitStack() as stack:
         count = 0
 
         def start(**settings: str) -> Asked:
             nonlocal count
             count += 1
-            log = tmp_path / f"analyzer-{count}.log"
+            log = folder / f"analyzer-{count}.log"
             command = [sys.executable, "-m", "analyzer", "analyzer", "--format", "json"]
             server = stack.enter_context(
                 running(
@@ -81,6 +81,12 @@ def start_analyzer(tmp_path: Path) -> Iterator[StartAnalyzer]:
             assert said is not None
             return Asked(server=server, address=said["web"])
 
+        yield start
+
+
+@pytest.fixture
+def start_analyzer(tmp_path: Path) -> Iterator[StartAnalyzer]:
+    with analyzers(tmp_path) as start:
         yield start
 
 

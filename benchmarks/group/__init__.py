@@ -1,0 +1,1 @@
+"""Several processors behind Kafka: disturbances, CPU time and scaling."""
