@@ -25,6 +25,7 @@ from statistics import median
 from typing import Final, TypeAlias
 
 import grpc
+import psycopg
 from confluent_kafka import Producer
 
 from benchmarks.group.disturbed import SPANS, make_run
@@ -42,6 +43,8 @@ RUNS: Final = 25
 """Runs of a request of agents; one of plain spans has 16 interleaved traces."""
 REQUEST_SPANS: Final = RUNS * SPANS
 _SENDERS: Final = 8
+_AGENTS_SHARE: Final = 5
+"""One in so many requests are sent if they are agents', which cost more."""
 _RECORD_BYTES: Final = 900_000
 _PATIENCE_S: Final = 900.0
 
@@ -94,14 +97,15 @@ def measure(row: Row, place: Place, requests: int) -> Passage:
     """Run one row from start to end; a tenth more is sent beforehand and not counted."""
     made = list(islice(_bodies(row), requests + requests // 10))
     with ExitStack() as stack:
-        lines = list(_started(row, place, stack))
+        name = f"{row.journal}_{time.monotonic_ns()}"
+        lines = list(_started(row, place, name, stack))
         feed = _grpc_feed(lines[0]) if row.journal == "sqlite" else partial(_publish, place.broker)
         warm = made[requests:]
         feed(warm)
-        _await_forwarded(lines, REQUEST_SPANS * len(warm))
+        _await_done(lines, place.server.folder, name, row, len(warm))
         cpu, began = _cpu_s(lines), time.monotonic()
         feed(made[:requests])
-        _await_forwarded(lines, REQUEST_SPANS * len(made))
+        _await_done(lines, place.server.folder, name, row, len(made))
         spans, seconds = REQUEST_SPANS * requests, time.monotonic() - began
         return Passage(cpu_us=1e6 * (_cpu_s(lines) - cpu) / spans, per_s=spans / seconds)
 
@@ -115,8 +119,7 @@ def _bodies(row: Row) -> Iterator[bytes]:
         yield b"".join(body for _ in range(RUNS) for body in make_run(chance).bodies)
 
 
-def _started(row: Row, place: Place, stack: ExitStack) -> Iterator[Line]:
-    name = f"{row.journal}_{time.monotonic_ns()}"
+def _started(row: Row, place: Place, name: str, stack: ExitStack) -> Iterator[Line]:
     settings: dict[str, str | float] = {
         "forward_endpoint": place.backend,
         "store_url": place.server.create(name),
@@ -155,14 +158,21 @@ def _publish(broker: KafkaBroker, bodies: Sequence[bytes]) -> None:
     assert producer.flush(_PATIENCE_S) == 0
 
 
-def _await_forwarded(lines: Sequence[Line], spans: int) -> None:
-    """Wait until so many spans were forwarded and no trace is open."""
+def _await_done(lines: Sequence[Line], socket: Path, database: str, row: Row, requests: int) -> None:
+    """Wait until the spans of so many requests were forwarded, and their runs judged."""
+    runs = RUNS * requests if row.agents else 0
 
     def is_done() -> bool:
         sent = sum(line.items("forwarded") for line in lines)
-        return sent >= spans and not any(line.sample("blamespan_open_traces") for line in lines)
+        return sent >= REQUEST_SPANS * requests and _verdicts(socket, database) >= runs
 
-    wait_until(is_done, what=f"{spans} spans", timeout_s=_PATIENCE_S)
+    wait_until(is_done, what=f"{requests} requests", timeout_s=_PATIENCE_S)
+
+
+def _verdicts(socket: Path, database: str) -> int:
+    with psycopg.connect(host=str(socket), user="postgres", dbname=database) as db:
+        row = db.execute("SELECT count(*) FROM verdict").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _cpu_s(lines: Sequence[Line]) -> float:
@@ -215,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.group.cost", description=__doc__)
     parser.add_argument("plan", nargs="?", choices=PLANS, default="journals")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=100, help=f"of {REQUEST_SPANS} spans each, for a row")
+    parser.add_argument("--requests", type=int, default=300, help=f"of {REQUEST_SPANS} spans each, for a row")
     chosen = parser.parse_args(arguments)
     rows = PLANS[chosen.plan]
     found: dict[Row, list[Passage]] = {row: [] for row in rows}
@@ -223,7 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for row in rows:
             # A topic that holds other rows' records would be read by this row's group.
             with tempfile.TemporaryDirectory() as folder, services(Path(folder)) as place:
-                found[row].append(measure(row, place, chosen.requests))
+                share = chosen.requests // _AGENTS_SHARE if row.agents else chosen.requests
+                found[row].append(measure(row, place, share))
     for line in table(list(found.items())):
         print(line)
 
