@@ -235,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with tempfile.TemporaryDirectory() as folder, services(Path(folder)) as place:
                 share = chosen.requests // _AGENTS_SHARE if row.agents else chosen.requests
                 found[row].append(measure(row, place, share))
+            print(f"{row}: {found[row][-1]}", file=sys.stderr, flush=True)
     for line in table(list(found.items())):
         print(line)
 
