@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
+from collector_processor.kafka.survey import partition_of
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
@@ -100,6 +101,8 @@ def test_key_and_partition_are_those_of_the_collectors_exporter(
             for door in (collector, line):
                 send(door, body, headers={TENANT: "red"})
         records = read_topic(kafka, "otlp_spans")
+    assert {record.partition for record in records} == set(range(6))
+    assert [one for one in records if partition_of((one.key or "").encode(), 6) != one.partition] == []
     assert len(records) == 2 * IDS
     assert {record.headers[TENANT] for record in records} == {"red"}
     found = Counter((record.key, record.partition) for record in records)

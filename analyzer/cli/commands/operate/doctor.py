@@ -17,6 +17,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from analyzer.cli.kafka_checks import check_kafka
 from analyzer.cli.local_checks import (
     Finding,
     Health,
@@ -115,6 +116,7 @@ async def _examine(*, call_model: bool) -> list[Finding]:
     findings += _tls(settings)
     findings += [finding async for finding in _backends(settings)]
     findings += [finding async for finding in _neighbours(settings)]
+    findings += await asyncio.to_thread(check_kafka, settings)
     findings.append(await _model(settings, call_model=call_model))
     return findings
 
