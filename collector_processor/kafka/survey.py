@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType, TopicMetadata  # type: ignore[attr-defined]
 
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.settings.kafka import KafkaAccess
@@ -22,6 +22,7 @@ _SAMPLE: Final = 20
 """Newest records of each partition whose keys are checked."""
 _READ_S: Final = 5.0
 _TRIES: Final = 20
+_ALL_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - the documented name of the code
 _PAUSE_S: Final = 0.5
 _EARLIER: Final = "retention.ms", "max.message.bytes"
 
@@ -54,12 +55,12 @@ def survey(access: KafkaAccess) -> tuple[TopicFacts, ...]:
     Raises:
         CollectorError: the brokers cannot be reached, or refuse us.
     """
-    told: list[str] = []
-    settings = {**access.common, "error_cb": lambda error: told.append(error.str()), "logger": _Silent()}
+    told: list[KafkaError] = []
+    settings = {**access.common, "error_cb": told.append, "logger": _Silent()}
     group = {"group.id": access.group, "enable.auto.commit": False, "enable.auto.offset.store": False}
     try:
         admin = AdminClient(settings)
-        known = admin.list_topics(timeout=_ASK_S).topics
+        known = _topics(admin)
         limits = _limits(admin, [name for name in access.topics.values() if name in known])
         with closing(Consumer(settings | group)) as consumer:
             return tuple(
@@ -69,8 +70,16 @@ def survey(access: KafkaAccess) -> tuple[TopicFacts, ...]:
                 for signal, name in access.topics.items()
             )
     except KafkaException as error:
-        reason = told[-1] if told else error.args[0].str()
-        raise CollectorError(reason) from error
+        reasons = [one.str() for one in told if one.code() != _ALL_DOWN]
+        raise CollectorError(reasons[0] if reasons else error.args[0].str()) from error
+
+
+def _topics(admin: AdminClient) -> dict[str, TopicMetadata]:
+    try:
+        return admin.list_topics(timeout=_ASK_S).topics
+    except KafkaException:
+        admin.poll(0)  # which calls ``error_cb`` with the cause
+        raise
 
 
 def partition_of(key: bytes, partitions: int) -> int:

@@ -20,6 +20,18 @@ _CLUSTER: Final = "bGFtZXNwYW4tdGVzdHMtMQ"
 _START_S: Final = 240.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locks:
+    """Certificate of a broker, and the user that it lets in."""
+
+    keystore: Path
+    """Its key (PKCS #8) and certificate, as PEM."""
+    authority: Path
+    """Authority of its clients' certificates, as PEM."""
+    user: str
+    password: str
+
+
 @dataclass(slots=True, kw_only=True)
 class KafkaBroker:
     """A broker; its log outlives ``kill``."""
@@ -27,6 +39,10 @@ class KafkaBroker:
     launcher: Path
     folder: Path
     port: int
+    sasl_port: int = 0
+    """With encryption, and a password by SCRAM; open only with ``Locks``."""
+    mutual_port: int = 0
+    """With mutual TLS; open only with ``Locks``."""
     server: Server | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -67,22 +83,50 @@ class KafkaBroker:
 
 
 @contextmanager
-def start_kafka(launcher: Path, folder: Path) -> Iterator[KafkaBroker]:
-    """Run a broker with its log in ``folder``; topics must be created."""
-    port, controller = free_ports(2)
+def start_kafka(launcher: Path, folder: Path, locks: Locks | None = None) -> Iterator[KafkaBroker]:
+    """Run a broker with its log in ``folder``; topics must be created.
+
+    With ``locks`` it also listens with encryption and passwords, and with mutual TLS.
+    """
+    port, controller, sasl, mutual = free_ports(4)
     (folder / "log").mkdir(parents=True)
-    (folder / "server.properties").write_text(_properties(port, controller, folder / "log"))
+    settings = _properties(port, controller, folder / "log")
+    if locks is not None:
+        settings |= _locked(locks)
+        settings["listeners"] += f",SASL_SSL://{HOST}:{sasl},SSL://{HOST}:{mutual}"
+        settings["advertised.listeners"] += f",SASL_SSL://{HOST}:{sasl},SSL://{HOST}:{mutual}"
+    lines = "".join(f"{name}={value}\n" for name, value in settings.items())
+    (folder / "server.properties").write_text(lines)
     format_ = ["kafka.tools.StorageTool", "format", "--standalone", "-t", _CLUSTER, "-c"]
     command = [str(launcher), *format_, str(folder / "server.properties")]
+    if locks is not None:
+        command += ["--add-scram", f"SCRAM-SHA-512=[name={locks.user},password={locks.password}]"]
     subprocess.run(command, check=True, capture_output=True, timeout=_START_S)
-    broker = KafkaBroker(launcher=launcher, folder=folder, port=port)
+    broker = KafkaBroker(launcher=launcher, folder=folder, port=port, sasl_port=sasl, mutual_port=mutual)
     with broker._stack:
         broker.start()
         yield broker
 
 
-def _properties(port: int, controller: int, log: Path) -> str:
-    settings = {
+def _locked(locks: Locks) -> dict[str, str]:
+    return {
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"
+        ),
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(locks.keystore),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(locks.authority),
+    }
+
+
+def _properties(port: int, controller: int, log: Path) -> dict[str, str]:
+    return {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
@@ -97,4 +141,3 @@ def _properties(port: int, controller: int, log: Path) -> str:
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "false",
     }
-    return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -127,11 +127,11 @@ def committed(broker: KafkaBroker, topic: str, group: str = "blamespan") -> dict
         consumer.close()
 
 
-def is_forwarded(broker: KafkaBroker, topic: str) -> bool:
+def is_forwarded(broker: KafkaBroker, topic: str, group: str = "blamespan") -> bool:
     """Return whether the commits say that every record of a topic was forwarded."""
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "looking"})
     try:
-        marks = committed(broker, topic)
+        marks = committed(broker, topic, group)
         ends = {
             number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
             for number in marks
