@@ -5,7 +5,7 @@ for ten minutes; Kafka keeps what comes, and the processors' reserve catches up.
 says which command measures it. Prices and the share of agents' spans are assumptions: put in your own.
 
 It is a model, not a measurement. It takes for granted that partitions are even, that processors add up
-(four on two cores is all that was measured), and that the broker, PostgreSQL and the backend keep up.
+(not measured), and that the broker, PostgreSQL and the backend keep up.
 """
 
 from __future__ import annotations

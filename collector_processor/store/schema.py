@@ -63,6 +63,7 @@ _table(
     int_("tokens", nullable=True),
     Column("cost_usd", Double),
     Index("run_totals_by_time", "decided_ns", "tenant", "run_id", "status"),
+    Index("run_totals_by_tenant", "tenant", "decided_ns", "run_id", "status"),
     Index("run_totals_by_confidence", "confidence", "tenant", "run_id"),
     Index("run_totals_by_steps", "steps", "tenant", "run_id"),
     Index("run_totals_by_duration", "duration_ns", "tenant", "run_id"),

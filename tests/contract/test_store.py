@@ -79,7 +79,7 @@ class Trace:
 
 
 def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
-    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0008",)
+    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0009",)
     engine = create_engine(f"sqlite:///{place}" if isinstance(place, Path) else place)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
@@ -170,7 +170,7 @@ def test_runs_of_an_older_schema_are_listed_and_their_totals_are_not_known(
                     one = stored(run_id=f"r{number:04}", version=version, document=sure)
                     db.execute(write, [getattr(one, name) for name in fields])
     with closing(open_database(place)) as database, closing(database.connect()) as db:
-        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0008",)
+        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0009",)
         found = db.execute(
             "SELECT count(*), min(version), count(confidence), count(steps), count(workflow) FROM run_totals"
         ).fetchone()

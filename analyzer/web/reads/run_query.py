@@ -55,17 +55,15 @@ class Order:
     column: str
     direction: str
     """``ASC`` or ``DESC``."""
+    index: str
+    """Name of the index with this order; a tenant's newest runs have one of their own."""
 
     @staticmethod
     def of(query: RunQuery) -> Order:
         """Return the order of a query."""
         column, direction = _ORDERS[query.sort]
-        return Order(column=str(column), direction=direction)
-
-    @property
-    def index(self) -> str:
-        """Name of the index with this order."""
-        return f"run_totals_by_{_INDEXES[self.column]}"
+        name = "tenant" if query.tenant and column == TIME else _INDEXES[column]
+        return Order(column=str(column), direction=direction, index=f"run_totals_by_{name}")
 
     @property
     def by(self) -> str:
