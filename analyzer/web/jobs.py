@@ -137,7 +137,7 @@ class Jobs:
         self._clock: Final = clock
         self.opinions: Final = opinions
         self._limits: Final = limits or JobLimits()
-        self._jobs: Final[dict[str, Job]] = {}
+        self._jobs: Final = _Remembered()
         self._slots: Final = asyncio.Semaphore(self._limits.at_once)
         # One file at a time: parsing holds the interpreter lock and goes on after its job has timed out. Not
         # in the threads that receive spans and commit verdicts.
@@ -156,13 +156,13 @@ class Jobs:
             TooBusy: a limit is reached.
         """
         limits = self._limits
-        if sum(not job.is_over for job in self._jobs.values()) >= limits.at_once + limits.waiting:
+        if self._jobs.in_progress >= limits.at_once + limits.waiting:
             raise TooBusy("too many analyses are in progress: try again in a minute")
-        if sum(job.owner == owner and not job.is_over for job in self._jobs.values()) >= limits.of_a_session:
+        if sum(not job.is_over for job in self._jobs.of(owner)) >= limits.of_a_session:
             raise TooBusy("this browser has too many analyses in progress: wait for one to end")
         self._make_room(owner, asked.size)
         job = Job(id=secrets.token_urlsafe(16), owner=owner, asked=asked, began_s=self._clock())
-        self._jobs[job.id] = job
+        self._jobs.add(job)
         job.work = task = asyncio.create_task(self._work(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -170,12 +170,12 @@ class Jobs:
 
     def find(self, owner: str | None, job_id: str) -> Job | None:
         """Return a job of this session; ``None`` for another session's."""
-        job = self._jobs.get(job_id)
+        job = self._jobs.find(job_id)
         return job if job is not None and owner is not None and job.owner == owner else None
 
     def of(self, owner: str | None) -> list[Job]:
         """Return a session's jobs, newest first."""
-        return [job for job in reversed(self._jobs.values()) if job.owner == owner]
+        return [] if owner is None else self._jobs.of(owner)[::-1]
 
     def elapsed_s(self, job: Job) -> float:
         """Return the seconds since the request, until the end of the job."""
@@ -184,8 +184,7 @@ class Jobs:
     def cancel(self, job: Job) -> None:
         """End a job; no further call to a model is made. Does nothing if it is over."""
         if not job.is_over and job.work is not None:
-            job.state = JobState.CANCELLED
-            job.ended_s = self._clock()
+            self._end(job, JobState.CANCELLED)
             job.work.cancel()
 
     async def close(self) -> None:
@@ -195,20 +194,19 @@ class Jobs:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._reader.shutdown(wait=False, cancel_futures=True)
 
+    def _end(self, job: Job, state: JobState) -> None:
+        job.state = state
+        job.ended_s = self._clock()
+        self._jobs.end(job)
+
     def _make_room(self, owner: str, size: int) -> None:
-        over = [job for job in self._jobs.values() if job.is_over]
-        mine = [job for job in over if job.owner == owner]
-        for job in mine[: max(0, len(mine) + 1 - self._limits.of_a_session)]:
-            del self._jobs[job.id]
-        for job in over[: max(0, len(over) + 1 - self._limits.remembered)]:
-            self._jobs.pop(job.id, None)
-        taken = size + sum(one.asked.size for one in self._jobs.values())
-        for job in over:
-            if taken <= self._limits.bytes:
-                return
-            if self._jobs.pop(job.id, None) is not None:
-                taken -= job.asked.size
-        if taken > self._limits.bytes:
+        jobs, limits = self._jobs, self._limits
+        mine = [job for job in jobs.of(owner) if job.is_over]
+        for job in mine[: max(0, len(mine) + 1 - limits.of_a_session)]:
+            jobs.drop(job)
+        while jobs.ended and (jobs.ended >= limits.remembered or jobs.bytes + size > limits.bytes):
+            jobs.drop_oldest()
+        if jobs.bytes + size > limits.bytes:
             raise TooBusy("the analyses in progress use all memory for uploads: try again in a minute")
 
     async def _work(self, job: Job) -> None:
@@ -225,8 +223,7 @@ class Jobs:
         except Exception:  # containment: one job's failure must not end the others
             logger.exception("an analysis requested on a page failed")
             job.error = "blamespan could not analyse this: its log says why"
-        job.state = JobState.FAILED if job.error else JobState.DONE
-        job.ended_s = self._clock()
+        self._end(job, JobState.FAILED if job.error else JobState.DONE)
 
     async def _do(self, job: Job) -> None:
         job.state = JobState.READING
@@ -234,7 +231,7 @@ class Jobs:
         if len(runs) > MOST_RUNS:
             job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
         runs = runs[:MOST_RUNS]
-        job.asked = replace(job.asked, size=max(job.asked.size, sum(map(_held, runs))))
+        self._jobs.resize(job, max(job.asked.size, sum(map(_held, runs))))
         self._make_room(job.owner, 0)  # a file may hold a hundred times its size
         job.state, job.runs = JobState.ANALYSING, len(runs)
 
@@ -247,6 +244,56 @@ class Jobs:
             job.found.append(Found(trajectory=trajectory, document=to_json(attribution, trajectory)))
             if job.asked.take is not None:
                 job.outcome = await job.asked.take(trajectory, attribution)
+
+
+class _Remembered:
+    """Jobs by id and by owner, oldest first; bytes and numbers are kept up to date, never summed anew."""
+
+    def __init__(self) -> None:
+        self._all: Final[dict[str, Job]] = {}
+        self._of: Final[dict[str, dict[str, Job]]] = {}
+        self._ended: Final[dict[str, Job]] = {}
+        self.bytes = 0
+
+    @property
+    def ended(self) -> int:
+        return len(self._ended)
+
+    @property
+    def in_progress(self) -> int:
+        return len(self._all) - len(self._ended)
+
+    def find(self, job_id: str) -> Job | None:
+        return self._all.get(job_id)
+
+    def of(self, owner: str) -> list[Job]:
+        return list(self._of.get(owner, {}).values())
+
+    def add(self, job: Job) -> None:
+        self._all[job.id] = job
+        self._of.setdefault(job.owner, {})[job.id] = job
+        self.bytes += job.asked.size
+
+    def resize(self, job: Job, size: int) -> None:
+        if job.id in self._all:
+            self.bytes += size - job.asked.size
+        job.asked = replace(job.asked, size=size)
+
+    def end(self, job: Job) -> None:
+        """Note that a job has ended; a cancelled one may be forgotten before its work has ended."""
+        if job.id in self._all:
+            self._ended[job.id] = job
+
+    def drop_oldest(self) -> None:
+        """Forget the job that ended first."""
+        self.drop(next(iter(self._ended.values())))
+
+    def drop(self, job: Job) -> None:
+        """Forget a job that has ended."""
+        del self._all[job.id], self._ended[job.id], self._of[job.owner][job.id]
+        if not self._of[job.owner]:
+            del self._of[job.owner]
+        self.bytes -= job.asked.size
 
 
 _STEP_BYTES: Final = 400

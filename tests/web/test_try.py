@@ -10,12 +10,15 @@ import re
 import threading
 from dataclasses import replace
 from functools import partial
+from threading import Event
 from typing import Any
 
 import pytest
 from aiohttp import CookieJar, FormData
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from analyzer.executor.analyst import Choice, LocalOpinions, Offer, RunAnalyst
 from analyzer.inquiry.errors import AnalyzerError
@@ -280,7 +283,8 @@ async def test_a_job_tells_its_time_and_cost_and_is_cancelled_on_its_page(stage:
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
     ) as client:
         path = await sent(client, json.dumps(LOG).encode())
-        (job,) = jobs._jobs.values()
+        job = jobs._jobs.find(path.rpartition("/")[2])
+        assert job is not None
         await ASKED.wait()
         now[0] = 22.5
         state = json.loads(await body_of(client, f"{path}/state"))
@@ -302,7 +306,7 @@ def asked(load: Any, size: int = 1) -> Asked:
 
 
 async def settled(jobs: Jobs) -> None:
-    await asyncio.gather(*jobs._tasks)
+    await asyncio.wait_for(asyncio.gather(*jobs._tasks, return_exceptions=True), 60)
 
 
 def jobs_with(**limits: int) -> Jobs:
@@ -332,6 +336,62 @@ async def test_the_oldest_go_where_there_is_no_room() -> None:
     with pytest.raises(TooBusy):
         jobs.start("you", asked(lambda: [RUN], size=9_000))
     await settled(jobs)
+
+
+async def test_the_one_that_ended_first_goes_first() -> None:
+    """Not the one asked for first, whose result may be seconds old."""
+    jobs, go_on = jobs_with(bytes=20_000), Event()
+
+    def late() -> list[Trajectory]:
+        assert go_on.wait(60)
+        return [RUN]
+
+    slow = jobs.start("me", asked(late, size=8_000))
+    quick = jobs.start("me", asked(lambda: [RUN], size=8_000))
+    jobs.cancel(quick)
+    go_on.set()
+    await settled(jobs)
+    jobs.start("me", asked(lambda: [RUN], size=8_000))
+    assert jobs.find("me", quick.id) is None
+    assert jobs.find("me", slow.id) is slow
+    await settled(jobs)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 6_000), st.sampled_from(["run", "cancel"]))))
+@settings(deadline=None, max_examples=25)
+def test_what_jobs_take_is_known_without_summing(story: list[tuple[str, int, str]]) -> None:
+    """Whatever starts, grows while it is read, is cancelled, or makes room."""
+
+    async def play() -> None:
+        jobs = jobs_with(of_a_session=2, remembered=4, bytes=12_000)
+        for owner, size, end in story:
+            try:
+                job = jobs.start(owner, asked(lambda: [RUN], size=size))
+            except TooBusy:
+                await settled(jobs)
+                continue
+            if end == "cancel":
+                jobs.cancel(job)
+                jobs.cancel(job)
+            elif size % 2:
+                await settled(jobs)
+            exact(jobs, "abc")
+        await settled(jobs)
+        exact(jobs, "abc")
+        assert jobs._jobs.in_progress == 0
+        await jobs.close()
+
+    asyncio.run(play())
+
+
+def exact(jobs: Jobs, owners: str) -> None:
+    held = [job for owner in owners for job in jobs.of(owner)]
+    kept = jobs._jobs
+    assert kept.bytes == sum(job.asked.size for job in held) <= 12_000
+    assert (kept.ended, kept.in_progress) == (
+        sum(job.is_over for job in held), sum(not job.is_over for job in held)
+    )  # fmt: skip
+    assert all(jobs.find(job.owner, job.id) is job for job in held)
 
 
 async def test_our_own_bug_ends_one_job_and_says_nothing_of_ourselves() -> None:
