@@ -32,6 +32,7 @@ from opentelemetry import context
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.models.failures import translated
+from analyzer.models.pausing_imports import pausing_imports
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 
 LONGEST_REPLY: Final = 1_000_000
@@ -261,7 +262,8 @@ def _litellm() -> Any:
 
 def _warm_up() -> None:
     """Import litellm, and by a call to no server its lazy imports of the first call (0.4 s)."""
-    litellm = _litellm()
+    with pausing_imports():
+        litellm = _litellm()
 
     async def call() -> None:
         await litellm.acompletion(
