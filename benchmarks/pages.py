@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.commands import environment, slow_model
-from benchmarks.pages_asking import Pace, Took, asked, quantile, told
-from benchmarks.pages_filling import Filled, filled
+from benchmarks.pages_asking import Pace, Took, asked, quantile, shown, told
+from benchmarks.pages_filling import LONG_STEPS, Filled, filled
 from benchmarks.pages_load import MODEL, Analyse, Done, ours, theirs, work
 from benchmarks.peer_ag2tracer import PACKAGE, install
+from benchmarks.server_cpu import cpu_s, listener
 from tests.backends.supervise import running
 
 _WARM_S: Final = 4.0
@@ -121,9 +122,10 @@ async def under(load: Load, address: str) -> AsyncIterator[Done]:
 async def measured(service: Service, load: Load, pace: Pace) -> list[Took]:
     """Ask for a service's pages under a load, print the latencies, and return them."""
     async with under(load, service.address) as done:
-        before, began = done.analyses, time.monotonic()
+        before, began, used_s = done.analyses, time.monotonic(), _server_cpu_s(service)
         found = await asked([service.address + path for path in service.pages.values()], pace)
         analyses, lasted = done.analyses - before, time.monotonic() - began
+        cpu_ms = 1000 * (_server_cpu_s(service) - used_s) / sum(map(len, found))
     took = [one for of_page in found for one in of_page]
     if len(found) > 1:
         for name, of_page in zip(service.pages, found, strict=True):
@@ -133,13 +135,27 @@ async def measured(service: Service, load: Load, pace: Pace) -> list[Took]:
         {
             "service": service.name, "while": load.name, "page": "all", **told(took),
             "analyses": analyses, "analyses_a_minute": done_a_minute,
+            "server_cpu_ms_a_page": round(cpu_ms, 1),
         }
     )  # fmt: skip
     return took
 
 
+def _server_cpu_s(service: Service) -> float:
+    """Return the CPU seconds of a service so far, its analyses included."""
+    return cpu_s(listener(int(service.address.rpartition(":")[2])))
+
+
+async def first_page(service: Service) -> None:
+    """Ask a service that has just started for its first page, and print the latency."""
+    pace = Pace(seconds=0.001, every_s=1.0, patience_s=60.0)
+    ((took,),) = await asked([service.address + next(iter(service.pages.values()))], pace)
+    _print({"service": service.name, "while": "just started", "page": "the first", "ms": shown(took)})
+
+
 async def measure(own: Service, peer: Service | None, people: Sequence[int], pace: Pace) -> None:
     """Measure both when idle and under each load, in turn, and compare them."""
+    await first_page(own)
     quiet = Load(name="quiet", analyse=None, people=0)
     await measured(own, quiet, pace)
     if peer is not None:
@@ -180,6 +196,10 @@ def pages_of(store: Filled) -> dict[str, str]:
         "last page of runs": f"/runs?after={store.end}", "search that finds": "/runs?q=solar",
         "search for nothing": "/runs?q=nowhere", "filter": "/runs?status=no_failure",
         "filter for nothing": "/runs?status=error", "one run": f"/runs/{store.run_id}",
+        "a run of 1,000 steps": f"/runs/{store.long_id}",
+        "one of its steps": f"/runs/{store.long_id}/steps/{LONG_STEPS // 2}",
+        "search in it": f"/runs/{store.long_id}?find=measured",
+        "two runs side by side": f"/compare?a={store.run_id}&b={store.long_id}",
         "issues": "/issues", "one issue": f"/issues/{store.issue_id}", "health": "/health",
     }  # fmt: skip
 

@@ -15,10 +15,12 @@ from analyzer.labels.label_store import PackedRun
 from analyzer.web.reads.sources import RunKey
 from analyzer.web.run_list import write_key
 from collector_processor.otlp import NO_TENANT
+from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.database.connection import Flush
 from collector_processor.store.database.places import RUNS
 from collector_processor.store.records import Commit, StoredVerdict
 from semconv.model import Abstention, Attribution, Status, Trajectory
+from tests.web.long_runs import keep_spans, long_run
 from tests.web.showcase import demo_run
 from tests.web.stage import ANALYST, Stage, open_stage, verdict_of
 
@@ -27,6 +29,8 @@ _APART_NS: Final = 6 * 10**9
 """Nanoseconds between two runs: 14,400 a day, 100,000 in a week."""
 _SERVICES: Final = 20
 _ISSUES: Final = 60
+LONG_STEPS: Final = 1_000
+_HOUR_NS: Final = 3600 * 10**9
 _PASSED: Final = 3
 """One run in this many passed."""
 
@@ -37,6 +41,8 @@ class Filled:
 
     run_id: str
     """Id of the newest run, whose steps are kept."""
+    long_id: str
+    """Id of a run of 1,000 steps, whose spans are kept."""
     issue_id: str
     """Id of the issue with the most runs."""
     middle: str
@@ -61,14 +67,28 @@ async def filled(folder: Path, runs: int) -> Filled:
     ]
     _store(stage, trajectory, verdicts)
     busiest = _count(folder, verdicts)
+    long_id = await _store_long(stage, time.time_ns())
     stage.verdicts.close()
     stage.labels.close()
     return Filled(
         run_id=verdicts[-1].run_id,
+        long_id=long_id,
         issue_id=busiest.fingerprint.id,
         middle=_place(verdicts[runs // 2]),
         end=_place(verdicts[min(runs - 1, 40)]),
     )
+
+
+async def _store_long(stage: Stage, now_ns: int) -> str:
+    """Store a long run of the last hour with its spans: the service drops what was kept long ago."""
+    body = long_run(LONG_STEPS, began_ns=now_ns - _HOUR_NS)
+    (run,) = rebuild([body])
+    told = (await ANALYST.analyse(run.trajectory)).attribution
+    _store(
+        stage, run.trajectory, [replace(verdict_of(run.trajectory, told, "service-0", 0), decided_ns=now_ns)]
+    )
+    keep_spans(stage, run, body, now_ns)
+    return run.trajectory.run_id
 
 
 def _verdict(trajectory: Trajectory, told: Attribution, number: int) -> StoredVerdict:

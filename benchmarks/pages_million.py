@@ -11,11 +11,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
@@ -29,6 +28,7 @@ from analyzer.labels.kept_run import pack as pack_run
 from analyzer.labels.label_store import PackedRun
 from benchmarks.pages import serving
 from benchmarks.pages_filling import write_key_of
+from benchmarks.server_cpu import cpu_s, listener
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import Flush
@@ -45,7 +45,6 @@ _SERVICES: Final = 10
 _KEPT: Final = 20_000
 """Runs whose steps are kept."""
 _DAYS_NS: Final = 30 * 86_400 * 10**9
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 async def filled(folder: Path, runs: int) -> dict[str, str]:
@@ -177,42 +176,9 @@ def _open_issues(issues: IssueStore, runs: int, began: int) -> None:
     issues.close()
 
 
-def cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process and its children, as Linux counts them."""
-    total = 0.0
-    for one in [pid, *_children(pid)]:
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        total += (int(fields[11]) + int(fields[12])) / _TICKS
-    return total
-
-
-def _children(pid: int) -> Iterator[int]:
-    waiting = [pid]
-    while waiting:
-        one = waiting.pop()
-        for task in Path(f"/proc/{one}/task").glob("*/children"):
-            found = [int(each) for each in task.read_text().split()]
-            waiting += found
-            yield from found
-
-
-def _listener(port: int) -> int:
-    """Return the process that listens on a port of loopback."""
-    wanted = f":{port:04X}"
-    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    inode = next(line[9] for line in lines if line[1].endswith(wanted) and line[3] == "0A")
-    for place in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if str(place.readlink()) == f"socket:[{inode}]":
-                return int(place.parts[2])
-        except OSError:
-            continue
-    raise LookupError(f"nobody listens on port {port}")
-
-
 def measured(address: str, pages: Mapping[str, str], times: int) -> None:
     """Request each page so many times, and print its latency and the server's CPU time."""
-    pid = _listener(int(address.rpartition(":")[2]))
+    pid = listener(int(address.rpartition(":")[2]))
     for name, path in pages.items():
         began = time.perf_counter()
         _get(address + path)

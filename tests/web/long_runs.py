@@ -18,7 +18,7 @@ from opentelemetry.trace import Span, StatusCode, set_span_in_context
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
-from collector_processor.rebuild.stages import rebuild
+from collector_processor.rebuild.stages import Run, rebuild
 from collector_processor.store.kept_spans import PackedSpans
 from semconv.model import Attribution
 from tests.web.stage import NOW_NS, Stage
@@ -90,9 +90,9 @@ class _Numbers(IdGenerator):
 class Tape:
     """Records spans with chosen times, below one root."""
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, task: str, began_ns: int = BEGAN_NS) -> None:
         """Begin the run."""
-        self.at_ns: int = BEGAN_NS
+        self.at_ns: int = began_ns
         self._memory: Final = InMemorySpanExporter()
         provider = TracerProvider(
             resource=Resource({"service.name": "paper-desk", "service.version": "2.4.1"}),
@@ -247,9 +247,9 @@ def papers() -> bytes:
     return tape.ended(answer, "the answer was refused: expected 70 %")
 
 
-def long_run(steps: int = 1_000, text: str = "") -> bytes:
+def long_run(steps: int = 1_000, text: str = "", began_ns: int = BEGAN_NS) -> bytes:
     """Return a run of this many steps by six agents, with errors and with repeated calls."""
-    tape = Tape("Read the archive from 1990 on and report each yield at 80 °C.")
+    tape = Tape("Read the archive from 1990 on and report each yield at 80 °C.", began_ns)
     agents = ("planner", "researcher", "reader", "analyst", "checker", "writer")
     for number in range(steps):
         agent = agents[number // 9 % len(agents)]
@@ -270,11 +270,16 @@ async def add_spans(stage: Stage, body: bytes, service: str, attribution: Attrib
     """Analyse a run of spans, and store it with its spans as the service does; return its id."""
     (run,) = rebuild([body])
     run_id = await stage.add(run.trajectory, service, attribution)
+    keep_spans(stage, run, body, NOW_NS)
+    return run_id
+
+
+def keep_spans(stage: Stage, run: Run, body: bytes, now_ns: int) -> None:
+    """Keep a failed run's spans as the service does."""
     redactor = make_redactor((), ())
     (packed,) = SpanKeeper(redactor=redactor).pack(
         [body], [], [(run.trace.spans, redactor.for_run())], [True]
     )
     assert packed is not None
-    kept = PackedSpans(tenant=NO_TENANT, run_id=run_id, is_failure=True, packed=packed)
-    stage.verdicts.spans.keep_all([kept], NOW_NS)
-    return run_id
+    kept = PackedSpans(tenant=NO_TENANT, run_id=run.trajectory.run_id, is_failure=True, packed=packed)
+    stage.verdicts.spans.keep_all([kept], now_ns)
