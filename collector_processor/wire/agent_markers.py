@@ -15,6 +15,7 @@ import re2
 
 from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, TOP_BIT
 from collector_processor.wire.protobuf import (
+    RE2_BYTES,
     SHORTEST_SPAN,
     fields,
     require_message,
@@ -55,6 +56,7 @@ class Hints(NamedTuple):
 
 
 _KEYS: Final = b"|".join(re.escape(prefix.encode()) for prefix in ATTRIBUTE_PREFIXES)
+_ATTRIBUTE_TAG: Final = 0x4A
 _ATTRIBUTE, _PADDED_ATTRIBUTE = rb"J.", rb"J[\x80-\xff]{0,3}."
 """Beginning of a ``Span.attributes`` field, ``4a <length>``: for up to 127 bytes, or for any length.
 
@@ -69,9 +71,6 @@ _MARKER_ANYWHERE: Final = re.compile(rb"\n(?<!\x12[^\x00]\n).(?:" + _KEYS + rb")
 The look-behind excludes a text value that starts like a key: it follows the ``12 <length>`` of its value.
 Slower, since ``0a`` is a frequent byte.
 """
-_BYTES: Final = re2.Options()
-_BYTES.encoding = re2.Options.Encoding.LATIN1
-_BYTES.dot_nl = True
 _NEAR: Final = 2
 """Number of spans after a marked one to examine individually: marked spans usually come together."""
 _RECORD_MARKER: Final = re.compile(rb"(?:\n|b).(?:" + _KEYS + rb")", re.DOTALL)
@@ -125,14 +124,15 @@ class Layout(NamedTuple):
     """
     marker: re.Pattern[bytes]
     """Searches one span."""
-    fact: re.Pattern[bytes]
+    fact: Any
+    """Searches a request; by RE2, since few spans state a fact."""
 
 
 def _layout(attribute: bytes) -> Layout:
     return Layout(
-        hint=re2.compile(attribute + _MARKED, _BYTES),
+        hint=re2.compile(attribute + _MARKED, RE2_BYTES),
         marker=re.compile(attribute + _MARKED, re.DOTALL),
-        fact=re.compile(attribute + b"(" + _FACTS + b")", re.DOTALL),
+        fact=re2.compile(attribute + b"(" + _FACTS + b")", RE2_BYTES),
     )
 
 
@@ -140,7 +140,7 @@ USUAL: Final = _layout(_ATTRIBUTE)
 """Fields in the order of their numbers, lengths in as few bytes as possible."""
 PADDED: Final = _layout(_PADDED_ATTRIBUTE)
 """The same order with padded lengths: .NET's exporter reserves four bytes for each length."""
-ANY_ORDER: Final = USUAL._replace(hint=re2.compile(_MARKED, _BYTES), marker=_MARKER_ANYWHERE)
+ANY_ORDER: Final = USUAL._replace(hint=re2.compile(_MARKED, RE2_BYTES), marker=_MARKER_ANYWHERE)
 """Fields in any other order, such as the Collector's."""
 
 
@@ -152,8 +152,8 @@ def hints_of(attributes: Iterable[str] = ()) -> Hints:
     keys = [_text(b"\x0a", attribute.encode()) for attribute in sorted({*attributes})]
     texts = (*(text.encode() for text, _ in MODEL_HINTS), *keys)
     patterns = (*(pattern.encode() for _, pattern in MODEL_HINTS), *map(re.escape, keys))
-    found = tuple(re2.compile(re.escape(text), _BYTES) for text in texts)
-    return Hints(texts=found, pattern=re2.compile(b"|".join(patterns), _BYTES))
+    found = tuple(re2.compile(re.escape(text), RE2_BYTES) for text in texts)
+    return Hints(texts=found, pattern=re2.compile(b"|".join(patterns), RE2_BYTES))
 
 
 def hinted_spans(body: bytes, places: Sequence[SpanPlace], hints: Hints) -> frozenset[int]:
@@ -214,13 +214,20 @@ def marked_spans(body: bytes, places: Sequence[SpanPlace], layout: Layout) -> fr
     """
     hint, marker, _ = layout
     marked: list[int] = []
-    index = 0
+    index, key = 0, b""
     while index < len(places) and (hit := hint.search(body, places[index][0])) is not None:
         # A match between two spans is not a marker: the span before it is then examined needlessly.
         index = max(index, bisect_right(places, (hit.start() + 1,)) - 1)
         until = index + 1
         while index < min(until, len(places)):
-            if marker.search(body, *places[index][:2]):
+            start, end = places[index][:2]
+            # The key of the span before is found in a third of the time of a search for every key.
+            at = body.find(key, start + 2, end) if key else -1
+            if at < 0 or body[at - 2] != _ATTRIBUTE_TAG:
+                found = marker.search(body, start, end)
+                at = -1 if found is None else found.start()
+                key = found[0][2:] if found is not None and layout is USUAL else key
+            if at >= 0:
                 marked.append(index)
                 until = index + 1 + _NEAR
             index += 1

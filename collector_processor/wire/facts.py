@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from collector_processor.otlp import Signal, Tenant
 from semconv.model import TraceId
@@ -24,12 +24,10 @@ _FIRST: Final = struct.Struct(">QQB")
 """The packed form up to version 0.3: ids and flag bits only."""
 _NOTE: Final = struct.Struct(">QQBQIIB")
 _COUNT: Final = struct.Struct(">I")
-_MAX_NS: Final = 2**64 - 1
 
 
-@record
-class SpanNote:
-    """One ended span of an agent trace."""
+class SpanNote(NamedTuple):
+    """One ended span of an agent trace; a tuple, not a record, which takes three times as long to create."""
 
     span_id: int
     """Its id as a number."""
@@ -126,15 +124,7 @@ def pack_notes(notes: Iterable[SpanNote]) -> bytes:
 
 
 def _pack(note: SpanNote) -> bytes:
-    head = _NOTE.pack(
-        note.span_id,
-        note.parent_id,
-        note.bits,
-        min(note.end_ns, _MAX_NS),
-        note.source,
-        note.kind,
-        len(note.links),
-    )
+    head = _NOTE.pack(*note[:6], len(note.links))
     return head + b"".join(map(bytes.fromhex, note.links)) if note.links else head
 
 

@@ -158,10 +158,10 @@ _RECORD_TRACE_ID: Final = 9
 
 _SHORT: Final = b"\x12(?:%s)" % b"|".join(b"\\x%02x.{%d}" % (size, size) for size in range(SHORTEST_SPAN))
 """Pattern of a field 2 with fewer bytes than the two ids of a span."""
-_LATIN1: Final = re2.Options()
-_LATIN1.encoding = re2.Options.Encoding.LATIN1
-_LATIN1.dot_nl = True
-_SHORT_RUN: Final = re2.compile(b"(?:%s)+" % _SHORT, _LATIN1)
+RE2_BYTES: Final = re2.Options()
+RE2_BYTES.encoding = re2.Options.Encoding.LATIN1
+RE2_BYTES.dot_nl = True
+_SHORT_RUN: Final = re2.compile(b"(?:%s)+" % _SHORT, RE2_BYTES)
 _SHORT_ONE: Final = re.compile(_SHORT, re.DOTALL)
 _PATIENCE: Final = 1_000
 """Consecutive short fields to read one at a time; beyond that, the regular expressions are faster."""

@@ -60,6 +60,7 @@ from collector_processor.wire.span_facts import (
     has_usual_link,
     kind_from,
     linked_traces,
+    may_have_remote_parents,
     read_head,
     read_origin,
     read_process,
@@ -269,9 +270,10 @@ def _notes(
     layout = found.layout
     read = _Reading(
         found.places,
-        _Origins(body, found.groups),
         marker_bits(body, found.places, marked, layout),
+        _Origins(body, found.groups),
         layout is ANY_ORDER or has_usual_link(body),
+        may_have_remote_parents(body),
     )
     for trace_id, indexes in own.items():
         yield _trace_note(body, trace_id, indexes, read)
@@ -281,11 +283,13 @@ class _Reading(NamedTuple):
     """Facts about a request before its spans' notes are read."""
 
     places: Sequence[SpanPlace]
-    origins: _Origins
     bits: Mapping[int, int]
     """Bits of each marked span, by position."""
+    origins: _Origins
     may_link: bool
     """Whether any span may link to another trace."""
+    may_be_remote: bool
+    """Whether any span's parent may be in another process."""
 
 
 class _Origins:
@@ -297,8 +301,8 @@ class _Origins:
         self._known: Final[dict[int, Origin]] = {}
         self._processes: Final[dict[int, Process]] = {}
 
-    def of(self, index: int) -> Origin:
-        """Return the origin of the span at this place."""
+    def of(self, index: int) -> tuple[Origin, int]:
+        """Return the origin of the span at this place, and the first place behind those that share it."""
         number = bisect_right(self._groups, (index, _BEYOND)) - 1
         if number not in self._known:
             _, resource_at, resource_end, scope_at, scope_end = self._groups[number]
@@ -306,14 +310,15 @@ class _Origins:
                 self._processes[resource_at] = read_process(self._body, resource_at, resource_end)
             process = self._processes[resource_at]
             self._known[number] = read_origin(self._body, process, scope_at, scope_end)
-        return self._known[number]
+        behind = self._groups[number + 1][0] if number + 1 < len(self._groups) else _BEYOND
+        return self._known[number], behind
 
 
 def _trace_note(body: bytes, trace_id: bytes, indexes: list[int], read: _Reading) -> TraceNote:
     """Return the note of one trace; spans of our own model calls count as carriers."""
     places = read.places
     seen = () if trace_id.startswith(OUR_TRACES) else indexes
-    noted = tuple([note for index in seen if (note := _span_note(body, index, read)) is not None])
+    noted = tuple(_span_notes(body, seen, read))
     return TraceNote(
         trace_id=TraceId(trace_id.hex()),
         span_count=len(indexes),
@@ -325,25 +330,23 @@ def _trace_note(body: bytes, trace_id: bytes, indexes: list[int], read: _Reading
     )
 
 
-def _span_note(body: bytes, index: int, read: _Reading) -> SpanNote | None:
-    """Return the span's note; ``None`` for a carrier."""
-    start, end, kind, trace_id = read.places[index]
-    bits = read.bits.get(index, 0 if kind == PLAIN else MARKED_BIT)
-    if kind == OURS or bits & CARRIER_BIT:
-        return None
-    head = read_head(body, start, end)
-    if _flags_say_remote(body, start, end):
-        bits |= REMOTE_BIT
-    origin = read.origins.of(index)
-    return SpanNote(
-        span_id=head.span_id,
-        parent_id=head.parent_id,
-        bits=bits,
-        end_ns=head.end_ns,
-        source=origin.source,
-        kind=kind_from(origin, head.name),
-        links=_links(body, start, end, trace_id) if read.may_link else (),
-    )
+def _span_notes(body: bytes, indexes: Sequence[int], read: _Reading) -> Iterator[SpanNote]:
+    """Yield the notes of a trace's spans, of which carriers have none; ``indexes`` ascend."""
+    places, known_bits, origins, may_link, may_be_remote = read
+    behind = -1
+    for index in indexes:
+        start, end, scope, trace_id = places[index]
+        bits = known_bits.get(index, 0 if scope == PLAIN else MARKED_BIT)
+        if scope == OURS or bits & CARRIER_BIT:
+            continue
+        span_id, parent_id, end_ns, name = read_head(body, start, end)
+        if may_be_remote and _flags_say_remote(body, start, end):
+            bits |= REMOTE_BIT
+        if index >= behind:
+            origin, behind = origins.of(index)
+        kind = kind_from(origin, name)
+        links = _links(body, start, end, trace_id) if may_link else ()
+        yield SpanNote(span_id, parent_id, bits, end_ns, origin.source, kind, links)
 
 
 def _links(body: bytes, start: int, end: int, own: bytes) -> tuple[TraceId, ...]:

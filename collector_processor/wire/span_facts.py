@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+import re2
 
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.wire.facts import MAX_NOTE_LINKS
@@ -17,8 +19,8 @@ from collector_processor.wire.protobuf import (
     LENGTH_DELIMITED,
     NO_PARENT,
     PARENT_HEAD,
+    RE2_BYTES,
     SHORTEST_SPAN,
-    SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     TRACE_ID_HEAD,
     has_usual_head,
@@ -40,7 +42,12 @@ _LINKS: Final = 13
 _LINK_TAG: Final = 0x6A
 _LINK_HEAD: Final = re.compile(rb"j.{1,4}\n\x10|\x12\x08.{8}\n\x10", re.DOTALL)
 """A link's tag, length and trace id; or, as the Collector writes it, its span id before its trace id."""
-_USUAL_LINK: Final = re.compile(rb"j.{1,4}\n\x10", re.DOTALL)
+_USUAL_LINK: Final = re2.compile(rb"j.{1,4}\n\x10", RE2_BYTES)
+"""RE2 skips to a rare first byte at twenty times the speed of ``re``."""
+_REMOTE_FLAGS: Final = re2.compile(
+    rb"\x85\x01.[" + b"".join(re2.escape(bytes([low])) for low in range(3, 256, 4)) + b"]", RE2_BYTES
+)
+"""A span's flags, of which both bits of the second byte are set."""
 FLAGS_TAG: Final = b"\x85\x01"
 
 
@@ -85,20 +92,20 @@ def kind_from(origin: Origin, name: bytes) -> int:
     return zlib.crc32(name, origin.names)
 
 
+_HEAD: Final = struct.Struct(">H16xHQHQBB")
+"""Ids of a span and its parent, each after its tag and length; of the name behind them tag and length."""
+_HEAD_TAGS: Final = (0x0A10, 0x1208)
+"""Tags and lengths of the trace id and span id."""
 _TIMES: Final = struct.Struct("<B8xBQ")
 """Start and end of a span, each after its tag; of the start only the tag."""
+_SHORTEST_HEAD: Final = _HEAD.size + 2 + _TIMES.size
+"""Bytes of a span whose head can be read at once: with a parent, a kind and times."""
 
+SpanHead: TypeAlias = tuple[int, int, int, bytes]
+"""Span id, parent id (0 for a root), end in Unix ns (0 if unreadable), name (empty if unreadable).
 
-class SpanHead(NamedTuple):
-    """First fields of a span."""
-
-    span_id: int
-    parent_id: int
-    """0 for a root."""
-    end_ns: int
-    """0 if unreadable."""
-    name: bytes
-    """Empty if unreadable."""
+A tuple, not a class, for speed: one is created for every agent's span received.
+"""
 
 
 def read_head(body: bytes, start: int, end: int) -> SpanHead:
@@ -108,26 +115,26 @@ def read_head(body: bytes, start: int, end: int) -> SpanHead:
 
 def _read_at_once(body: bytes, start: int, end: int) -> SpanHead | None:
     """Read a span in the field order of most SDKs: ids, parent, short name, kind, times; else ``None``."""
-    if not has_usual_head(body, start, end) or end - start < SHORTEST_SPAN + _TIMES.size + 4:
+    if end - start < _SHORTEST_HEAD:
         return None
-    at, parent_id = start + SHORTEST_SPAN, 0
-    if body[at] == _PARENT and body[at + 1] == SPAN_ID_BYTES:
-        parent_id = int.from_bytes(body[at + 2 : at + 10], "big")
-        at += 10
-    name_at, length = at + 2, body[at + 1]
+    to_trace, to_span, span_id, to_parent, parent_id, name_tag, length = _HEAD.unpack_from(body, start)
+    name_at = start + _HEAD.size
+    if to_parent != _PARENT_TAG:  # a root: its name follows its ids
+        parent_id, name_tag, length = 0, to_parent >> 8, to_parent & 0xFF
+        name_at = start + SHORTEST_SPAN + 2
     at = name_at + length
-    if body[name_at - 2] != _NAME or length > 0x7F or at + 2 + _TIMES.size > end:
+    if (to_trace, to_span) != _HEAD_TAGS or name_tag != _NAME or length > 0x7F or at + 2 + _TIMES.size > end:
         return None
     start_tag, end_tag, end_ns = _TIMES.unpack_from(body, at + 2 if body[at] == _KIND else at)
     if start_tag != _START or end_tag != _END:
         return None
-    return SpanHead(int.from_bytes(body[start + 20 : start + 28], "big"), parent_id, end_ns, body[name_at:at])
+    return span_id, parent_id, end_ns, body[name_at:at]
 
 
 def _read_apart(body: bytes, start: int, end: int) -> SpanHead:
     span_id, parent_id = span_ids(body, start, end)[1], parent_id_of(body, start, end)
     facts = _read_facts(body, start, end)
-    return SpanHead(int.from_bytes(span_id, "big"), int.from_bytes(parent_id, "big"), *facts)
+    return int.from_bytes(span_id, "big"), int.from_bytes(parent_id, "big"), *facts
 
 
 def _read_facts(body: bytes, start: int, end: int) -> SpanFacts:
@@ -150,6 +157,11 @@ def has_usual_link(body: bytes) -> bool:
     One search of the whole request, by the one byte that every such link begins with.
     """
     return _USUAL_LINK.search(body) is not None
+
+
+def may_have_remote_parents(body: bytes) -> bool:
+    """Return whether the flags of any span of a request may say that its parent is in another process."""
+    return _REMOTE_FLAGS.search(body) is not None
 
 
 def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes, ...]:

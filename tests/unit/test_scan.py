@@ -141,7 +141,7 @@ def test_notes_say_what_the_assembler_needs() -> None:
         span(3, parent=2, flags=REMOTE_PARENT),
     )
     (note,) = scan_traces(body).traces
-    assert tuple(replace(one, end_ns=0, source=0, kind=0) for one in note.spans) == (
+    assert tuple(one._replace(end_ns=0, source=0, kind=0) for one in note.spans) == (
         SpanNote(span_id=1, bits=TOP_BIT | MARKED_BIT),
         SpanNote(span_id=2, parent_id=1, bits=AGENT_BIT | MARKED_BIT),
         SpanNote(span_id=3, parent_id=2, bits=REMOTE_BIT),
@@ -407,7 +407,7 @@ def test_what_others_write_in_their_own_way_is_surveyed_the_same(
 
 def _comparable(note: TraceNote) -> TraceNote:
     """Return the request without the parts that differ between processes."""
-    return replace(note, byte_count=0, spans=tuple(replace(span, source=0) for span in note.spans))
+    return replace(note, byte_count=0, spans=tuple(span._replace(source=0) for span in note.spans))
 
 
 def test_a_trace_is_taken_out_of_a_request_in_the_collectors_order() -> None:
