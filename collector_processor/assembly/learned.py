@@ -268,9 +268,9 @@ class Learned:
         ends: defaultdict[int, list[int]] = defaultdict(list)
         flushed_ns = received_ns - round(_FLUSHED_S / _NS)
         flushed = {note.source for note in notes if not note.parent_id and note.end_ns >= flushed_ns}
-        for note in notes:
-            if note.end_ns:
-                ends[note.source].append(note.end_ns)
+        for _, _, _, end_ns, source, _, _ in notes:
+            if end_ns:
+                ends[source].append(end_ns)
         for source, ended in ends.items():
             least_s, most_s = (received_ns - max(ended)) * _NS, (received_ns - min(ended)) * _NS
             self._lateness.observe((tenant, source), least_s, most_s, now)

@@ -18,7 +18,7 @@ from enum import IntEnum
 from typing import Final
 
 from collector_processor.otlp import TraceKey
-from collector_processor.wire.facts import AGENT_BIT, TOP_BIT, SpanNote
+from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, TOP_BIT, SpanNote
 from semconv.model import Completion, TraceId
 
 _MAX_KINDS: Final = 8
@@ -151,11 +151,14 @@ class OpenTrace:
                 if not span.is_marked:
                     inherited[span.span_id] = absence.ended
         for span in spans:
-            parent = span.parent_id
-            if not parent or span.bits & TOP_BIT:
+            span_id, parent, bits, _, _, kind, _ = span
+            if not parent or bits & TOP_BIT:
                 self._note_top(span)
             if parent and parent not in self.seen:
-                self._miss(span, inherited.get(span.span_id, Ended.CALLS), now)
+                absence = self.missing.get(parent)
+                # Most children are calls like the ones before them, and say nothing new of their parent.
+                if bits & ~MARKED_BIT or span_id in inherited or absence is None or kind not in absence.kinds:
+                    self._miss(span, inherited.get(span_id, Ended.CALLS), now)
         return ended
 
     def _note_sources_and_links(self, spans: Sequence[SpanNote]) -> None:
