@@ -6,7 +6,7 @@ that has been silent longest.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
@@ -25,8 +25,11 @@ class OpenTraces:
 
     def __init__(self) -> None:
         self._traces: Final[dict[TraceKey, OpenTrace]] = {}
-        self._silent: Final[defaultdict[Tenant, dict[TraceKey, None]]] = defaultdict(dict)
-        """Each tenant's traces, the one that has been silent longest first."""
+        self._silent: Final[defaultdict[Tenant, OrderedDict[TraceKey, None]]] = defaultdict(OrderedDict)
+        """Each tenant's traces, the one that has been silent longest first.
+
+        Not a ``dict``: finding its first key takes time for each key removed before.
+        """
         self._weights: Final[Counter[Tenant]] = Counter()
         self._largest: Final[list[tuple[int, Tenant]]] = []
         """A heap of negative weights; each tenant has an entry of at least its weight."""
@@ -62,8 +65,7 @@ class OpenTraces:
 
     def heard(self, key: TraceKey, growth: int) -> None:
         """Record that spans or log records of a trace arrived, and by how much its size grew."""
-        silent = self._silent[key.tenant]
-        silent[key] = silent.pop(key)  # last of its tenant
+        self._silent[key.tenant].move_to_end(key)
         self.spans += growth
         self._weigh(key.tenant, growth)
 

@@ -10,6 +10,7 @@ The metadata also holds the number of the journal segment in use. Rows of the ne
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
@@ -83,9 +84,9 @@ class Progress:
     """Commit of the previous owner."""
     next_offset: int = field(init=False)
     """The offset after the last record taken."""
-    _waiting: dict[int, Span] = field(default_factory=dict)
+    _waiting: OrderedDict[int, Span] = field(default_factory=OrderedDict)
     """Records not forwarded yet, by their first offset, ascending."""
-    _open: dict[TraceKey, int] = field(default_factory=dict)
+    _open: OrderedDict[TraceKey, int] = field(default_factory=OrderedDict)
     """Traces that may be open, each with the offset of its first record; ascending."""
 
     def __post_init__(self) -> None:
@@ -118,7 +119,7 @@ class Progress:
     def mark(self, is_open: Callable[[TraceKey], bool], segment: int) -> Mark:
         """Return what may be committed now; forgets the first traces that are not open any more."""
         while self._open and not is_open(next(iter(self._open))):
-            del self._open[next(iter(self._open))]
+            self._open.popitem(last=False)
         unsent = next(iter(self._waiting), self.next_offset)
         offset = min(unsent, next(iter(self._open.values()), unsent))
         missing, upto = tuple(self._missing(offset)), max(self.next_offset, self.before.upto)

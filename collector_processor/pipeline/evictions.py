@@ -6,6 +6,7 @@ transaction.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from itertools import islice
 from typing import Final
@@ -34,7 +35,7 @@ class Evictions:
         """
         self._record: Final = record
         self._start: Final = start
-        self._waiting: Final[dict[TraceKey, None]] = {}
+        self._waiting: Final[OrderedDict[TraceKey, None]] = OrderedDict()
         self._is_recording = False
         self.count = 0
         """Number of traces evicted so far."""
@@ -44,7 +45,7 @@ class Evictions:
         self.count += len(keys)
         self._waiting.update(dict.fromkeys(keys))
         while len(self._waiting) > _MAX_WAITING:
-            del self._waiting[next(iter(self._waiting))]
+            self._waiting.popitem(last=False)
         if not self._is_recording:
             self._is_recording = True
             self._start(self._record_all())

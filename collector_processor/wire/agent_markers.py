@@ -71,7 +71,7 @@ _MARKER_ANYWHERE: Final = re.compile(rb"\n(?<!\x12[^\x00]\n).(?:" + _KEYS + rb")
 The look-behind excludes a text value that starts like a key: it follows the ``12 <length>`` of its value.
 Slower, since ``0a`` is a frequent byte.
 """
-_NEAR: Final = 2
+_NEAR: Final = 4
 """Number of spans after a marked one to examine individually: marked spans usually come together."""
 _RECORD_MARKER: Final = re.compile(rb"(?:\n|b).(?:" + _KEYS + rb")", re.DOTALL)
 """Pattern of an attribute key (``0a``) or an event name (``62``) that marks a log record."""
@@ -124,15 +124,18 @@ class Layout(NamedTuple):
     """
     marker: re.Pattern[bytes]
     """Searches one span."""
-    fact: Any
-    """Searches a request; by RE2, since few spans state a fact."""
+    fact_hint: Any
+    """Searches a request for the next span that states a fact, by RE2."""
+    fact: re.Pattern[bytes]
+    """Searches that span and its neighbours."""
 
 
 def _layout(attribute: bytes) -> Layout:
     return Layout(
         hint=re2.compile(attribute + _MARKED, RE2_BYTES),
         marker=re.compile(attribute + _MARKED, re.DOTALL),
-        fact=re2.compile(attribute + b"(" + _FACTS + b")", RE2_BYTES),
+        fact_hint=re2.compile(attribute + b"(?:" + _FACTS + b")", RE2_BYTES),
+        fact=re.compile(attribute + b"(" + _FACTS + b")", re.DOTALL),
     )
 
 
@@ -212,7 +215,7 @@ def marked_spans(body: bytes, places: Sequence[SpanPlace], layout: Layout) -> fr
         places: its spans, in their order in the body.
         layout: the byte layout of the request.
     """
-    hint, marker, _ = layout
+    hint, marker = layout.hint, layout.marker
     marked: list[int] = []
     index, key = 0, b""
     while index < len(places) and (hit := hint.search(body, places[index][0])) is not None:
@@ -239,17 +242,22 @@ def marker_bits(
 ) -> dict[int, int]:
     """Return the bits that the attributes of each marked span state, by the span's position.
 
-    The request is searched once, from its first marked span: a fact's bytes cannot begin in one span and end
-    in the next, whose ids stand between.
+    The request is searched once, from its first marked span; a fact does not begin in one span and end in
+    the next, whose ids stand between. Spans that state facts usually come together, as marked ones do.
     """
     bits = dict.fromkeys(marked, MARKED_BIT)
     if not bits:
         return bits
     starts = [place[0] for place in places]
-    for fact in layout.fact.finditer(body, starts[min(marked)]):
-        index = bisect_right(starts, fact.start()) - 1
-        if index in bits and fact.end() <= places[index][1]:
-            bits[index] |= _BITS[fact[1]]
+    at = starts[min(marked)]
+    while (hit := layout.fact_hint.search(body, at)) is not None:
+        index = bisect_right(starts, hit.start()) - 1
+        until = places[min(index + _NEAR, len(places) - 1)][1]
+        for fact in layout.fact.finditer(body, hit.start(), until):
+            index = bisect_right(starts, fact.start()) - 1
+            if index in bits and fact.end() <= places[index][1]:
+                bits[index] |= _BITS[fact[1]]
+        at = max(until, hit.end())
     return bits
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,3 +107,18 @@ def test_what_is_read_but_not_on_disk_yet_is_not_committed() -> None:
 @pytest.mark.parametrize("metadata", ["", None, "b1", "b1 x 3", "b1 1 2 3", "b2 9 9", "b1 1 2 3-", "other"])
 def test_metadata_of_others_says_nothing(metadata: str | None) -> None:
     assert Mark.read(5, metadata) == Mark(offset=5)
+
+
+def time_to_forget(traces: int) -> float:
+    """Return the CPU seconds in which the traces, all closed, are forgotten."""
+    progress = Progress(before=Mark(offset=0))
+    for offset in range(traces):
+        taken(progress, offset, trace=offset)
+    began = process_time()
+    progress.mark(nothing_open, segment=0)
+    return process_time() - began
+
+
+def test_closed_traces_are_forgotten_in_time_in_proportion() -> None:
+    few, many = (min(time_to_forget(traces) for _ in range(3)) for traces in (2_000, 40_000))
+    assert many < 100 * few  # of 20 times the traces; a ``dict``'s first key would be found in 400 times
