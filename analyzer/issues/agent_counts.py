@@ -26,8 +26,8 @@ WEEK: Final = 7
 PAST_DAYS: Final = 28
 RENEW_DAYS: Final = 28
 """Lifetime of a watch that finds nothing. If it were renewed sooner, a change would become
-part of the usual share before it is found (``benchmarks/alert_delay.py``: if renewed weekly, most changes
-are never found)."""
+part of the usual share before it is found (``benchmarks/alerting/alert_delay.py``: if renewed weekly, most
+changes are never found)."""
 FEWEST_RUNS: Final = 20
 """Runs of an agent before it can raise an alarm; with fewer, its usual share is unknown."""
 FEWEST_A_WEEK: Final = 50

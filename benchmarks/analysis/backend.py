@@ -13,7 +13,7 @@ from typing import Final
 import uvloop
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from benchmarks.counting_backend import Context, read_report, serve_and_report
+from benchmarks.resources.counting_backend import Context, read_report, serve_and_report
 from collector_processor.otlp import Signal
 from semconv.attributes import SCOPE_ANALYZER
 

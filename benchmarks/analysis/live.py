@@ -22,9 +22,9 @@ import grpc
 import grpc.aio
 
 from benchmarks.analysis.backend import read_arrivals
-from benchmarks.demo_again import Again, DemoAgain
 from benchmarks.ingest.passthrough import PATH
 from benchmarks.ingest.subjects import Running, announcing
+from benchmarks.resources.demo_again import Again, DemoAgain
 from collector_processor.rebuild.encode import encode
 from tests.e2e.line import Line, starting
 from tests.factories import TRACE, span

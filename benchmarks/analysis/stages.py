@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from analyzer.signals.triage import triage
-from benchmarks.big_trace import team, wide
+from benchmarks.hostile.big_trace import team, wide
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode

@@ -22,8 +22,8 @@ import grpc
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
-from benchmarks.commands import slow_model
 from benchmarks.group.counted import Counts, Cut, Found, InKafka, SpanName, Where, add_trace, read_trace
+from benchmarks.resources.commands import slow_model
 from collector_processor.otlp import Signal, grpc_path
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from benchmarks.wire import TRACES, make_request
+from benchmarks.resources.wire import TRACES, make_request
 from collector_processor.wire.scan import scan_traces
 
 _BODIES: Final = 8

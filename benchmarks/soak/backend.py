@@ -15,7 +15,7 @@ from typing import Any, Final
 import grpc
 import uvloop
 
-from benchmarks.counting_backend import Context, read_report, serve_and_report
+from benchmarks.resources.counting_backend import Context, read_report, serve_and_report
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.wire.scan import item_count

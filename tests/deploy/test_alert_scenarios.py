@@ -1,4 +1,4 @@
-"""The scenarios of ``benchmarks/alert_stories.py`` against the shipped rules, run by promtool."""
+"""The scenarios of ``benchmarks/alerting/alert_stories.py`` against the shipped rules, run by promtool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.alert_scenarios import (
+from benchmarks.alerting.alert_scenarios import (
     SLACK,
     TWO_WINDOWS,
     Heard,
@@ -20,7 +20,7 @@ from benchmarks.alert_scenarios import (
     used,
     written,
 )
-from benchmarks.alert_stories import (
+from benchmarks.alerting.alert_stories import (
     END,
     PAGE,
     STORIES,

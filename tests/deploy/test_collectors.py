@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.collector_kill import (
+from benchmarks.hostile.collector_kill import (
     Tier,
     agent,
     agent_before,

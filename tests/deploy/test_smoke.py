@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from benchmarks.collector_kill import own_ports
+from benchmarks.hostile.collector_kill import own_ports
 from tests.backends import install
 from tests.backends.fixtures import insist_on
 from tests.backends.processes import RunningJaeger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.settled.__main__ import Plan, measure
+from benchmarks.accuracy.settled.__main__ import Plan, measure
 
 
 def test_nobody_is_wronged_with_default_settings_and_the_defaults_of_sdks(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 import pytest
 
 from analyzer.executor.codec import PATH, write_run
-from benchmarks.attack_requests import agents, star
-from benchmarks.big_trace import SHAPES
+from benchmarks.hostile.attack_requests import agents, star
+from benchmarks.hostile.big_trace import SHAPES
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order

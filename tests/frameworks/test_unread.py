@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.unread import OFF, WHAT, cases, measured, read
+from benchmarks.dialects.unread import OFF, WHAT, cases, measured, read
 from semconv.dialects import USUAL
 
 LEAST = 0.8

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from benchmarks.frameworks import Seen, recordings, tables
+from benchmarks.dialects.frameworks import Seen, recordings, tables
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import fuzz
+from benchmarks.hostile import fuzz
 from tests.security.seeds import seeds
 from tests.security.targets import TARGETS
 

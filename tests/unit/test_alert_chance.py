@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.alert_stories import HOUR, WEEK
+from benchmarks.alerting.alert_stories import HOUR, WEEK
 from tools.monitoring.alert_rules import DEVIATIONS, MIN_FAILURES, MIN_TASKS, RISE, SHARE, SHIPPED
 
 WEEKS = 20

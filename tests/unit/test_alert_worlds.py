@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analyzer.issues.recurrence.watch import Count, Watch, observe
-from benchmarks.alert_worlds import MOST_DAYS, NOBODY, Watches, World, delays, stable
+from benchmarks.alerting.alert_worlds import MOST_DAYS, NOBODY, Watches, World, delays, stable
 
 BUSY = World(agents=3, runs_a_day=50, share=0.1, confusion=0.0)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.big_trace import SHAPES, flat_history, history
+from benchmarks.hostile.big_trace import SHAPES, flat_history, history
 from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.model import Span, Trace

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.redaction import PLACES, SHAPES, WRITINGS, leaks, make
+from benchmarks.hostile.redaction import PLACES, SHAPES, WRITINGS, leaks, make
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, Redactor, make_redactor, redact
 from collector_processor.rebuild.secret_rules import all_rules, compile_rule

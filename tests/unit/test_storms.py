@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from benchmarks.attack_requests import agents, half_invalid, invalid
+from benchmarks.hostile.attack_requests import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
 from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import SegmentDirectory

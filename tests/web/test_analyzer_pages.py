@@ -11,7 +11,7 @@ from aiohttp import ClientSession, CookieJar, FormData
 
 from analyzer.executor.composition import open_analyst
 from analyzer.service.analyzer_half.open_remote import analyzer_server
-from benchmarks.pages_load import LOG
+from benchmarks.page_speed.pages_load import LOG
 from collector_processor.settings import load_settings
 from tests.web.test_pages import OURS
 

@@ -10,9 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from analyzer.issues.issue_store import IssueStore
-from benchmarks.pages import compared
-from benchmarks.pages_asking import Pace, Took, asked, quantile, shown, told
-from benchmarks.pages_million import filled
+from benchmarks.page_speed.pages import compared
+from benchmarks.page_speed.pages_asking import Pace, Took, asked, quantile, shown, told
+from benchmarks.page_speed.pages_million import filled
 from collector_processor.otlp import NO_TENANT
 from collector_processor.store.database.places import RUNS
 from collector_processor.store.run_history import RunHistoryRows

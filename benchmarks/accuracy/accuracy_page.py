@@ -29,11 +29,11 @@ from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import LogShares, log_softmax
 from analyzer.methods.without_model import draw
 from analyzer.signals.run_view import read
-from benchmarks.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed, without_each
-from benchmarks.abstaining import TABLES as ABSTAINING
-from benchmarks.ranker_limits import TABLES as LIMITS
+from benchmarks.accuracy.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed, without_each
+from benchmarks.accuracy.abstaining import TABLES as ABSTAINING
+from benchmarks.accuracy.ranker_limits import TABLES as LIMITS
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "accuracy.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "accuracy.md"
 WHO_AND_WHEN: Final = "who_and_when.dev.jsonl.gz"
 SECOND: Final = "agentrx.dev.jsonl.gz"
 OTHERS: Final = (

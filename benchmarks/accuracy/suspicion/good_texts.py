@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from benchmarks.suspicion.author import CITIES, GOODS, PEOPLE, Author
-from benchmarks.suspicion.story import Story
+from benchmarks.accuracy.suspicion.author import CITIES, GOODS, PEOPLE, Author
+from benchmarks.accuracy.suspicion.story import Story
 
 
 def support(author: Author) -> Story:

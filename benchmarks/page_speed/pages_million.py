@@ -26,9 +26,9 @@ from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState
 from analyzer.issues.rows import CountedRun
 from analyzer.labels.kept_run import pack as pack_run
 from analyzer.labels.label_store import PackedRun
-from benchmarks.pages import serving
-from benchmarks.pages_filling import write_key_of
-from benchmarks.server_cpu import cpu_s, listener
+from benchmarks.page_speed.pages import serving
+from benchmarks.page_speed.pages_filling import write_key_of
+from benchmarks.page_speed.server_cpu import cpu_s, listener
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import Flush

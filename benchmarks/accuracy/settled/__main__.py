@@ -23,10 +23,10 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
 
+from benchmarks.accuracy.settled.agents import Deployment, Run, deployed, play
 from benchmarks.completion.counting import Counts, Said, Seen, count
 from benchmarks.completion.report import figures, heading, setting
 from benchmarks.completion.stories import KINDS, Shape, Story, tell
-from benchmarks.settled.agents import Deployment, Run, deployed, play
 from collector_processor.otlp import NO_TENANT, Signal, TraceKey
 from collector_processor.rebuild.decode import decode
 from collector_processor.store.verdicts import RUNS, RunStore

@@ -36,7 +36,7 @@ import uvloop
 
 from analyzer.cli.commands.operate.serve import SWITCH_S, collect_garbage
 from analyzer.service.all_in_one import running_service
-from benchmarks.attack_requests import (
+from benchmarks.hostile.attack_requests import (
     AGENT,
     OTHER_RUN,
     agents,

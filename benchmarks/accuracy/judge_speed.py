@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import Timed, count, environment, slow_model, timed
-from benchmarks.peer_ag2tracer import time_ag2tracer
+from benchmarks.accuracy.peer_ag2tracer import time_ag2tracer
+from benchmarks.resources.commands import Timed, count, environment, slow_model, timed
 
 COPIES = 10
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from analyzer.recordings.read_files import read_recording
-from benchmarks.unread import Case, cases
+from benchmarks.dialects.unread import Case, cases
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import Run, rebuild
 from collector_processor.trajectory import order

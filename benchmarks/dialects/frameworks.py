@@ -26,7 +26,7 @@ from analyzer.executor.analyst import RunAnalyst
 from analyzer.inquiry.intervals import wilson
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
-from benchmarks.unread import Case, Share, measured
+from benchmarks.dialects.unread import Case, Share, measured
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild

@@ -20,10 +20,10 @@ from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
 from analyzer.signals.suspicion.weigh import Weighed, Weights, weigh
 from analyzer.signals.triage import triage
-from benchmarks.suspicion.tables import row
+from benchmarks.accuracy.suspicion.tables import row
 from semconv.model import Step, StepKind, Trajectory
 
-_ROOT: Final = Path(__file__).parents[2]
+_ROOT: Final = Path(__file__).parents[3]
 _FIXTURES: Final = _ROOT / "tests" / "frameworks" / "fixtures"
 _CAPTURES: Final = _ROOT.parent / "shared" / "captures"
 _WRONG: Final = frozenset({"normal", "parallel", "streaming", "delegating"})

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from benchmarks.alert_worlds import MOST_DAYS, World
+from benchmarks.alerting.alert_worlds import MOST_DAYS, World
 
 _X: Final = (60.0, 640.0)
 _BOTTOM, _TOP = 375.0, 45.0

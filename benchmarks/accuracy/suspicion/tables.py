@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from analyzer.inquiry.intervals import wilson
-from benchmarks.suspicion.fit import Example
+from benchmarks.accuracy.suspicion.fit import Example
 
 
 def threshold(scores: Sequence[float], tolerated: float) -> float:

@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.labels.promotions import promotions
+from benchmarks.accuracy.labels.promotions import promotions
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.what == "promotions":
         return promotions(asked.number)
-    from benchmarks.labels.chosen import chosen  # noqa: PLC0415 - needs scikit-learn
+    from benchmarks.accuracy.labels.chosen import chosen  # noqa: PLC0415 - needs scikit-learn
 
     return chosen(asked.datasets, asked.number)
 

@@ -29,7 +29,7 @@ from prometheus_client.registry import Collector
 
 from analyzer.telemetry.metric import Metric, Point
 from analyzer.telemetry.verdict_counters import Counter
-from benchmarks.alert_stories import (
+from benchmarks.alerting.alert_stories import (
     BEGIN,
     END,
     HOUR,
@@ -49,8 +49,8 @@ from tests.backends.supervise import HOST, free_ports
 from tests.deploy.pager import Pager, pager
 from tools.monitoring.alert_rules import SHIPPED, Durations, rule_file
 
-DEPLOY: Final = Path(__file__).parents[1] / "deploy"
-PAGE_OF_DOCS: Final = Path(__file__).parents[1] / "docs" / "alerts.md"
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+PAGE_OF_DOCS: Final = Path(__file__).parents[2] / "docs" / "alerts.md"
 MARKS: Final = ("<!-- scenarios: begin -->", "<!-- scenarios: end -->")
 PAST_EVERY: Final = 5
 """Ticks between two historical samples."""

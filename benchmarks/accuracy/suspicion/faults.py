@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
-from benchmarks.suspicion.story import FACT, Called, Event, Said, Story
+from benchmarks.accuracy.suspicion.story import FACT, Called, Event, Said, Story
 
 _DIGITS: Final = "0123456789"
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from benchmarks.suspicion.story import Story
+from benchmarks.accuracy.suspicion.story import Story
 
 CITIES: Final = ("Lyon", "Porto", "Graz", "Turku", "Ghent", "Bergen", "Kraków", "Leeds", "Osaka", "Quito")
 GOODS: Final = (

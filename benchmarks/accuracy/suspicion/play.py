@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.suspicion.story import Story, as_play
+from benchmarks.accuracy.suspicion.story import Story, as_play
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from semconv.model import Completion, Trajectory

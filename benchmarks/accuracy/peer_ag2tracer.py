@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.commands import count, environment, timed
+from benchmarks.resources.commands import count, environment, timed
 
 PACKAGE = "ag2tracer==0.1.1"
 DRIVER = Path(__file__).with_name("peer_ag2tracer_run.py")

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.inquiry.intervals import wilson
-from benchmarks.alert_curves import to_svg
-from benchmarks.alert_worlds import MOST_DAYS, Stable, World, delays, stable
+from benchmarks.alerting.alert_curves import to_svg
+from benchmarks.alerting.alert_worlds import MOST_DAYS, Stable, World, delays, stable
 
-DOCS: Final = Path(__file__).parents[1] / "docs"
+DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = DOCS / "alerts.md"
 CURVES: Final = DOCS / "alert-delay.svg"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"

@@ -18,16 +18,16 @@ from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, clues
 from analyzer.signals.suspicion.weigh import DEFAULT_FALSE_ALARMS, weigh
 from analyzer.signals.triage import triage
-from benchmarks.suspicion.faults import FAULTS
-from benchmarks.suspicion.fit import Example, fit, out_of_fold
-from benchmarks.suspicion.good_runs import KINDS, good_run
-from benchmarks.suspicion.play import RENDERINGS, trajectory_of
-from benchmarks.suspicion.recorded import recorded_runs
-from benchmarks.suspicion.story import plain
-from benchmarks.suspicion.tables import row, table, threshold
+from benchmarks.accuracy.suspicion.faults import FAULTS
+from benchmarks.accuracy.suspicion.fit import Example, fit, out_of_fold
+from benchmarks.accuracy.suspicion.good_runs import KINDS, good_run
+from benchmarks.accuracy.suspicion.play import RENDERINGS, trajectory_of
+from benchmarks.accuracy.suspicion.recorded import recorded_runs
+from benchmarks.accuracy.suspicion.story import plain
+from benchmarks.accuracy.suspicion.tables import row, table, threshold
 from semconv.model import Trajectory
 
-_WEIGHTS: Final = Path(__file__).parents[2] / "analyzer/signals/suspicion/weights.py"
+_WEIGHTS: Final = Path(__file__).parents[3] / "analyzer/signals/suspicion/weights.py"
 _TOLERATED: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 _GOOD: Final = 1_020
 

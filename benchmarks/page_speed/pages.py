@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.commands import environment, slow_model
-from benchmarks.pages_asking import Pace, Took, asked, quantile, shown, told
-from benchmarks.pages_filling import LONG_STEPS, Filled, filled
-from benchmarks.pages_load import MODEL, Analyse, Done, ours, theirs, work
-from benchmarks.peer_ag2tracer import PACKAGE, install
-from benchmarks.server_cpu import cpu_s, listener
+from benchmarks.accuracy.peer_ag2tracer import PACKAGE, install
+from benchmarks.page_speed.pages_asking import Pace, Took, asked, quantile, shown, told
+from benchmarks.page_speed.pages_filling import LONG_STEPS, Filled, filled
+from benchmarks.page_speed.pages_load import MODEL, Analyse, Done, ours, theirs, work
+from benchmarks.page_speed.server_cpu import cpu_s, listener
+from benchmarks.resources.commands import environment, slow_model
 from tests.backends.supervise import running
 
 _WARM_S: Final = 4.0

@@ -17,7 +17,7 @@ from analyzer.evaluation.dataset import read_dataset
 from analyzer.inquiry.conversation import Conversation
 from analyzer.methods import METHODS
 from analyzer.methods.attribution import Attributor
-from benchmarks.oracle import Oracle
+from benchmarks.accuracy.oracle import Oracle
 from semconv.model import Attribution, Blame
 
 

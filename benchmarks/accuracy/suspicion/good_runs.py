@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from benchmarks.suspicion.author import CITIES, GOODS, PEOPLE, Author, money
-from benchmarks.suspicion.good_texts import (
+from benchmarks.accuracy.suspicion.author import CITIES, GOODS, PEOPLE, Author, money
+from benchmarks.accuracy.suspicion.good_texts import (
     coding,
     documents,
     essay,
@@ -24,7 +24,7 @@ from benchmarks.suspicion.good_texts import (
     spanish,
     support,
 )
-from benchmarks.suspicion.story import Constraint, Story
+from benchmarks.accuracy.suspicion.story import Constraint, Story
 
 
 def power(author: Author) -> Story:

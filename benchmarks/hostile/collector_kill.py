@@ -32,7 +32,7 @@ from tests.e2e.killing import Run, make_run
 from tests.e2e.raw import plain_span, raw_spans
 from tests.e2e.traffic import Doors, send
 
-FOLDER: Final = Path(__file__).parents[1] / "deploy" / "collector"
+FOLDER: Final = Path(__file__).parents[2] / "deploy" / "collector"
 SENDERS: Final = 4
 PAUSE_S: Final = 0.02
 """Seconds between the requests of a run, so that runs last about as long as the interval of kills."""
