@@ -10,8 +10,8 @@ less n). ``threshold`` chooses c accordingly.
 The normal share of failures is unknown; only the past share is known. Each bet is against the share predicted
 for the next run from all runs so far, past and current (the predictive share under Jeffreys' prior): it is
 fair on average over all shares that could have produced such a past, of any size. For a single share it is
-only approximately fair, hence the margin in ``threshold``; ``benchmarks/alerting/alert_delay.py`` measures the
-result.
+only approximately fair, hence the margin in ``threshold``; ``benchmarks/alerting/alert_delay.py`` measures
+the result.
 
 It counts the method's verdicts. In a stable system the method is wrong in a
 stable share of runs: its errors delay an alarm and never cause one.

@@ -1,9 +1,9 @@
-"""Lint of traces: finds data that a run lacks for good attribution, and the line that adds it. Pure.
+"""Rules of the lint: each finds data that a run lacks for good attribution. Pure.
 
 Each rule finds the spans of one run that lack something. Rules check the trajectory, not the raw spans, so
 that a finding has a real cost: an agent that is found in another way is not an error.
 
-Fixes are lines of code or settings, by the framework and the language that wrote the spans (``lint_lines``).
+Fixes are lines of code or settings, by the framework and the language that wrote the spans (``fix_lines``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from collector_processor.lint_lines import (
+from collector_processor.lint.fix_lines import (
     AGENT,
     CALL_ID,
     CLOCK,
