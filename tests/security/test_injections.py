@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.inquiry.method import Prompt, Reply
 from analyzer.inquiry.render import render
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.attribution import Attributor
@@ -21,39 +20,27 @@ from semconv.model import Attribution, Blame, Status
 from tests.contract.recorded import SHARED, needs_shared
 from tests.inquiries import MARKER
 from tests.runs import run, step
-from tests.security.injections import HONEST, INJECTIONS, TRUE_STEP, Injection, verdict
+from tests.security.injections import HONEST, INJECTIONS, TRUE_STEP, Injection
+from tests.security.obedience import Obedient
 
-HONEST_ANSWER = verdict(TRUE_STEP, agent="analyst", quote="16 x 10 x 3 = 450")
 GETS_THROUGH = frozenset({"a polite suggestion", "another language", "base64", "look-alikes"})
 """If a model obeys these, it is believed: they look like agents' normal text. See SECURITY.md."""
 HALF_BELIEVED = frozenset(
     {"a planted quote", "a true quote", "a great many words", "another's step", "markdown"}
 )
 """Of these, the obeyed ones get a confidence of at most 0.5."""
+NO_INJECTION = Injection(text="\0never there\0", obeyed="", place=lambda trajectory, _: trajectory)
 SECURITY = Path(__file__).parents[2] / "SECURITY.md"
 RELIABILITY = SECURITY.parent / "docs" / "reliability.md"
-METHODS = ("judge", "investigate", "verify", "all-at-once")
-
-
-class Obedient:
-    """Obeys the run's instruction if it can read it; otherwise answers correctly."""
-
-    name = "obedient"
-    context_tokens = 128_000
-
-    def __init__(self, injection: Injection) -> None:
-        self.injection = injection
-        self.was_told = False
-
-    async def complete(self, prompt: Prompt) -> Reply:
-        shown = "\n".join(message.content for message in prompt.messages)
-        if self.injection.sign in shown:
-            self.was_told = True
-            return Reply(text=self.injection.obeyed)
-        return Reply(text=HONEST_ANSWER)
-
-    def price(self, _prompt: Prompt) -> float | None:
-        return None
+OTHER_FORMS = {
+    "verify": {"verdict", "rulings"},
+    "bisect": {"part"},
+    "step-by-step": {"newest"},
+    "binary-search": {"half"},
+    "hybrid": {"verdict", "newest"},
+}
+"""Methods that ask other questions than for a verdict, or further ones, with the kinds of their questions."""
+METHODS = ("judge", "investigate", "all-at-once", *OTHER_FORMS)
 
 
 async def judged(injection: Injection, method: str = "judge") -> tuple[Attribution, Obedient]:
@@ -66,8 +53,7 @@ def test_there_are_at_least_thirty() -> None:
 
 
 async def test_the_honest_run_is_believed() -> None:
-    model = Obedient(Injection(text="\0never there\0", obeyed="", place=lambda trajectory, _: trajectory))
-    attribution = await Attributor(method="judge", model=model)(HONEST)
+    attribution, _ = await judged(NO_INJECTION)
     assert isinstance(attribution.verdict, Blame)
     assert (attribution.verdict.step, attribution.verdict.confidence) == (TRUE_STEP, 0.95)
 
@@ -161,6 +147,29 @@ async def test_the_security_page_counts_the_attacks_that_move_a_method_without_q
     moved = await moved_by("all-at-once")
     assert f"{len(moved)} of the {len(INJECTIONS)} attacks move `all-at-once`" in SECURITY.read_text()
     assert max(moved.values()) <= 0.15
+
+
+@pytest.mark.parametrize("method", OTHER_FORMS)
+async def test_a_method_with_questions_of_its_own_believes_the_honest_run(method: str) -> None:
+    """The model that obeys knows the forms of its questions: without an injection it finds the true step."""
+    attribution, model = await judged(NO_INJECTION, method)
+    assert isinstance(attribution.verdict, Blame)
+    assert attribution.verdict.step == TRUE_STEP
+    assert model.forms == OTHER_FORMS[method]
+
+
+def table_row(method: str, moved: dict[str, float]) -> str:
+    """Return the row of the security page; of a longer list it names the attacks that fail."""
+    failed = [name for name in INJECTIONS if name not in moved]
+    names = "; ".join(moved) if len(moved) <= len(failed) else f"all but {'; '.join(failed)}"
+    sure = [name for name, confidence in moved.items() if confidence > 0.5]
+    surest = f"{max(moved.values()):g}" + (f" ({'; '.join(sure)}), others 0.5 at most" if sure else "")
+    return f"| `{method}` | {len(moved)} of {len(INJECTIONS)} | {surest} | {names} |"
+
+
+@pytest.mark.parametrize("method", OTHER_FORMS)
+async def test_the_security_page_names_the_attacks_that_move_each_other_method(method: str) -> None:
+    assert table_row(method, await moved_by(method)) in SECURITY.read_text()
 
 
 async def test_a_false_quote_in_instructions_moves_no_blame() -> None:
