@@ -1,4 +1,4 @@
-"""SQL over the archive, by DuckDB in this process: reads its folder and nothing else."""
+"""SQL over the archive, by DuckDB in this process: reads its folder and nothing else, and writes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RUNS: Final = (
 
 
 class QueryFailed(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
-    """There is no archive, or DuckDB refused the statement."""
+    """There is no archive, the statement does more than read, or DuckDB refused it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,13 @@ def query(folder: Path, sql: str) -> Iterator[Found]:
     """Run a statement over the views ``verdicts``, ``runs``, ``steps`` and ``spectra``.
 
     Raises:
-        QueryFailed: the folder holds no archive, or DuckDB refuses the statement.
+        QueryFailed: the folder holds no archive, the text is not one statement that only reads, or DuckDB
+            refuses it.
     """
     with TemporaryDirectory() as spill, closing(duckdb.connect()) as db:
         try:
             _open(db, folder.resolve(), spill)
-            ran = db.execute(sql)
+            ran = db.execute(_reading(db, sql))
             columns = tuple(column[0] for column in ran.description or ())
             yield Found(columns=columns, rows=_fetched(ran))
         except duckdb.Error as error:
@@ -70,6 +71,18 @@ def _open(db: duckdb.DuckDBPyConnection, folder: Path, spill: str) -> None:
     for setting in ("enable_external_access = false", "autoinstall_known_extensions = false"):
         db.execute(f"SET {setting}")
     db.execute("SET lock_configuration = true")
+
+
+def _reading(db: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """Return the only statement of a text, if it reads.
+
+    DuckDB may write into the directories that it may read: by ``COPY``, ``EXPORT``, ``ATTACH``, and ``EXPLAIN
+    ANALYZE`` of these. A ``PIVOT`` without ``IN`` has the same type as a ``COPY`` of it: it is refused too.
+    """
+    statements = db.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise QueryFailed("expected one statement that reads: SELECT, FROM, WITH, DESCRIBE or SUMMARIZE")
+    return statements[0]
 
 
 def _fetched(ran: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

@@ -262,6 +262,36 @@ def test_a_statement_reads_the_archive_and_nothing_else(db: StoreConnection, fol
         asked(folder, sql)
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT 1) TO '{folder}/new.csv'",
+        "COPY (SELECT 1) TO '{verdicts}' (FORMAT parquet)",
+        "COPY (PIVOT runs ON status USING count(*)) TO '{folder}/new.csv'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{folder}/new.csv'",
+        "EXPORT DATABASE '{folder}/new'",
+        "ATTACH '{folder}/new.duckdb' AS other",
+        "SELECT 1; COPY (SELECT 1) TO '{folder}/new.csv'",
+        "",
+    ],
+)
+def test_a_statement_writes_nothing_into_the_archive(db: StoreConnection, folder: Path, sql: str) -> None:
+    put(db, verdict())
+    export(db, folder)
+    before = {file: file.read_bytes() for file in folder.rglob("*.*")}
+    (verdicts,) = (folder / "verdicts").rglob("*.parquet")
+    with pytest.raises(QueryFailed, match="expected one statement that reads"):
+        asked(folder, sql.format(folder=folder, verdicts=verdicts))
+    assert {file: file.read_bytes() for file in folder.rglob("*.*")} == before
+
+
+@pytest.mark.parametrize("sql", ["DESCRIBE runs", "SUMMARIZE runs", "WITH one AS (FROM runs) FROM one"])
+def test_a_statement_may_read_in_any_form(db: StoreConnection, folder: Path, sql: str) -> None:
+    put(db, verdict())
+    export(db, folder)
+    assert asked(folder, sql)
+
+
 def test_a_folder_without_an_archive_is_named(folder: Path) -> None:
     with pytest.raises(QueryFailed, match="no verdicts: expected the folder of"):
         asked(folder, "SELECT 1")
