@@ -43,7 +43,8 @@ class KafkaLane:
             reread=found.reread,
             aside=found.aside,
             expired=found.expired,
-            refused_commits=found.stale_commits,
+            stale_commits=found.stale_commits,
+            failed_commits=found.failed_commits,
             partitions=len(self.custody.places),
         )
 

@@ -45,7 +45,8 @@ class KafkaCounts:
     reread: int = 0
     aside: int = 0
     expired: int = 0
-    refused_commits: int = 0
+    stale_commits: int = 0
+    failed_commits: int = 0
     partitions: int = 0
 
 
@@ -104,7 +105,9 @@ class ServiceMetrics(Collector):
         yield table.KAFKA_RECORDS.family(
             ((name,), getattr(kafka, name)) for name in ("published", "read", "reread", "aside", "expired")
         )
-        yield table.KAFKA_STALE.single(kafka.refused_commits)
+        yield table.KAFKA_REFUSED_COMMITS.family(
+            ((reason,), getattr(kafka, f"{reason}_commits")) for reason in ("stale", "failed")
+        )
         yield table.KAFKA_PARTITIONS.single(kafka.partitions)
         yield table.MALFORMED.single(self.ledger.malformed_requests)
 

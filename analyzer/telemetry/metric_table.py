@@ -48,10 +48,12 @@ KAFKA_RECORDS: Final = counter(
     " (unreadable, kept in a file); `expired` (deleted by Kafka before they were forwarded).",
     bound=5,
 )
-KAFKA_STALE: Final = counter(
-    "blamespan_kafka_refused_commits",
+KAFKA_REFUSED_COMMITS: Final = counter(
+    "blamespan_kafka_refused_commits{reason}",
     "{commit}",
-    "Commits of offsets that Kafka refused: the partition has another owner, or the coordinator is away.",
+    "Commits of offsets that Kafka refused: `stale` if the partition has another owner; `failed` for another"
+    " reason, such as a coordinator that is away, after which they are repeated.",
+    bound=2,
 )
 KAFKA_PARTITIONS: Final = gauge(
     "blamespan_kafka_partitions", "{partition}", "Partitions that this process has now."
@@ -371,7 +373,8 @@ SPENT: Final = counter(
 )
 
 METRICS: Final = (
-    *ITEMS, HELD, KAFKA_RECORDS, KAFKA_STALE, KAFKA_PARTITIONS, MALFORMED, OPEN_TRACES, EXAMINATIONS, EVICTED,
+    *ITEMS, HELD, KAFKA_RECORDS, KAFKA_REFUSED_COMMITS, KAFKA_PARTITIONS, MALFORMED, OPEN_TRACES,
+    EXAMINATIONS, EVICTED,
     PREPARED, PREPARING_S, EARLIER_PREPARED, EARLIER_PREPARING_S,
     PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, STORE_FAULTY, TLS_FAILED,
     QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, OLDEST_ACTIONABLE, SEND_FAILURES, REFUSALS,

@@ -86,6 +86,8 @@ class Counts:
     """Records that Kafka deleted before they were forwarded: its retention is too short."""
     stale_commits: int = 0
     """Commits that Kafka refused, since the partition belonged to another process by then."""
+    failed_commits: int = 0
+    """Commits that failed for another reason, such as a coordinator that is away."""
 
 
 class Custody:

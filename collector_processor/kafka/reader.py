@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from collector_processor.kafka.client import open_consumer
-from collector_processor.kafka.custody import Custody
+from collector_processor.kafka.custody import Counts, Custody
 from collector_processor.kafka.progress import Mark
 from collector_processor.kafka.records import Place, Record
 from collector_processor.settings.kafka import KafkaAccess
@@ -31,6 +31,51 @@ _COMMIT_EVERY_S: Final = 1.0
 _ASK_S: Final = 10.0
 _TRIES: Final = 6
 """Questions to the coordinator before a new assignment is given up: a minute, and the process ends."""
+_STALE: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001 - the client's own code for the same
+    }
+)
+"""Codes by which Kafka refuses a commit because the partition has, or is about to get, another owner."""
+
+
+class Commits:
+    """What Kafka has of this member's commits, and why it refused the others."""
+
+    def __init__(self, counts: Counts) -> None:
+        """Create it without any commit; refusals are added to ``counts``."""
+        self._counts: Final = counts
+        self._committed: Final[dict[Place, Mark]] = {}
+
+    def news(self, marks: Mapping[Place, Mark]) -> dict[Place, Mark]:
+        """Return the marks that Kafka does not have yet."""
+        return {place: mark for place, mark in marks.items() if self._committed.get(place) != mark}
+
+    def answered(self, news: Mapping[Place, Mark], answers: Iterable[TopicPartition]) -> list[KafkaError]:
+        """Record the answer to a commit; return the errors of single partitions, whose marks stay news."""
+        errors = {Place(one.topic, one.partition): one.error for one in answers if one.error is not None}
+        self._committed.update({place: mark for place, mark in news.items() if place not in errors})
+        for error in errors.values():
+            self.refused(error)
+        return list(errors.values())
+
+    def refused(self, error: KafkaError) -> None:
+        """Count a refused commit; it is tried again with the next one."""
+        if error.code() in _STALE:
+            self._counts.stale_commits += 1
+        else:
+            self._counts.failed_commits += 1
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """Forget partitions that this member has no more."""
+        for place in places:
+            self._committed.pop(place, None)
 
 
 class KafkaReader:
@@ -50,7 +95,7 @@ class KafkaReader:
         self._topics: Final = list(access.topics.values())
         self._custody: Final = custody
         self._failed: Final = failed
-        self._committed: dict[Place, Mark] = {}
+        self._commits: Final = Commits(custody.counts)
         self._stopping: Final = Event()
         self._said: set[str] = set()
         self._consumer: Final[Consumer] = open_consumer(access, self._note)
@@ -164,30 +209,31 @@ class KafkaReader:
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = [Place(one.topic, one.partition) for one in partitions]
         self._commit(self._on_loop(self._custody.revoked(places)))
-        for place in places:
-            self._committed.pop(place, None)
+        self._commits.forget(places)
 
     def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Give up partitions that another member has already."""
         places = [Place(one.topic, one.partition) for one in partitions]
         self._on_loop(self._custody.revoked(places, wait_s=0))
-        for place in places:
-            self._committed.pop(place, None)
+        self._commits.forget(places)
 
     def _commit(self, marks: Mapping[Place, Mark]) -> None:
-        news = {place: mark for place, mark in marks.items() if self._committed.get(place) != mark}
+        news = self._commits.news(marks)
         if not news:
             return
         offsets = [
             TopicPartition(*place, mark.offset, metadata=mark.metadata) for place, mark in news.items()
         ]
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:  # another member's by now, or the coordinator is away: tried again
-            self._custody.counts.stale_commits += 1
+            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            self._commits.refused(error.args[0])
             self._note(error.args[0])
-        else:
-            self._committed.update(news)
+            return
+        errors = self._commits.answered(news, answers or ())
+        for one in errors:
+            self._note(one)
+        if not errors:
             self._said.clear()
 
     def _patiently(self, ask: Callable[[], T]) -> T:
