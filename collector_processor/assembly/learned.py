@@ -328,7 +328,7 @@ class Learned:
         return any(self._absent.is_never((tenant, kind)) for kind in absence.kinds)
 
     def has_hope(self, tenant: Tenant, absence: Absence) -> bool:
-        """Return whether such a parent has ever arrived."""
+        """Return whether a parent of children like these has ever arrived."""
         return any(self._absent.has_arrived((tenant, kind)) for kind in absence.kinds)
 
     def fell_silent(self, tenant: Tenant, absence: Absence, trace: OpenTrace) -> None:

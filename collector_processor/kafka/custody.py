@@ -54,7 +54,7 @@ class Lanes(Protocol):
 
 
 class Discards(Protocol):
-    """The fast lane, as far as partitions concern it."""
+    """The fast lane, which gives up the rows of a partition that was revoked."""
 
     def discard(self, seqs: Iterable[int]) -> frozenset[int]:
         """Stop sending rows; return those that are not under way."""

@@ -1,6 +1,7 @@
-"""Gates of an injected data set: are its labels pure, and does nothing but the fault give them away? Pure.
+"""Quality gates of an injected data set: share of right labels, and shortcuts that find one. Pure.
 
-Labels that a constant step or a marker word finds teach a ranker that shortcut and no diagnosis.
+A shortcut is a step number that is always the same, or a word that only faulty answers contain: a ranker
+trained on such labels learns the shortcut.
 """
 
 from __future__ import annotations
