@@ -75,6 +75,13 @@ async def test_an_upstream_that_closes_at_once_is_unavailable() -> None:
     assert [each.failure for each in settled] == ["unavailable"]
 
 
+@pytest.mark.parametrize("status", [302, 307, 404, 999])
+async def test_only_success_is_an_answer(status: int) -> None:
+    async with upstream(Upstream(status=status, headers={"Location": "/elsewhere"})) as answers:
+        _, settled = await _at_its_end(answers, lifetime_s=600)
+    assert [each.failure for each in settled] == [f"http_{status}"]
+
+
 async def test_a_trial_that_is_closed_ends_its_live_calls() -> None:
     options = GatewayOptions()
     async with (
