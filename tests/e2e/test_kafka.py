@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import pytest
@@ -39,6 +40,8 @@ from tests.otlp_requests import log_request, record
 SPANS: Final = 3
 """Spans of a run."""
 IDS: Final = 10_000
+PARTITIONS: Final = 6
+OWNED: Final = "blamespan_kafka_partitions"
 SLOW: Final = {"root_grace": 600_000}
 """Traces stay open: nothing is judged."""
 
@@ -176,6 +179,48 @@ def test_a_broker_that_restarts_loses_nothing(
         for number in (2, 3):
             assert line.verdict(name(number))["agent"] == "planner"
             backend.await_spans(TraceId(name(number)), SPANS + CARRIERS)
+
+
+def test_a_hot_partition_holds_back_its_own_commit_alone(
+    start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker
+) -> None:
+    """Of all traces nine in ten are in one partition, and open: the others are judged and committed."""
+    ids = [name(number) for number in range(2_000)]
+    hot = [one for one in ids if partition_of(one.encode(), PARTITIONS) == 0][:180]
+    cold = [one for one in ids if partition_of(one.encode(), PARTITIONS) != 0][:20]
+    with grpc_backend() as backend:
+        line = start_processor(forward_endpoint=backend.url)
+        for trace_id in hot:  # without their root they stay open
+            send(collector, encode(run(trace_id)[:1]))
+        for trace_id in cold:
+            send(collector, encode(run(trace_id)))
+        for trace_id in cold:
+            assert line.verdict(trace_id)["agent"] == "planner"
+        line.await_items("forwarded", len(hot) + SPANS * len(cold))
+        others = {partition_of(one.encode(), PARTITIONS) for one in cold}
+
+        def are_committed() -> bool:
+            marks = committed(kafka, "otlp_spans")
+            return all(number in marks and marks[number].offset == marks[number].upto for number in others)
+
+        wait_until(are_committed, what="the commits of the other partitions")
+        held = committed(kafka, "otlp_spans")[0]
+        assert (held.offset, held.upto) == (0, len(hot)), "open traces keep their records"
+
+
+def test_partitions_of_a_dead_processor_are_taken_over_within_its_session(
+    start_processor: StartProcessor,
+) -> None:
+    with grpc_backend() as backend:
+        first = start_processor(forward_endpoint=backend.url)
+        second = start_processor(forward_endpoint=backend.url)
+        lines = (first, second)
+        wait_until(lambda: all(line.sample(OWNED) for line in lines), what="both to have partitions")
+        whole = sum(line.sample(OWNED) for line in lines)
+        began = monotonic()
+        first.server.kill()
+        wait_until(lambda: second.sample(OWNED) == whole, what="the second to have all of them")
+        assert monotonic() - began < 30  # Kafka's own default, 45 s, would take longer than our 10 s
 
 
 def test_an_unreadable_record_is_set_aside_and_the_next_is_read(
