@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.group.disturbed import Outcome, play
+from benchmarks.group.disturbed import Outcome, play, summed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +52,11 @@ def told(outcome: Outcome) -> str:
         "carriers": counts.carriers,
         "copies of carriers": counts.carrier_copies,
         **{f"verdicts by {method}": count for method, count in counts.methods.most_common()},
-        **{f"surviving processors, summed: {what}": count for what, count in outcome.total().items()},
+        **{f"surviving processors, summed: {what}": n for what, n in summed(outcome.balances).items()},
+        **{
+            f"{len(outcome.ended)} others before their end: {what}": n
+            for what, n in summed(outcome.ended).items()
+        },
         "bytes in Kafka for a span": outcome.kafka_bytes // counts.spans,
         "bytes in PostgreSQL for a run": outcome.store_bytes // outcome.runs,
         "seconds": round(outcome.seconds),

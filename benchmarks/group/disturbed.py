@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -89,6 +89,8 @@ class Outcome:
     counts: Counts
     balances: Sequence[Mapping[str, int]]
     """Each surviving processor's counts of spans."""
+    ended: Sequence[Mapping[str, int]]
+    """The same of each processor that was killed or replaced, read just before."""
     kafka_bytes: int
     """Bytes of all records of spans, before compression."""
     store_bytes: int
@@ -98,19 +100,21 @@ class Outcome:
     def faults(self, most_recovery_s: float) -> list[str]:
         """Return the broken promises; empty if all were kept."""
         slow = [one for one in self.disturbances if one.recovered_s > most_recovery_s]
-        total = self.total()
         told = [f"{one.kind}: recovered after {one.recovered_s:.1f} s" for one in slow]
-        if total["received"] != sum(total[what] for what in _ENDS):
-            told.append(f"spans are not conserved: {dict(total)}")
+        told += [
+            f"spans are not conserved: {dict(balance)}"
+            for balance in (*self.balances, *self.ended)
+            if balance.get("received", 0) != sum(balance.get(what, 0) for what in _ENDS)
+        ]
         return [*self.counts.faults(), *told]
 
-    def total(self) -> Mapping[str, int]:
-        """Return the counts of the surviving processors, summed."""
-        total: dict[str, int] = defaultdict(int)
-        for balance in self.balances:
-            for what, count in balance.items():
-                total[what] += count
-        return total
+
+def summed(balances: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """Return the counts of several processors, summed."""
+    total: Counter[str] = Counter()
+    for balance in balances:
+        total.update(balance)
+    return total
 
 
 _ENDS: Final = ("forwarded", "rejected", "unsupported", "kept", "lost", "returned", "held")
@@ -149,6 +153,8 @@ class Group:
     processors: list[Line] = field(default_factory=list)
     analyzers: list[Asked] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
+    ended: list[Mapping[str, int]] = field(default_factory=list)
+    """Counts of spans of the processors that were taken out, read just before."""
 
     def add_processor(self) -> Line:
         line = self.start_processor(forward_endpoint=self.jaeger.otlp_grpc_endpoint, **_SETTINGS)
@@ -167,10 +173,10 @@ class Group:
         """
         since = time.monotonic()
         if kind == "kill processor":
-            self.processors.pop(0).server.kill()
+            self._taken_out(0).server.kill()
             self.cuts.append(_cut(self.broker))
         elif kind == "replace processor":
-            self.processors.pop(0).terminate()
+            self._taken_out(0).terminate()
         elif kind == "kill analyzer":
             self.analyzers.pop(0).server.kill()
         elif kind == "join and leave":
@@ -182,6 +188,11 @@ class Group:
             self.cuts.append(_cut(self.broker))
         return since
 
+    def _taken_out(self, place: int) -> Line:
+        line = self.processors.pop(place)
+        self.ended.append(line.balance())
+        return line
+
     def store_bytes(self) -> int:
         """Return the size of the database."""
         with psycopg.connect(host=str(self.server.folder), user="postgres") as db:
@@ -191,7 +202,7 @@ class Group:
     def repair(self) -> None:
         """Bring the group back to its size."""
         while len(self.processors) > _PROCESSORS:
-            self.processors.pop().terminate()
+            self._taken_out(-1).terminate()
         while len(self.processors) < _PROCESSORS:
             self.add_processor()
         while len(self.analyzers) < _ANALYZERS:
@@ -305,6 +316,7 @@ def play(folder: Path, *, runs: int, disturbances: int, per_s: float) -> Outcome
             disturbances=told,
             counts=_counted(group, made, records),
             balances=balances,
+            ended=group.ended,
             kafka_bytes=sum(len(one.value) for one in records),
             store_bytes=group.store_bytes() - empty,
             seconds=time.monotonic() - began,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.group.disturbed import KINDS, SPANS, play
+from benchmarks.group.disturbed import KINDS, SPANS, play, summed
 from tests.backends import install
 from tests.backends.fixtures import insist_on
 
@@ -26,4 +26,5 @@ def test_a_group_that_is_killed_replaced_and_joined_loses_nothing_and_judges_eac
     assert {one.kind for one in outcome.disturbances} == {*KINDS, "restart broker"}
     assert outcome.counts.spans == RUNS * SPANS
     assert outcome.counts.methods["judge"], "analyzers asked the model"
-    assert outcome.total()["forwarded"]
+    assert summed(outcome.balances)["forwarded"]
+    assert summed(outcome.ended)["forwarded"]
