@@ -141,7 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.group.capacity", description=__doc__)
     for one in fields(Constants):
         name = f"--{one.name.replace('_', '-')}"
-        parser.add_argument(name, type=float, default=one.default, help=one.metadata["source"])
+        source = one.metadata["source"].replace("%", "%%")
+        parser.add_argument(name, type=float, default=one.default, help=source)
     given = Constants(**vars(parser.parse_args(arguments)))
     for line in table(given, simulate(given)):
         print(line)
