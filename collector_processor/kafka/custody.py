@@ -149,15 +149,22 @@ class Custody:
         return {place: replace(mark, segment=segment) for place, mark in marks.items()}
 
     async def take(self, records: Sequence[Record]) -> None:
-        """Hand records on; returns once all are on disk here."""
+        """Hand records on; returns once all are on disk here.
+
+        Partitions are taken side by side, so that one commit of the journal serves them all.
+        """
         by_place: dict[Place, list[Record]] = {}
         for record in records:
             by_place.setdefault(record.place, []).append(record)
-        for place, some in by_place.items():
-            progress = self._progress.get(place)
-            for run in _runs(some, progress) if progress is not None else ():
-                if self._progress.get(place) is progress and progress is not None:
-                    await self._take_run(progress, run)
+        async with asyncio.TaskGroup() as group:
+            for place, some in by_place.items():
+                group.create_task(self._take_in_order(place, some))
+
+    async def _take_in_order(self, place: Place, records: Sequence[Record]) -> None:
+        progress = self._progress.get(place)
+        for run in _runs(records, progress) if progress is not None else ():
+            if self._progress.get(place) is progress and progress is not None:
+                await self._take_run(progress, run)
 
     async def marks(self) -> Mapping[Place, Mark]:
         """Return what may be committed now."""
