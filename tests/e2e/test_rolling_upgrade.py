@@ -51,6 +51,8 @@ BETWEEN: Final = 12
 """Further runs between two replacements: traffic never rests."""
 GRACE: Final = {"root_grace": 3_000}
 """Longer than a processor is away, so that a run whose parts two processors get is not cut."""
+LONG_GRACE: Final = {"root_grace": 20_000}
+"""Longer than the balancer's pauses before it repeats a request, too: a root may come before its children."""
 PATIENCE_S: Final = 240.0
 
 
@@ -250,7 +252,7 @@ def test_behind_the_balancer_processors_are_restarted_one_by_one_without_loss(
         for host in hosts:
             (folder := tmp_path / host.replace(":", "-")).mkdir()
             begin = stack.enter_context(starting(folder))  # the name and the disk stay, as a StatefulSet's do
-            starts.append(partial(begin, otlp_grpc_listen=host, forward_endpoint=backend.url, **GRACE))
+            starts.append(partial(begin, otlp_grpc_listen=host, forward_endpoint=backend.url, **LONG_GRACE))
         running = [start() for start in starts]
         (http,) = free_ports(1)
         gateway = start_tier(file, {"receivers::otlp::protocols::http::endpoint": f"{HOST}:{http}"})
