@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod, UnreadableInput
     from analyzer.inquiry.run_diff import RunDiff, StepPair
     from analyzer.inquiry.whole_run import OfferedTool, RequestedCall, StepMessage, WholeRun, WholeStep
-    from analyzer.web.records import (
+    from analyzer.web.json_records import (
         GivenLabel,
         Issue,
         Job,
@@ -41,7 +41,7 @@ _PLACES = {
     "analyzer.inquiry.errors": ("AnalyzerError", "ModelNeeded", "UnknownMethod", "UnreadableInput"),
     "analyzer.inquiry.run_diff": ("RunDiff", "StepPair"),
     "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
-    "analyzer.web.records": (
+    "analyzer.web.json_records": (
         *(
             "GivenLabel",
             "Issue",

@@ -49,7 +49,7 @@ from semconv.emit.handle import (
     with_surroundings,
 )
 from semconv.emit.operation import Operation, carry, context_of
-from semconv.emit.tape import ToolPlayback, rerun, trial_attributes
+from semconv.emit.tool_playback import ToolPlayback, rerun, trial_attributes
 
 __all__ = [
     "AgentHandle",

@@ -10,15 +10,15 @@ from typing import Any
 
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts
 from analyzer.issues.counting import CountingRules, IssueCounting, noted_run
+from analyzer.issues.issue_rows import NotedRun
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import IssueReports, Wanted
-from analyzer.issues.rows import NotedRun
 from analyzer.labels.label import Label, LabelKind
 from analyzer.labels.label_store import LabelStore
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import StorePlace, connected
 from collector_processor.store.records import Commit, StoredVerdict

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from analyzer.issues.counting import noted_run
-from analyzer.issues.rows import noted_document
+from analyzer.issues.issue_rows import noted_document
 from analyzer.labels.kept_run import pack
 from collector_processor.otlp import NO_TENANT
 from tests.issues import START, judged

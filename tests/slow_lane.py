@@ -13,7 +13,7 @@ from pathlib import Path
 from analyzer.service.preparing import keeping
 from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
-from collector_processor.pipeline.analyst import Analysis, Analyst
+from collector_processor.pipeline.analyst_protocol import Analysis, Analyst
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.pipeline.limits import PipelineLimits

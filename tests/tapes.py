@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from analyzer.replay.tape import Answer, RecordedCall, RecordedTool, Tape
-from analyzer.replay.trial import Request
+from analyzer.experiment.replay.tape import Answer, RecordedCall, RecordedTool, Tape
+from analyzer.experiment.replay.trial import Request
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.model import SpanId, TraceId
 

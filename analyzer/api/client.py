@@ -18,7 +18,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.run_diff import RunDiff
-from analyzer.web.records import (
+from analyzer.web.json_records import (
     GivenLabel,
     Issue,
     Job,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import duckdb
 
-from analyzer.archive.columns import SCHEMAS
+from analyzer.archive.arrow_tables import SCHEMAS
 from analyzer.inquiry.errors import AnalyzerError
 
 _ROWS_AT_ONCE: Final = 1_000

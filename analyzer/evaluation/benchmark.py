@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from analyzer.evaluation.scores import Score, as_abstention, confident, score
 from analyzer.evaluation.validation import prepare
-from analyzer.inquiry.agent_names import normalise
 from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import AttributionMethod, consult, drive
 from analyzer.learning.folds import RunKeys, families, history_key, keys_of, split, split_by_keys
 from analyzer.learning.training import train

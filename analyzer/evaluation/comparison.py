@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from analyzer.evaluation.scores import TOTAL, Score, share, share_interval
 from analyzer.evaluation.significance import difference_interval, paired
-from analyzer.inquiry.agent_names import same_agent
 from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.match_agents import same_agent
 from analyzer.learning.folds import history_key
 
 WITH_REFERENCE: Final = "+reference"

@@ -20,10 +20,10 @@ from analyzer.evaluation.significance import (
     coverage_curve,
     error_if_calibrated,
 )
-from analyzer.inquiry.agent_names import same_agent
 from analyzer.inquiry.calibration import Confident
 from analyzer.inquiry.conversation import Label
 from analyzer.inquiry.intervals import Interval, wilson
+from analyzer.inquiry.match_agents import same_agent
 from semconv.model import Attribution, Blame, Effort, Status
 
 

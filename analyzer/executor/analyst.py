@@ -22,7 +22,7 @@ from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.suspicion.weigh import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
-from collector_processor.pipeline.analyst import Analysis, AnalysisLostError
+from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
 from semconv.model import Abstention, Attribution, Effort, Status, Trajectory
 
 WITH_REFERENCE: Final = "+reference"

@@ -16,7 +16,7 @@ from analyzer.models.completion import LiteLLM, Patience
 from analyzer.signals.suspicion.weigh import least_suspicion
 from analyzer.signals.triage import Claim, output_matching
 from collector_processor.otlp import Signal
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, Redact, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError

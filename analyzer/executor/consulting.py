@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from analyzer.inquiry.method import Answer, Prompt, Question, Reply
 from analyzer.methods.attribution import Steps
-from collector_processor.pipeline.analyst import AnalysisLostError
+from collector_processor.pipeline.analyst_protocol import AnalysisLostError
 from semconv.model import Attribution, Trajectory
 
 MOST_HELD: Final = 64

@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Final, Protocol, TypeAlias
 
 from analyzer.executor.worker_process import TRACE_CPU_S, WorkerLostError
-from collector_processor.pipeline.analyst import AnalysisLostError
+from collector_processor.pipeline.analyst_protocol import AnalysisLostError
 from collector_processor.pipeline.batcher import Batcher
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
 from collector_processor.receivers.overload import Turns

@@ -33,7 +33,7 @@ from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from collector_processor.exporters.backend import untraced
 from collector_processor.otlp import TOKEN_HEADER
 from collector_processor.otlp.tls import ClientTls
-from collector_processor.pipeline.analyst import Analysis, Analyst
+from collector_processor.pipeline.analyst_protocol import Analysis, Analyst
 from semconv.model import Attribution, Status, Trajectory
 
 

@@ -12,8 +12,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
-from analyzer.replay.tape import Answer, CallKind, RecordedCall, Tape
-from analyzer.replay.trial import Change, Edit
+from analyzer.experiment.replay.tape import Answer, CallKind, RecordedCall, Tape
+from analyzer.experiment.replay.trial import Change, Edit
 from semconv.model import Ranked
 from semconv.record import record, replace
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import Candidate, ChangeKind, Fix
-from analyzer.experiment.ledger import Spent
 from analyzer.experiment.sequential import Arm, Comparison, Decision, Reason, interval
 from analyzer.experiment.walk import Walk
 from semconv.record import record

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from analyzer.experiment.call_budget import Price
 from analyzer.experiment.candidates import Fix
-from analyzer.experiment.ledger import Price
 from analyzer.experiment.open_experiment import Prepared, Request
+from analyzer.experiment.replay.tape import RecordedCall
+from analyzer.experiment.replay.trial_tools import Planned, plan
 from analyzer.experiment.running.workflow import Workflow
-from analyzer.replay.tape import RecordedCall
-from analyzer.replay.tools import Planned, plan
 from semconv.record import record
 
 _BYTES_PER_TOKEN: Final = 4

@@ -17,21 +17,21 @@ from contextlib import AsyncExitStack
 from dataclasses import field
 from pathlib import Path
 
+from analyzer.experiment.call_budget import BUDGET_USD, Ledger, Price
 from analyzer.experiment.candidates import Fix, Suspects, beliefs_of_calls, suspects
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.conduct import Conductor, Watch
 from analyzer.experiment.findings import Experiment
-from analyzer.experiment.ledger import BUDGET_USD, Ledger, Price
+from analyzer.experiment.replay.gateway import serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.obstacles import undeclared_tool
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import NotReplayable, Tape
 from analyzer.experiment.running.checks import Check
 from analyzer.experiment.running.kept_trials import TrialFolder
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.replay.gateway import serving
-from analyzer.replay.obstacles import undeclared_tool
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import NotReplayable, Tape
 from collector_processor.rebuild.stages import Run
 from semconv.model import Ranked
 from semconv.record import record, replace

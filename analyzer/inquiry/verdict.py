@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Final
 
-from collector_processor.pipeline.analyst import NOTES
+from collector_processor.pipeline.analyst_protocol import NOTES
 from collector_processor.rebuild.possible_joins import MAY_JOIN
 from collector_processor.store.records import PROOF
 from semconv.model import Attribution, Blame, Proof, Ranked, Trajectory

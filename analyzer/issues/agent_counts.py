@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from analyzer.inquiry.agent_names import same_agent
+from analyzer.inquiry.match_agents import same_agent
+from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.recurrence.issue import Notice, NoticeKind
 from analyzer.issues.recurrence.watch import Count, Watch, observe, threshold
-from analyzer.issues.rows import CountedRun
 from analyzer.labels.label import LabelKind
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import upsert

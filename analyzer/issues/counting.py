@@ -15,8 +15,9 @@ from typing import Final
 
 from prometheus_client.samples import Exemplar
 
-from analyzer.inquiry.agent_names import same_agent
+from analyzer.inquiry.match_agents import same_agent
 from analyzer.issues.agent_counts import AgentCounts
+from analyzer.issues.issue_rows import CountedRun, NotedRun
 from analyzer.issues.issue_store import DAY_NS, MAX_PENDING, CountedRows, IssueStore
 from analyzer.issues.recurrence.issue import (
     Change,
@@ -31,12 +32,11 @@ from analyzer.issues.recurrence.issue import (
     seen,
     withdrawn,
 )
-from analyzer.issues.rows import CountedRun, NotedRun
 from analyzer.labels.label import Label, LabelKind
 from analyzer.labels.label_store import LabelStore
 from analyzer.telemetry.verdict_counters import Move, RunCount, exemplar_of
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Blame, Status, Trajectory

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, TypeAlias
 
-from analyzer.issues.recurrence.issue import Issue, IssueState, Notice, read_notice
-from analyzer.issues.rows import (
+from analyzer.issues.issue_rows import (
     CountedRun,
     NotedRun,
     UnsentNotice,
@@ -24,6 +23,7 @@ from analyzer.issues.rows import (
     counted_row,
     issue_row,
 )
+from analyzer.issues.recurrence.issue import Issue, IssueState, Notice, read_notice
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Flush, upsert
 from collector_processor.store.database.places import StorePlace, connected

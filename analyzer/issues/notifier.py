@@ -26,10 +26,10 @@ from typing import Any, Final, TypeAlias, cast
 import aiohttp
 
 from analyzer.issues.counting import CountingRules
+from analyzer.issues.issue_rows import UnsentNotice
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notice_messages import Links, slack_message, webhook_message
 from analyzer.issues.recurrence.issue import Notice, NoticeKind
-from analyzer.issues.rows import UnsentNotice
 from collector_processor.settings import Settings
 from collector_processor.store.database.connection import StoreError
 

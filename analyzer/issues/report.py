@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from analyzer.inquiry.agent_names import same_agent
+from analyzer.inquiry.match_agents import same_agent
 from analyzer.inquiry.present import counted
 from analyzer.issues.agent_counts import PAST_DAYS, WEEK, AgentCounts, Place
+from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.recurrence.issue import Issue, IssueState, age
 from analyzer.issues.recurrence.watch import Count, Share, compared, observed, share_of
-from analyzer.issues.rows import CountedRun
 from analyzer.labels.label import LabelKind
 from collector_processor.otlp import Tenant
 

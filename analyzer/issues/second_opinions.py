@@ -16,10 +16,10 @@ from typing import Final
 
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts, packed_run
-from analyzer.issues.rows import as_noted
+from analyzer.issues.issue_rows import as_noted
 from analyzer.labels.opinion_store import Opinion, OpinionStore
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.pipeline.prepare import KeepRun
 from collector_processor.rebuild.stages import Run
@@ -27,7 +27,7 @@ from collector_processor.store.records import SECOND_OPINION, Commit, Place, Sto
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, VerdictSummary, summary_of, write_back
-from collector_processor.writeback.places import unpack_place
+from collector_processor.writeback.span_places import unpack_place
 from semconv.model import Attribution, Blame, ProofDecision, Status, Trajectory
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from collector_processor.store.records import CONFIRMED, PERSON, Commit, StoredV
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, VerdictSummary, summary_of, write_back
-from collector_processor.writeback.places import unpack_place
+from collector_processor.writeback.span_places import unpack_place
 from semconv.model import Abstention, Attribution, Blame, Status, Verdict
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from analyzer.inquiry.agent_names import same_agent
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.match_agents import same_agent
 from collector_processor.otlp import Tenant
 from collector_processor.store.records import StoredVerdict
 from semconv.model import SpanId, Status, Step, Trajectory

@@ -19,7 +19,7 @@ from analyzer.labels.label import Label, LabelKind
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Flush, StoreError
 from collector_processor.store.database.places import StorePlace, connected
-from collector_processor.store.kept_spans import KeptSpansRows
+from collector_processor.store.kept_spans_table import KeptSpansRows
 from semconv.model import SpanId
 
 logger = logging.getLogger(__name__)

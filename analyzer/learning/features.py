@@ -25,8 +25,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.inquiry.agent_names import normalise
-from analyzer.learning.columns import (
+from analyzer.inquiry.match_agents import normalise
+from analyzer.learning.step_columns import (
     LED,
     OVERLAP,
     PLACE,

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analyzer.inquiry.agent_names import normalise
 from analyzer.inquiry.conversation import Conversation
+from analyzer.inquiry.match_agents import normalise
 from semconv.model import Trajectory
 
 

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from analyzer.inquiry.agent_names import normalise, same_agent
 from analyzer.inquiry.calibration import calibrate
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.match_agents import normalise, same_agent
 from analyzer.inquiry.posterior import LogShares
 from analyzer.learning.features import VERSION, Table, featurise
 from analyzer.learning.folds import RunKeys, history_key, split_by_keys, task_key

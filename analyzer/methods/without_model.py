@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.inquiry.agent_names import normalise
+from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import Inquiry, answered
 from analyzer.inquiry.posterior import LogShares, Opinion, from_ranking, pool, ranked
 from analyzer.learning.features import VERSION, tabulate

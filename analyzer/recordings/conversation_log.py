@@ -18,9 +18,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.inquiry.agent_names import handover_target, strip_suffix
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import UnreadableInput
+from analyzer.inquiry.match_agents import handover_target, strip_suffix
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Step, StepKind, Trajectory
 
 _LISTS: Final = ("history", "conversation", "chat_history", "conversation_history", "messages")

@@ -41,7 +41,7 @@ from analyzer.telemetry.verdict_counters import VerdictCounters
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, Signal
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.examine import owns_all
 from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.settings import Settings

@@ -24,16 +24,16 @@ from analyzer.service.proving import Proving
 from analyzer.service.start_lanes import AnalysisParts, start_corrections
 from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts
-from analyzer.web.jobs import JobLimits, Jobs
 from analyzer.web.pages.front import shown_settings
 from analyzer.web.pages.run_pages import Pages
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.requested_analyses import JobLimits, Jobs
 from analyzer.web.views.run_page import TraceLink
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.otlp.tls import Renewals
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.settings import Settings
 from collector_processor.store.deletion import delete_run, delete_tenant

@@ -20,14 +20,14 @@ from analyzer.executor.worker import OpenWork, Work, main
 from analyzer.history.failed_run import failed_run, to_text
 from analyzer.history.known_runs import facts_of
 from analyzer.issues.counting import noted_run
-from analyzer.issues.rows import noted_document
+from analyzer.issues.issue_rows import noted_document
 from analyzer.labels.kept_run import pack
 from analyzer.methods import AUTO
 from analyzer.methods.history import COMPARED
 from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT
-from collector_processor.pipeline.analyst import Analysis, Analyst
+from collector_processor.pipeline.analyst_protocol import Analysis, Analyst
 from collector_processor.pipeline.prepare import KeepRun, KeptRun, Look, Preparer, no_comparison
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import omit

@@ -18,11 +18,11 @@ from analyzer.history.known_runs import CountedRuns, KnownRun
 from analyzer.history.spectrum import Comparison, Said
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.counting import noted_run
-from analyzer.issues.rows import noted_document
+from analyzer.issues.issue_rows import noted_document
 from analyzer.methods.attribution import doubted
 from analyzer.methods.history import COMPARED, pooled_with
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.examine import Finding, ReadRuns
 from collector_processor.pipeline.prepare import KeptRun, PreparedRun
 from collector_processor.store.run_history import HistoryRow

@@ -29,7 +29,7 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.outbox import OutboxDelivery
 from collector_processor.journal import Journal
 from collector_processor.otlp import Exporter, Signal, TraceKey
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Compare, Examiner, owns_all, without_others
 from collector_processor.pipeline.limits import PipelineLimits

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.web.jobs import Asked, Job, Jobs, JobState, TooBusy
 from analyzer.web.pages.try_pages import MAX_UPLOAD, loading, read_choice, read_reference
+from analyzer.web.requested_analyses import Asked, Job, Jobs, JobState, TooBusy
 from collector_processor.rebuild.redact_run import CleanRun
 from semconv.dialects import Reader
 

@@ -33,8 +33,8 @@ from analyzer.web.pages.side_pages import health_routes, issue_pages
 from analyzer.web.pages.step_pages import step_routes
 from analyzer.web.pages.try_pages import again_routes, try_routes
 from analyzer.web.reads.label_queue import LabelQueue
+from analyzer.web.reads.page_records import RunQuery
 from analyzer.web.reads.recent_work import RecentWork
-from analyzer.web.reads.sources import RunQuery
 from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.rendering import Renderer

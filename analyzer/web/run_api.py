@@ -16,11 +16,11 @@ from analyzer.issues.second_opinions import SecondOpinions
 from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.documents import read_document
-from analyzer.web.reads.sources import RunPage, RunQuery, Sort, row_of
+from analyzer.web.reads.page_records import RunPage, RunQuery, Sort, row_of
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.analyst import NOTES
+from collector_processor.pipeline.analyst_protocol import NOTES
 from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.web.reads.sources import Bounds, Measure, RunKey, RunQuery, Sort
+from analyzer.web.reads.page_records import Bounds, Measure, RunKey, RunQuery, Sort
 from collector_processor.otlp import Tenant
 from semconv.model import Status
 

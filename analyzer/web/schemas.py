@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from analyzer.inquiry.run_diff import RunDiff
 from analyzer.web.fix_records import IssueFix
-from analyzer.web.records import (
+from analyzer.web.json_records import (
     GivenLabel,
     Issue,
     Job,

@@ -33,7 +33,7 @@ from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals import findings
 from analyzer.signals.run_view import read
 from analyzer.signals.scoring import marks, most_confidence, posterior
-from collector_processor.settings.model import PRECISION
+from collector_processor.settings.fields import PRECISION
 from semconv.model import Attribution, Blame
 
 DATASETS: Final = (

@@ -27,9 +27,9 @@ from analyzer.evaluation.dataset import read_dataset
 from analyzer.evaluation.scores import Score
 from analyzer.evaluation.significance import calibration_error, error_if_calibrated
 from analyzer.evaluation.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
-from analyzer.inquiry.agent_names import normalise
 from analyzer.inquiry.calibration import Calibration, calibrate
 from analyzer.inquiry.intervals import wilson
+from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.posterior import LogShares, Opinion, log_softmax, pool
 from analyzer.learning.folds import split_by_keys
 from analyzer.learning.ranker import Ranker, signal_shares, step_rows

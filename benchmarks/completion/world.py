@@ -23,7 +23,7 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk
 from collector_processor.otlp import NO_TENANT, Arrival, Signal, TraceKey
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.pipeline.limits import PipelineLimits

@@ -16,14 +16,14 @@ import aiohttp
 
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.open_experiment import Request, experiment
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import Contains
 from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import Function
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.models.completion import price_of
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import Tape
 from benchmarks.experiment.light import Said, talk
 from collector_processor.rebuild.stages import Run
 

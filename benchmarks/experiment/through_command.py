@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import Tape
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import Tape
 from benchmarks.experiment.systems import Order, decisive, known, order, scripted_model, succeeded
 from collector_processor.rebuild.stages import rebuild
 from tests.frameworks.catalogue import catalogue

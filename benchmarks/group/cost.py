@@ -31,7 +31,7 @@ from confluent_kafka import Producer
 from benchmarks.group.disturbed import SPANS, make_run
 from benchmarks.ingest.bodies import make_bodies
 from benchmarks.ingest.subjects import announcing
-from collector_processor.kafka.records import pieces
+from collector_processor.kafka.record_form import pieces
 from collector_processor.otlp import Signal, grpc_path
 from tests.backends import install
 from tests.backends.kafka_broker import KafkaBroker, start_kafka

@@ -18,7 +18,7 @@ from typing import Final
 
 import duckdb
 
-from analyzer.archive.columns import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
+from analyzer.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
 from analyzer.archive.parquet_files import PartitionBatch
 from analyzer.archive.query import query
 from collector_processor.otlp import Tenant

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, seen
-from analyzer.issues.rows import CountedRun
 from analyzer.labels.kept_run import pack
 from analyzer.labels.label_store import PackedRun
-from analyzer.web.reads.sources import RunKey
+from analyzer.web.reads.page_records import RunKey
 from analyzer.web.run_list import write_key
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.stages import rebuild

@@ -21,9 +21,9 @@ from statistics import quantiles
 from typing import Final
 
 from analyzer.history.elements import elements_of, pack
+from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import MAX_RUNS, IssueStore
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState
-from analyzer.issues.rows import CountedRun
 from analyzer.labels.kept_run import pack as pack_run
 from analyzer.labels.label_store import PackedRun
 from benchmarks.page_speed.pages import serving

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import NotReplayable, Tape
+from analyzer.experiment.replay.trial import Request, Serve, Trial
+from analyzer.experiment.replay.wire import WIRES
 from analyzer.recordings.read_files import read_recording
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import NotReplayable, Tape
-from analyzer.replay.trial import Request, Serve, Trial
-from analyzer.replay.wire import WIRES
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import Run, rebuild
 from tests.frameworks.catalogue import catalogue

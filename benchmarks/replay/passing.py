@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 import aiohttp
 from aiohttp import web
 
-from analyzer.replay.gateway import serving
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.tape import Answer
-from analyzer.replay.trial import Change
+from analyzer.experiment.replay.gateway import serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.tape import Answer
+from analyzer.experiment.replay.trial import Change
 from semconv.record import record
 from tests.tapes import call, chat_body, said, tape
 

@@ -8,9 +8,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from analyzer.replay.gateway import serving
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.tape import Answer
+from analyzer.experiment.replay.gateway import serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.tape import Answer
 from tests.frameworks.catalogue import catalogue
 from tests.frameworks.install import install
 from tests.tapes import call, tape

@@ -36,8 +36,8 @@ from collector_processor.journal.chunks import (
     first_seq,
     segment_of,
 )
-from collector_processor.journal.connection import OpenFileCache
 from collector_processor.journal.directory import SegmentDirectory
+from collector_processor.journal.segment_connection import OpenFileCache
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import Signal
 from collector_processor.wire.by_trace import TraceIndex

@@ -32,7 +32,7 @@ from collector_processor.journal.chunks import (
     ranges,
     unpack_body,
 )
-from collector_processor.journal.connection import SegmentConnection
+from collector_processor.journal.segment_connection import SegmentConnection
 from collector_processor.otlp import Signal, Tenant
 from collector_processor.store.database.connection import is_refusal
 from collector_processor.wire.by_trace import extract

@@ -33,7 +33,6 @@ from collector_processor.journal.chunks import (
     pack_body,
     segment_of,
 )
-from collector_processor.journal.connection import OpenFileCache
 from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import DiskReserve, RowRegister, SegmentDirectory
 from collector_processor.journal.dispatch import (
@@ -48,6 +47,7 @@ from collector_processor.journal.dispatch import (
     Stop,
     WrittenBack,
 )
+from collector_processor.journal.segment_connection import OpenFileCache
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import RefusedError
 from collector_processor.store.database.condition import Condition

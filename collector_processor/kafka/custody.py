@@ -20,7 +20,7 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Chunk, Entry
 from collector_processor.kafka.progress import Mark, Progress, Range, Span
-from collector_processor.kafka.records import Place, Record, origin_of
+from collector_processor.kafka.record_form import Place, Record, origin_of
 from collector_processor.otlp import Arrival, MalformedRequestError, RefusedError, Signal, TraceKey
 from collector_processor.receivers.intake import Intake
 from collector_processor.wire.protobuf import some_fields

@@ -15,8 +15,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from collector_processor.journal.chunks import Chunk, Entry
-from collector_processor.kafka.client import open_producer
-from collector_processor.kafka.records import headers_of, pieces
+from collector_processor.kafka.librdkafka import open_producer
+from collector_processor.kafka.record_form import headers_of, pieces
 from collector_processor.otlp import RefusedError, Tenant
 from collector_processor.settings.kafka import KafkaAccess
 from semconv.model import TraceId

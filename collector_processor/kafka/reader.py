@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from collector_processor.kafka.client import open_consumer
 from collector_processor.kafka.custody import Counts, Custody
+from collector_processor.kafka.librdkafka import open_consumer
 from collector_processor.kafka.progress import Mark
-from collector_processor.kafka.records import Place, Record
+from collector_processor.kafka.record_form import Place, Record
 from collector_processor.settings.kafka import KafkaAccess
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import Final, Protocol, TypeAlias
 
 from collector_processor.otlp import RefusedError, Tenant, TraceKey
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.batcher import Batcher
 from collector_processor.pipeline.decide import AnalysedTraces, Decided, decide
 from collector_processor.pipeline.load import Rows, TraceSource

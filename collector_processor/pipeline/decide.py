@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.prepare import PreparedRun
 from collector_processor.store.records import Commit, Outgoing, Place, RunIdentity, Standing, StoredVerdict
 from collector_processor.writeback.annotate import CarrierPolicy

@@ -14,7 +14,7 @@ from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.analyst import Analysis, AnalysisLostError, Analyst
+from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError, Analyst
 from collector_processor.pipeline.commit import EVICTED, Claim, Committer, ErrorVerdicts, HeldRows, Leaving
 from collector_processor.pipeline.decide import AnalysedTraces, decide_provisionally
 from collector_processor.pipeline.load import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from collector_processor.otlp import MalformedRequestError, TraceKey
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
@@ -29,7 +29,7 @@ from collector_processor.store.small_tables import MAX_TRIAL_CHARS
 from collector_processor.store.verdicts import MAX_JOINED
 from collector_processor.wire.facts import kind_of
 from collector_processor.writeback.outgoing import SERVICE_NAME
-from collector_processor.writeback.places import pack_steps
+from collector_processor.writeback.span_places import pack_steps
 from semconv.attributes import ERROR, TRIAL
 from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, Span, Status, Step, Trace, TraceId, Trajectory

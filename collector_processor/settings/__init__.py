@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.otlp.destination import destination_of
-from collector_processor.settings.model import Settings
-from collector_processor.settings.values import ExportText, WriteBack
+from collector_processor.settings.fields import Settings
+from collector_processor.settings.value_types import ExportText, WriteBack
 
 __all__ = [
     "CONFIG_FILE", "PREFIX", "RETIRED", "ExportText", "Settings", "SettingsError", "WriteBack",

@@ -20,10 +20,10 @@ from collector_processor.otlp import Signal, Tenant, TraceKey
 from collector_processor.rebuild.runs import TRACE_KEY
 from collector_processor.store.database.connection import Flush, upsert
 from collector_processor.store.database.places import RUNS, StorePlace, connected
-from collector_processor.store.kept_spans import KeepLimits, KeptSpansRows
+from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
 from collector_processor.store.records import Commit, Outgoing, RunIdentity, Standing, StoredVerdict
 from collector_processor.store.run_history import RunHistoryRows
-from collector_processor.store.run_totals import RunTotalsRows
+from collector_processor.store.run_totals_table import RunTotalsRows
 from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
 from semconv.model import TraceId
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 from typing import Final
 
 from collector_processor.trajectory.acts import Pass, fail_unended, read_acts
-from collector_processor.trajectory.agent_names import (
+from collector_processor.trajectory.assign_agents import (
     name_by_handoff,
     name_by_messages,
     name_by_request,
     name_lead,
 )
-from collector_processor.trajectory.content import inherit_content
 from collector_processor.trajectory.functions import name_behind_tools, name_by_function, name_by_prompt
 from collector_processor.trajectory.handoffs import add_unseen_handoffs, drop_trailing_summaries
 from collector_processor.trajectory.leaves import choose_steps
 from collector_processor.trajectory.relations import group_parallel_steps
 from collector_processor.trajectory.siblings import attach_detached_agents, merge_duplicate_calls
+from collector_processor.trajectory.step_texts import inherit_content
 from collector_processor.trajectory.steps import trajectory_of
 from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, Trace, Trajectory

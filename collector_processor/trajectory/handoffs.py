@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from collector_processor.trajectory.acts import HANDOFF, LLM, MODEL_KINDS, TOOL, TOOL_KINDS, Act, Ordering
-from collector_processor.trajectory.agent_names import Agents, agents_of, plain
+from collector_processor.trajectory.assign_agents import Agents, agents_of, plain
 from semconv.dialects import Action, ActionKind, ToolCall
 from semconv.dialects.reading.messages import last_answer
 from semconv.dialects.reading.tools import is_plain_transfer, transfer_target

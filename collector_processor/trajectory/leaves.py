@@ -23,7 +23,7 @@ from collector_processor.trajectory.acts import (
     Ordering,
     merge,
 )
-from collector_processor.trajectory.agent_names import bare, plain
+from collector_processor.trajectory.assign_agents import bare, plain
 from collector_processor.trajectory.siblings import Delegates, Deliveries
 from semconv.dialects.reading.messages import body_of, last_answer
 from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS

@@ -33,7 +33,7 @@ from operator import attrgetter
 from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, LLM, TOOL, Act, Ordering, merge
-from collector_processor.trajectory.agent_names import bare, plain
+from collector_processor.trajectory.assign_agents import bare, plain
 from semconv.dialects import ActionKind
 from semconv.dialects.reading.messages import last_answer
 from semconv.dialects.reading.tools import is_delegation

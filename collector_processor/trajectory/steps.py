@@ -13,10 +13,10 @@ from operator import attrgetter
 from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS, TOOL, Act, Ordering
-from collector_processor.trajectory.agent_names import agents_of
-from collector_processor.trajectory.content import NewMessages, output_text, shortened
+from collector_processor.trajectory.assign_agents import agents_of
 from collector_processor.trajectory.handoffs import Settled, settle
 from collector_processor.trajectory.relations import causes_of
+from collector_processor.trajectory.step_texts import NewMessages, output_text, shortened
 from semconv.dialects import Action, ActionKind
 from semconv.dialects.reading.messages import last_answer, last_request
 from semconv.dialects.reading.tools import Lists, listing_tools, tools_in

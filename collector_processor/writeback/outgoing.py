@@ -27,7 +27,7 @@ from collector_processor.writeback.annotate import (
     root_attributes,
 )
 from collector_processor.writeback.carriers import carriers, evaluation_log, withdrawal
-from collector_processor.writeback.places import pack_place
+from collector_processor.writeback.span_places import pack_place
 from semconv.attributes import ERROR
 from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, SpanId, Status, TraceId
 

@@ -20,7 +20,7 @@ from opentelemetry.context import Context, attach, detach, get_current
 
 from semconv.emit.content import contained
 from semconv.emit.handle import Handle
-from semconv.emit.tape import Played, ToolPlayback
+from semconv.emit.tool_playback import Played, ToolPlayback
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,10 +13,10 @@ from typing import Final
 import pytest
 
 from analyzer.issues.fix_reports import FixReports, fix_json
+from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState, age, resolve
 from analyzer.issues.report import iso
-from analyzer.issues.rows import CountedRun
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import Flush, StoreConnection
 from collector_processor.store.database.places import RUNS, open_database

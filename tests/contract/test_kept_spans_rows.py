@@ -20,7 +20,7 @@ from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import RUNS, open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.kept_spans import KeepLimits, KeptSpansRows, PackedSpans
+from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows, PackedSpans
 from collector_processor.store.records import Commit
 from collector_processor.store.verdicts import RunStore
 from tests.factories import agent, chat, workflow

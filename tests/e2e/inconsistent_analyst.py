@@ -15,7 +15,7 @@ from pathlib import Path
 
 from analyzer.service.all_in_one import running_service
 from analyzer.telemetry.json_lines import configure_logging
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.settings import load_settings
 from semconv.model import Abstention, Attribution, Blame, SpanStatus, Status, Trajectory
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from analyzer.cli.main import run
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import Tape
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import Tape
 from tests.frameworks.catalogue import catalogue
 from tests.frameworks.changes import runs_of
 from tests.tapes import chat_body

@@ -17,7 +17,7 @@ import pytest
 
 from analyzer.cli.main import run
 from collector_processor.rebuild.encode import encode
-from collector_processor.settings.model import PRECISION
+from collector_processor.settings.fields import PRECISION
 from semconv.attributes import ERROR, FAILURE_AGENT_NAME, FAILURE_DECISIVE
 from semconv.model import Span, TraceId
 from tests.backends.supervise import wait_until

@@ -18,7 +18,7 @@ from analyzer.executor.composition import carrier_policy, kept_texts, open_analy
 from analyzer.labels.kept_run import Clean, pack, unpack
 from analyzer.signals.triage import triage
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.redaction import omit
@@ -26,7 +26,7 @@ from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, WriteBack, write_back
-from collector_processor.writeback.places import unpack_place
+from collector_processor.writeback.span_places import unpack_place
 from semconv import attributes as names
 from semconv.model import Status, Trajectory
 

@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+from analyzer.experiment.replay.gateway import serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import NotReplayable, ReadTape
+from analyzer.experiment.replay.trial import TrialReport
 from analyzer.recordings.read_files import read_recording
-from analyzer.replay.gateway import serving
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import NotReplayable, ReadTape
-from analyzer.replay.trial import TrialReport
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
 from tests.e2e.backend import http_backend

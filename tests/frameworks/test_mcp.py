@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.replay.gateway import serving
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.tape import Answer, RecordedTool, RemoteTools
-from analyzer.replay.trial import TrialReport
+from analyzer.experiment.replay.gateway import serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
+from analyzer.experiment.replay.trial import TrialReport
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.record import replace
 from tests.backends.supervise import accepts, free_ports

@@ -11,12 +11,12 @@ import aiohttp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.experiment.ledger import Ledger
-from analyzer.replay.gateway import serving
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.tape import Answer
-from analyzer.replay.trial import Change, Edit
-from analyzer.replay.wire import WIRES, UnreadableRequest
+from analyzer.experiment.call_budget import Ledger
+from analyzer.experiment.replay.gateway import serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.tape import Answer
+from analyzer.experiment.replay.trial import Change, Edit
+from analyzer.experiment.replay.wire import WIRES, UnreadableRequest
 from tests.scripted_upstream import Upstream, upstream
 from tests.tapes import call, chat_body, tape
 

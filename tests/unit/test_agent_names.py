@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.inquiry.agent_names import handover_target, match_agent, same_agent, strip_suffix
+from analyzer.inquiry.match_agents import handover_target, match_agent, same_agent, strip_suffix
 
 
 @pytest.mark.parametrize(

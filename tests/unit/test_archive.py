@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.archive.columns import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
+from analyzer.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
 from analyzer.archive.export import ArchiveExport, Exported
 from analyzer.archive.parquet_files import ArchiveBusy, only_exporter, recorded
 from analyzer.archive.query import QueryFailed, query

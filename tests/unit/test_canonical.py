@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.replay.canonical import canonical, first_difference, key_of, masked
+from analyzer.experiment.replay.canonical import canonical, first_difference, key_of, masked
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.record import replace
 

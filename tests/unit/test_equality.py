@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import omit
 from collector_processor.rebuild.stages import Run, rebuild

@@ -6,10 +6,10 @@ import io
 
 from rich.console import Console
 
+from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import Candidate, Fix, suspects
+from analyzer.experiment.experiment_output import conclusion
 from analyzer.experiment.findings import Experiment, finding, to_json
-from analyzer.experiment.ledger import Spent
-from analyzer.experiment.present import conclusion
 from analyzer.experiment.running.trials import Draw, TrialResult, latest_reasons
 from analyzer.experiment.running.workflow import Command, Endpoint
 from analyzer.experiment.sequential import Decision

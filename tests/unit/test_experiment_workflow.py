@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.experiment.ledger import Ledger
+from analyzer.experiment.call_budget import Ledger
+from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
 from analyzer.experiment.running.checks import CheckFailed, CommandCheck, Contains, every
 from analyzer.experiment.running.workflow import Command, Ended, Function
-from analyzer.replay.options import LiveCall, LiveUsage
-from semconv.emit.tape import TRIAL_VARIABLE
+from semconv.emit.tool_playback import TRIAL_VARIABLE
 
 FAMILY = """
 import os, subprocess, sys, time

@@ -13,11 +13,11 @@ import aiohttp
 import pytest
 from openai import APIStatusError, AsyncOpenAI
 
-from analyzer.replay.gateway import Gateway, serving
-from analyzer.replay.open_trial import OpenTrial
-from analyzer.replay.options import GatewayOptions, LiveCall, LiveUsage
-from analyzer.replay.tape import Answer, CallKind
-from analyzer.replay.trial import Change, Edit
+from analyzer.experiment.replay.gateway import Gateway, serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
+from analyzer.experiment.replay.open_trial import OpenTrial
+from analyzer.experiment.replay.tape import Answer, CallKind
+from analyzer.experiment.replay.trial import Change, Edit
 from benchmarks.replay.passing import wrong_streams
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.record import replace

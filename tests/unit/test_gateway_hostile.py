@@ -13,14 +13,14 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from analyzer.experiment.ledger import Ledger
-from analyzer.replay.gateway import serving
-from analyzer.replay.matching import TapeIndex
-from analyzer.replay.open_trial import RunningTrial
-from analyzer.replay.options import GatewayOptions, LiveCall, LiveUsage
-from analyzer.replay.stdio import StandIns
-from analyzer.replay.tape import Answer, RecordedCall
-from analyzer.replay.trial import Change, Serve, Trial
+from analyzer.experiment.call_budget import Ledger
+from analyzer.experiment.replay.gateway import serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
+from analyzer.experiment.replay.matching import TapeIndex
+from analyzer.experiment.replay.open_trial import RunningTrial
+from analyzer.experiment.replay.stdio import StandIns
+from analyzer.experiment.replay.tape import Answer, RecordedCall
+from analyzer.experiment.replay.trial import Change, Serve, Trial
 from semconv.record import replace
 from tests.scripted_upstream import Upstream, upstream
 from tests.tapes import again, asking, call, chat_body, said, tape

@@ -11,6 +11,7 @@ import pytest
 from analyzer.issues.agent_counts import FEWEST_RUNS, Place
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts
 from analyzer.issues.counting import CountingRules
+from analyzer.issues.issue_rows import noted_document
 from analyzer.issues.recurrence.issue import IssueState, NoticeKind
 from analyzer.issues.recurrence.watch import Count
 from analyzer.issues.report import (
@@ -22,7 +23,6 @@ from analyzer.issues.report import (
     share_text,
     to_json,
 )
-from analyzer.issues.rows import noted_document
 from analyzer.labels.label import LabelKind
 from analyzer.labels.label_store import PackedRun
 from collector_processor.otlp import NO_TENANT, Tenant

@@ -29,9 +29,9 @@ from collector_processor.journal.chunks import (
     pack_body,
     unpack_body,
 )
-from collector_processor.journal.connection import MAX_OPEN, SCHEMA_VERSION
 from collector_processor.journal.directory import REGISTER, Space
 from collector_processor.journal.keeper import Reads
+from collector_processor.journal.segment_connection import MAX_OPEN, SCHEMA_VERSION
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceNote

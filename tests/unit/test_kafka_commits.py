@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from collector_processor.kafka.custody import Counts
 from collector_processor.kafka.progress import Mark
 from collector_processor.kafka.reader import Commits
-from collector_processor.kafka.records import Place
+from collector_processor.kafka.record_form import Place
 
 ONE, OTHER = Place("spans", 0), Place("spans", 1)
 MARKS = {ONE: Mark(offset=5), OTHER: Mark(offset=9)}

@@ -16,7 +16,7 @@ from collector_processor.journal.chunks import Chunk
 from collector_processor.kafka.custody import Custody
 from collector_processor.kafka.progress import Mark
 from collector_processor.kafka.reader import record_in
-from collector_processor.kafka.records import Headers, Place, Record
+from collector_processor.kafka.record_form import Headers, Place, Record
 from collector_processor.otlp import HOP_HEADER, Signal, TraceKey
 from collector_processor.receivers.intake import Intake, IntakeRules
 from tests.otlp_requests import numbers_in, request, span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector_processor.kafka.records import headers_of, origin_of, pieces
+from collector_processor.kafka.record_form import headers_of, origin_of, pieces
 from collector_processor.otlp import HOP_HEADER, MalformedRequestError, Signal, Tenant
 from collector_processor.wire.scan import scan_request
 from tests.otlp_requests import request, span, trace_name

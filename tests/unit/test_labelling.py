@@ -15,7 +15,7 @@ from analyzer.labels.label_store import LabelStore, PackedRun
 from analyzer.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
 from analyzer.service.preparing import keeping
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.prepare import KeptRun
 from collector_processor.rebuild.redaction import keep, omit
 from collector_processor.settings import load_settings

@@ -7,10 +7,10 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import Tape
 from analyzer.labels.kept_run import pack
 from analyzer.labels.kept_trace import rebuilt
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import Tape
 from analyzer.web.pages.try_pages import loading
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.run_api import kept_steps

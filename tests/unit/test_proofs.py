@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from analyzer.executor.codec import write_answer
+from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix
 from analyzer.experiment.findings import Experiment, Finding
-from analyzer.experiment.ledger import Spent
 from analyzer.experiment.proofs import attribution_of
 from analyzer.experiment.sequential import Arm, Comparison, Decision
 from analyzer.inquiry.conversation import Label
@@ -28,7 +28,7 @@ from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.store.deletion import delete_run
-from collector_processor.store.kept_spans import PackedSpans
+from collector_processor.store.kept_spans_table import PackedSpans
 from collector_processor.writeback.outgoing import Decision as Decided
 from collector_processor.writeback.outgoing import write_back
 from semconv.model import Attribution, Blame

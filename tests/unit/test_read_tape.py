@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from analyzer.experiment.replay.canonical import canonical
+from analyzer.experiment.replay.obstacles import said_by_provider, undeclared_tool
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import NotReplayable, Obstacle, ReadTape, Tape
+from analyzer.experiment.replay.trial import Request, Serve, Trial
+from analyzer.experiment.replay.trial_tools import ToolRules
+from analyzer.experiment.replay.wire import WIRES
 from analyzer.recordings.read_files import read_recording
-from analyzer.replay.canonical import canonical
-from analyzer.replay.obstacles import said_by_provider, undeclared_tool
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import NotReplayable, Obstacle, ReadTape, Tape
-from analyzer.replay.tools import ToolRules
-from analyzer.replay.trial import Request, Serve, Trial
-from analyzer.replay.wire import WIRES
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import Run, rebuild
 from semconv.model import AttributeValue, Span

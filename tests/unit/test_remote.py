@@ -20,7 +20,7 @@ from analyzer.methods.attribution import Attributor
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from analyzer.service.analyzer_half.shared_answers import Answers, BusyError
 from collector_processor.otlp import Address
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from semconv.model import (
     Abstention,
     Attribution,

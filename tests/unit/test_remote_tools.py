@@ -12,12 +12,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from analyzer.replay.gateway import Gateway, serving
-from analyzer.replay.open_trial import OpenTrial
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.tape import Answer, RecordedTool, RemoteTools
-from analyzer.replay.tools import ToolRules, first_undeclared
-from analyzer.replay.trial import Change
+from analyzer.experiment.replay.gateway import Gateway, serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.open_trial import OpenTrial
+from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
+from analyzer.experiment.replay.trial import Change
+from analyzer.experiment.replay.trial_tools import ToolRules, first_undeclared
 from semconv.dialects.reading.action import ToolCall
 from semconv.record import replace
 from tests.tapes import call, chat_body, tape, tool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.web.reads.sources import Bounds, Measure, RunKey, RunQuery, Sort
+from analyzer.web.reads.page_records import Bounds, Measure, RunKey, RunQuery, Sort
 from analyzer.web.run_list import FILTERS, InvalidFilter, read_filters, write_key
 from collector_processor.otlp import NO_TENANT, Tenant
 from semconv.model import Status

@@ -23,7 +23,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings
-from collector_processor.store.kept_spans import PackedSpans
+from collector_processor.store.kept_spans_table import PackedSpans
 from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, write_back

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.replay.gateway import Gateway, serving
-from analyzer.replay.open_trial import OpenTrial
-from analyzer.replay.options import GatewayOptions
-from analyzer.replay.tape import RemoteTools
-from semconv.emit.tape import TRIAL_VARIABLE
+from analyzer.experiment.replay.gateway import Gateway, serving
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.open_trial import OpenTrial
+from analyzer.experiment.replay.tape import RemoteTools
+from semconv.emit.tool_playback import TRIAL_VARIABLE
 from semconv.record import replace
 from tests.tapes import tape, tool
 

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from semconv.attributes import TRIAL
-from semconv.emit.tape import TRIAL_VARIABLE, RecordedToolError, ToolRefused
+from semconv.emit.tool_playback import TRIAL_VARIABLE, RecordedToolError, ToolRefused
 from semconv.instrument import carry, rerun, run, tool
 
 RAN: list[str] = []

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from analyzer.replay.matching import Spoken
-from analyzer.replay.tape import Answer, CallKind, RecordedCall, RecordedTool
-from analyzer.replay.tools import RunTool, ToolRules
-from analyzer.replay.trial import (
+from analyzer.experiment.replay.matching import Spoken
+from analyzer.experiment.replay.tape import Answer, CallKind, RecordedCall, RecordedTool
+from analyzer.experiment.replay.trial import (
     CLIENT_GONE,
     Change,
     Decision,
@@ -21,7 +20,8 @@ from analyzer.replay.trial import (
     Serve,
     Trial,
 )
-from analyzer.replay.wire import WIRES
+from analyzer.experiment.replay.trial_tools import RunTool, ToolRules
+from analyzer.experiment.replay.wire import WIRES
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.record import replace
 from tests.tapes import again, asking, call, said, tape, tool

@@ -19,7 +19,7 @@ from analyzer.models.scripted import ScriptedModel
 from analyzer.recordings.read_files import read_recording
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.analyst import AnalysisLostError
+from collector_processor.pipeline.analyst_protocol import AnalysisLostError
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Compare, Examiner, without_others
 from collector_processor.pipeline.load import Others

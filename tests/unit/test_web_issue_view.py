@@ -15,7 +15,7 @@ from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Fingerprint, Issue
 from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
-from analyzer.web.reads.sources import RunRow, ShownIssue, row_of
+from analyzer.web.reads.page_records import RunRow, ShownIssue, row_of
 from analyzer.web.views.issue_page import FixedRow, IssueView, draw_trend, issue_view
 from collector_processor.otlp import NO_TENANT
 from collector_processor.store.records import StoredVerdict

@@ -19,7 +19,7 @@ from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.stages import Run, rebuild
-from collector_processor.store.kept_spans import PackedSpans
+from collector_processor.store.kept_spans_table import PackedSpans
 from semconv.model import Attribution
 from tests.web.stage import NOW_NS, Stage
 

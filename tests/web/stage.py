@@ -25,11 +25,11 @@ from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.jobs import Jobs
 from analyzer.web.pages.front import shown_settings
 from analyzer.web.pages.run_pages import Pages
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.sources import RunName, ShownIssue
+from analyzer.web.reads.page_records import RunName, ShownIssue
+from analyzer.web.requested_analyses import Jobs
 from analyzer.web.views.run_page import TraceLink
 from collector_processor.otlp import NO_TENANT, Address, Signal, Tenant
 from collector_processor.rebuild.run_totals import RunTotals, total_up

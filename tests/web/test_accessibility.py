@@ -15,7 +15,7 @@ from typing import Literal
 import pytest
 
 from analyzer.executor.analyst import Called, Choice, LocalOpinions
-from analyzer.web.jobs import Jobs
+from analyzer.web.requested_analyses import Jobs
 from semconv.model import Attribution, Trajectory
 from tests.web.browser import browsing, chromium
 from tests.web.stage import ANALYST, open_stage, serving

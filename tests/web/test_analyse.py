@@ -17,8 +17,8 @@ from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
 from analyzer.models.scripted import ScriptedModel
 from analyzer.web.app import make_app
-from analyzer.web.jobs import Jobs
 from analyzer.web.pages.try_pages import MAX_UPLOAD
+from analyzer.web.requested_analyses import Jobs
 from semconv.model import Status
 from tests.shown import fixtures
 from tests.web.stage import Stage

@@ -18,9 +18,9 @@ from analyzer.telemetry.metric import as_label
 from analyzer.web.events import Changes
 from analyzer.web.reads import archive
 from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.page_records import RunQuery, Sort, Trend
 from analyzer.web.reads.recent_work import FRESH_NS as WORK_FRESH_NS
 from analyzer.web.reads.recent_work import RecentWork
-from analyzer.web.reads.sources import RunQuery, Sort, Trend
 from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Trends, bucket_width, trend_of
 from analyzer.web.run_list import read_filters, read_key, write_key
 from collector_processor.otlp import NO_TENANT, Tenant

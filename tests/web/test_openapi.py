@@ -26,15 +26,15 @@ from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
 from analyzer.web.app import make_app
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.sources import Sort
+from analyzer.web.reads.page_records import Sort
 from analyzer.web.run_list import FILTERS, MAX_LISTED
 from analyzer.web.schemas import openapi
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.stages import rebuild
-from collector_processor.store.kept_spans import PackedSpans
+from collector_processor.store.kept_spans_table import PackedSpans
 from collector_processor.store.records import Commit
 from semconv.model import Status
 from tests.issues import Bench, opened_issue_service

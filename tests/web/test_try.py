@@ -26,8 +26,8 @@ from analyzer.methods.attribution import Attributor
 from analyzer.models.scripted import ScriptedModel
 from analyzer.recordings.read_files import unpack
 from analyzer.web.app import make_app
-from analyzer.web.jobs import Asked, JobLimits, Jobs, JobState, TooBusy
 from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD, MOST_FILES, MOST_REFERENCE, loading
+from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from semconv.model import Trajectory

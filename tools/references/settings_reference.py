@@ -17,7 +17,7 @@ Set these as environment variables, or in a `blamespan.toml` in the directory wh
 and without `BLAMESPAN_`. A command-line option overrides the environment, and the environment overrides the file. An empty
 variable counts as unset. Times are whole milliseconds. `blamespan doctor` checks all settings.
 
-Made from `collector_processor/settings/model.py` by `python -m tools.references.settings_reference`; do not edit.
+Made from `collector_processor/settings/fields.py` by `python -m tools.references.settings_reference`; do not edit.
 
 | variable | default | meaning |
 |---|---|---|

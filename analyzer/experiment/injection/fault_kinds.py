@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from analyzer.replay.tape import Answer, CallKind, RecordedCall, Tape
+from analyzer.experiment.replay.tape import Answer, CallKind, RecordedCall, Tape
 from semconv.dialects.reading.action import ToolCall
 from semconv.dialects.reading.tools import transfer_target
 from semconv.json_text import read_json

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import Any, Final
 
 from analyzer.experiment.injection.inject import Failure, Tried
-from analyzer.replay.tape import Tape
+from analyzer.experiment.replay.tape import Tape
 from semconv.model import StepKind
 from semconv.record import record
 

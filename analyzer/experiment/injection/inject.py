@@ -15,14 +15,14 @@ from typing import Any, Final
 from analyzer.experiment.captured import Capture, Telemetry
 from analyzer.experiment.injection.fault_kinds import FaultKind, corrupted
 from analyzer.experiment.injection.twins import Next, Twin, course
+from analyzer.experiment.replay.matching import Match, Spoken
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import Answer, RecordedCall, Tape
+from analyzer.experiment.replay.trial import Change
 from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
 from analyzer.experiment.running.trials import Sampling, TrialResult, count
 from analyzer.experiment.sequential import Arm
 from analyzer.recordings.labelled_trace import trace_document
-from analyzer.replay.matching import Match, Spoken
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import Answer, RecordedCall, Tape
-from analyzer.replay.trial import Change
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.stages import Run, rebuild
 from semconv.model import Trajectory

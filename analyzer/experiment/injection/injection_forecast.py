@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from analyzer.experiment.call_budget import Price
 from analyzer.experiment.forecast import price_of_call
 from analyzer.experiment.injection.inject import Fault, Plan, faults_of
-from analyzer.experiment.ledger import Price
+from analyzer.experiment.replay.tape import Answer, Tape
 from analyzer.inquiry.present import counted, plain
-from analyzer.replay.tape import Answer, Tape
 from semconv.record import record
 
 _TYPICAL_TRIALS: Final = 15

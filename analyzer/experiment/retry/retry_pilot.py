@@ -15,14 +15,14 @@ from functools import partial
 from typing import Final
 
 from analyzer.evaluation.significance import Paired, paired
+from analyzer.experiment.call_budget import Ledger, Spent
 from analyzer.experiment.candidates import beliefs_of_calls
-from analyzer.experiment.ledger import Ledger, Spent
+from analyzer.experiment.replay.tape import CallKind, Tape
+from analyzer.experiment.replay.trial import Change, Edit
 from analyzer.experiment.retry.retry_gate import SURE, Gate, Share, gate
 from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
 from analyzer.experiment.running.trials import TrialResult, latest_reasons
 from analyzer.experiment.sequential import Reason
-from analyzer.replay.tape import CallKind, Tape
-from analyzer.replay.trial import Change, Edit
 from semconv.model import Ranked
 from semconv.record import record
 

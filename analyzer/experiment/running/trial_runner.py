@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from analyzer.experiment.ledger import Ledger, Spent
+from analyzer.experiment.call_budget import Ledger, Spent
+from analyzer.experiment.replay.canonical import Difference
+from analyzer.experiment.replay.gateway import Gateway
+from analyzer.experiment.replay.tape import Tape
+from analyzer.experiment.replay.trial import CLIENT_GONE, Change, TrialReport
 from analyzer.experiment.running.checks import Check
 from analyzer.experiment.running.trials import Draw, TrialResult
 from analyzer.experiment.running.workflow import TIMEOUT_S, Ended, Workflow
 from analyzer.experiment.walk import MOST_TRIALS
 from analyzer.inquiry.method import Clock
-from analyzer.replay.canonical import Difference
-from analyzer.replay.gateway import Gateway
-from analyzer.replay.tape import Tape
-from analyzer.replay.trial import CLIENT_GONE, Change, TrialReport
 from semconv.attributes import TRIAL
 from semconv.record import record
 

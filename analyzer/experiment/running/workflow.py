@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 import aiohttp
 
-from semconv.emit.tape import TRIAL_VARIABLE
+from semconv.emit.tool_playback import TRIAL_VARIABLE
 from semconv.record import record
 
 TIMEOUT_S: Final = 600.0

@@ -40,7 +40,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from analyzer.inquiry.agent_names import match_agent, same_agent
+from analyzer.inquiry.match_agents import match_agent, same_agent
 from analyzer.inquiry.method import AttributionMethod, Inquiry, Prompt, Reply
 from analyzer.methods.published.plain_log import about_the_task, numbered_log, plain_log, plain_prompt
 from analyzer.methods.replies.free_text import Answer, read_answer, read_reason

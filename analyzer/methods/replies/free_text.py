@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from analyzer.inquiry.agent_names import normalise, strip_suffix
+from analyzer.inquiry.match_agents import normalise, strip_suffix
 from semconv.json_text import with_whole_pairs
 
 _FIELD: Final = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeVar
 
-from analyzer.inquiry.agent_names import match_agent, same_agent
+from analyzer.inquiry.match_agents import match_agent, same_agent
 from analyzer.inquiry.method import Message, Prompt, Reply
 from semconv.model import (
     Abstention,

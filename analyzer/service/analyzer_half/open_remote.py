@@ -28,16 +28,16 @@ from analyzer.service.analyzer_half.job_worker import JobWorker
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
-from analyzer.web.jobs import JobLimits, Jobs
 from analyzer.web.pages.analyzer_half import AnalyzerPages
 from analyzer.web.pages.front import shown_settings
+from analyzer.web.requested_analyses import JobLimits, Jobs
 from collector_processor.journal.directory import DirectoryLock
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError
 from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.settings import Settings, SettingsError
-from collector_processor.settings.model import JOBS_IN_STORE
+from collector_processor.settings.fields import JOBS_IN_STORE
 from collector_processor.store.database.older_files import bring_up_to_date
 from collector_processor.store.database.places import connected
 from collector_processor.store.database.thread import StoreThread

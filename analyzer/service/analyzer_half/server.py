@@ -40,7 +40,7 @@ from analyzer.web.guard import GuardRules, Sessions, guarding
 from analyzer.web.pages.analyzer_half import AnalyzerPages, analyzer_routes
 from collector_processor.otlp import Address, RefusedError
 from collector_processor.otlp.tls import TlsFiles
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.receivers.overload import DEFAULT_BUFFER_BYTES, BufferBudget
 from semconv.model import Attribution, Trajectory
 

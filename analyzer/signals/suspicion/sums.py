@@ -8,7 +8,7 @@ from analyzer.signals.arithmetic import wrong_calculations
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer
 from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.sources import sources
+from analyzer.signals.suspicion.figure_sources import sources
 from analyzer.signals.wrong_numbers import wrong_results
 from semconv.model import Evidence
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from analyzer.signals.normalize import excerpt, normalized
 from analyzer.signals.run_view import HEAD, Reading, final_answer
 from analyzer.signals.suspicion.clue import Clue, ClueKind
+from analyzer.signals.suspicion.figure_sources import is_blind, sources
 from analyzer.signals.suspicion.figures import prose_of
-from analyzer.signals.suspicion.sources import is_blind, sources
 from semconv.model import Evidence, StepKind
 
 _ID: Final = re.compile(

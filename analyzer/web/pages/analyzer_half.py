@@ -14,10 +14,10 @@ from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import Sessions
-from analyzer.web.jobs import Jobs
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed, sign_in_routes
 from analyzer.web.pages.try_pages import try_routes
 from analyzer.web.rendering import Renderer
+from analyzer.web.requested_analyses import Jobs
 from semconv.dialects import USUAL, Reader
 
 _ELSEWHERE: Final = ("/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}", "/queue")

@@ -15,7 +15,7 @@ from analyzer.inquiry.run_diff import compare_runs, nearest_run
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext
-from analyzer.web.reads.sources import RunName, RunQuery, RunRow
+from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
 from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.side_by_side import ShownComparison, view_of
 from collector_processor.store.records import StoredVerdict

@@ -11,8 +11,8 @@ from aiohttp import web
 from pydantic.fields import FieldInfo
 
 from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
-from analyzer.web.jobs import Jobs
 from analyzer.web.rendering import Renderer
+from analyzer.web.requested_analyses import Jobs
 from collector_processor.receivers.admission import bears
 from collector_processor.settings import PREFIX, Settings
 from semconv.dialects import Reader

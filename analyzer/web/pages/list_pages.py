@@ -9,7 +9,7 @@ from aiohttp import web
 
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext, issues_of
-from analyzer.web.reads.sources import RunPage
+from analyzer.web.reads.page_records import RunPage
 from analyzer.web.reads.trends import Trends
 from analyzer.web.run_list import InvalidFilter, read_filters, write_key
 from analyzer.web.views.run_listing import DEFAULT_LIMIT, Asked, columns, view_of_trend

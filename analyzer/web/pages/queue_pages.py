@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from analyzer.web.json_records import QueuedRun, QueuedRuns
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext
 from analyzer.web.reads.label_queue import MOST_QUESTIONS, Asked, LabelQueue
-from analyzer.web.records import QueuedRun, QueuedRuns
 from analyzer.web.run_api import read_number
 from analyzer.web.views.run_page import MOST_APART, Wanted, view
 from semconv.model import Status

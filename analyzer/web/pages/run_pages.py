@@ -21,15 +21,15 @@ from analyzer.labels.kept_trace import otlp_json, read_kept
 from analyzer.labels.label import LabelKind, LabelRefused, Statement
 from analyzer.web.api import FindOne, Labels, label_document, opinion_document
 from analyzer.web.guard import require_stated_origin
-from analyzer.web.jobs import Jobs
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.sources import IssueSource, RunName
+from analyzer.web.reads.page_records import IssueSource, RunName
 from analyzer.web.reads.whole_runs import WholeRuns
+from analyzer.web.requested_analyses import Jobs
 from analyzer.web.run_api import read_steps, versions_document
 from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.run_page import MOST_APART, TraceLink, Wanted, view
-from analyzer.web.views.versions import versions_of
+from analyzer.web.views.verdict_versions import versions_of
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import unpack_spans
 from collector_processor.store.records import SECOND_OPINION, StoredVerdict

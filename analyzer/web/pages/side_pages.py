@@ -12,8 +12,8 @@ from prometheus_client.registry import CollectorRegistry
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext
+from analyzer.web.reads.page_records import RunQuery, RunRow, ShownIssue
 from analyzer.web.reads.recent_work import RecentWork
-from analyzer.web.reads.sources import RunQuery, RunRow, ShownIssue
 from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.issue_page import MOST_EXAMPLES, issue_view
 from collector_processor.otlp import Tenant

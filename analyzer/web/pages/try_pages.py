@@ -22,10 +22,10 @@ from analyzer.labels.opinion_store import Opinion
 from analyzer.recordings.read_files import read_recording, unpack
 from analyzer.web.api import opinion_document, read_choice_fields
 from analyzer.web.guard import require_stated_origin
-from analyzer.web.jobs import MOST_RUNS, Asked, Job, Jobs, Load, TooBusy
 from analyzer.web.pages.front import Front, routed
 from analyzer.web.pages.run_pages import PageContext, chance_of, kept_run
 from analyzer.web.reads.documents import read_document
+from analyzer.web.requested_analyses import MOST_RUNS, Asked, Job, Jobs, Load, TooBusy
 from analyzer.web.views.run_page import view
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild

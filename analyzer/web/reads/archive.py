@@ -19,17 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from analyzer.labels.kept_run import TextSearch, task_of
 from analyzer.labels.label_store import LabelStore
 from analyzer.labels.opinion_store import blamed_steps
-from analyzer.web.reads.run_query import (
-    TOTALS,
-    VERDICT,
-    Condition,
-    Order,
-    joined,
-    on_index,
-    on_row,
-    totals_in,
-)
-from analyzer.web.reads.sources import (
+from analyzer.web.reads.page_records import (
     Analysed,
     RunKey,
     RunName,
@@ -40,11 +30,21 @@ from analyzer.web.reads.sources import (
     Trend,
     row_of,
 )
+from analyzer.web.reads.run_query import (
+    TOTALS,
+    VERDICT,
+    Condition,
+    Order,
+    joined,
+    on_index,
+    on_row,
+    totals_in,
+)
 from analyzer.web.reads.trends import bucket_width, trend_of
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection, refusing
 from collector_processor.store.database.places import Database
-from collector_processor.store.kept_spans import KeptSpansRows
+from collector_processor.store.kept_spans_table import KeptSpansRows
 from collector_processor.store.records import StoredVerdict
 
 T = TypeVar("T")

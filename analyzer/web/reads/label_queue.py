@@ -13,7 +13,7 @@ from typing import Any, Final
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.labels.queue import Candidate, Question, choose
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.sources import RunName, RunQuery, RunRow
+from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
 from collector_processor.otlp import Tenant
 from collector_processor.store.records import PROOF
 from semconv.model import ProofDecision, Status

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from analyzer.web.reads.sources import Analysed
+from analyzer.web.reads.page_records import Analysed
 
 FRESH_NS: Final = 30 * 10**9
 MOST: Final = 20_000

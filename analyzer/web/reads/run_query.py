@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from analyzer.telemetry.metric import CUT
-from analyzer.web.reads.sources import Measure, RunKey, RunQuery, Sort
+from analyzer.web.reads.page_records import Measure, RunKey, RunQuery, Sort
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.records import StoredVerdict
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from analyzer.web.reads.sources import Bucket, RunQuery, Sort, Trend
+from analyzer.web.reads.page_records import Bucket, RunQuery, Sort, Trend
 from semconv.model import Status
 
 MOST_BUCKETS: Final = 60

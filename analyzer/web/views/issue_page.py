@@ -19,7 +19,7 @@ from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.recurrence.watch import Share
 from analyzer.issues.report import AgentShare, share_text
-from analyzer.web.reads.sources import RunRow, ShownIssue
+from analyzer.web.reads.page_records import RunRow, ShownIssue
 from analyzer.web.views.run_page import telling
 from semconv.model import agent_in_prose
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
-from analyzer.web.reads.sources import Sort, Trend
+from analyzer.web.reads.page_records import Sort, Trend
 from analyzer.web.run_list import FILTERS
 
 DEFAULT_LIMIT: Final = 50

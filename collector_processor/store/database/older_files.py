@@ -20,7 +20,7 @@ from typing import Any, Final
 from collector_processor.otlp import CollectorError
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import open_database
-from collector_processor.store.run_totals import RunTotalsRows
+from collector_processor.store.run_totals_table import RunTotalsRows
 
 logger = logging.getLogger(__name__)
 

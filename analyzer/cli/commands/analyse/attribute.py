@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, RecordedRun, RecordedRuns
-from analyzer.cli.options import FloorOption, MethodOption, ModelOption
 from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
@@ -22,6 +21,7 @@ from analyzer.cli.output import (
     print_json,
     progress_bar,
 )
+from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import open_analyst, open_cleaner
 from analyzer.history.known_runs import KnownRuns, known_run, said_of

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from analyzer.cli import bench_tables as tables
-from analyzer.cli.options import METHOD_HELP, FloorOption, ModelOption, WithReferenceOption
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -25,6 +24,7 @@ from analyzer.cli.output import (
     print_json,
     progress_bar,
 )
+from analyzer.cli.shared_options import METHOD_HELP, FloorOption, ModelOption, WithReferenceOption
 from analyzer.evaluation.benchmark import (
     LEARNERS,
     Benchmark,

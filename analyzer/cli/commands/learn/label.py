@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from analyzer.cli.label_queue import list_queue
+from analyzer.cli.label_queue_command import list_queue
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.present import console, plain
 from analyzer.labels.label import LabelKind, Statement

@@ -29,7 +29,7 @@ from analyzer.web.run_api import run_document
 from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Exporter, Signal
 from collector_processor.otlp.destination import checked_url
-from collector_processor.pipeline.analyst import Analysis
+from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.decode import decode
 from collector_processor.settings import Settings, load_settings
 from collector_processor.store.records import StoredVerdict

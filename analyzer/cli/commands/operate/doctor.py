@@ -60,7 +60,7 @@ from collector_processor.settings import (
     retired_settings,
     unknown_variables,
 )
-from collector_processor.settings.model import JOBS_IN_STORE
+from collector_processor.settings.fields import JOBS_IN_STORE
 
 _LOW_DISK_BYTES: Final = 1 << 30
 

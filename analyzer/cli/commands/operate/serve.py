@@ -42,7 +42,7 @@ from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.otlp_metrics import export_metrics
 from analyzer.telemetry.process_stats import resident_bytes
 from collector_processor.otlp import Address
-from collector_processor.pipeline.analyst import Analyst
+from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.settings import (
     Settings,
     SettingsError,

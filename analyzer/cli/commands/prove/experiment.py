@@ -53,11 +53,12 @@ from analyzer.cli.trial_options import (
 )
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst
+from analyzer.experiment.call_budget import BUDGET_USD
 from analyzer.experiment.candidates import ChangeKind, Fix
 from analyzer.experiment.conduct import Conductor
+from analyzer.experiment.experiment_output import conclusion, forecast, progress, tool_lines
 from analyzer.experiment.findings import Experiment, refusal, to_json
 from analyzer.experiment.forecast import forecast_json, forecast_of
-from analyzer.experiment.ledger import BUDGET_USD
 from analyzer.experiment.open_experiment import (
     CannotReplay,
     NoSuchStep,
@@ -67,7 +68,6 @@ from analyzer.experiment.open_experiment import (
 from analyzer.experiment.open_experiment import (
     experiment as run_experiment,
 )
-from analyzer.experiment.present import conclusion, forecast, progress, tool_lines
 from analyzer.experiment.proofs import attribution_of
 from analyzer.experiment.running.checks import Check, CheckFailed, every
 from analyzer.experiment.running.trial_ids import TrialIds

@@ -26,18 +26,18 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
-from analyzer.experiment.present import tool_lines
+from analyzer.experiment.experiment_output import tool_lines
+from analyzer.experiment.replay.gateway import Gateway, serving
+from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
+from analyzer.experiment.replay.obstacles import undeclared_tool
+from analyzer.experiment.replay.open_trial import OpenTrial
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import NotReplayable, RemoteTools, Tape
+from analyzer.experiment.replay.trial import Change, TrialReport
+from analyzer.experiment.replay.trial_tools import ToolRules, plan
 from analyzer.inquiry.present import console, counted
-from analyzer.replay.gateway import Gateway, serving
-from analyzer.replay.obstacles import undeclared_tool
-from analyzer.replay.open_trial import OpenTrial
-from analyzer.replay.options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
-from analyzer.replay.read_tape import read_tape
-from analyzer.replay.tape import NotReplayable, RemoteTools, Tape
-from analyzer.replay.tools import ToolRules, plan
-from analyzer.replay.trial import Change, TrialReport
 from collector_processor.rebuild.stages import Run
-from collector_processor.settings.values import address
+from collector_processor.settings.value_types import address
 from semconv.record import replace
 
 _TRIAL_ID: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")

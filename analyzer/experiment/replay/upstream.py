@@ -16,8 +16,8 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from analyzer.replay.options import LiveUsage
-from analyzer.replay.trial import CLIENT_GONE
+from analyzer.experiment.replay.gateway_options import LiveUsage
+from analyzer.experiment.replay.trial import CLIENT_GONE
 from semconv.record import record
 
 _HOP_BY_HOP: Final = frozenset(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from analyzer.inquiry.agent_names import normalise
+from analyzer.inquiry.match_agents import normalise
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import Reading, Role, final_answer
 from semconv.model import StepKind

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from analyzer.replay.obstacles import (
+from analyzer.experiment.replay.obstacles import (
     error_status,
     no_model_calls,
     obstacle_of_call,
     obstacle_of_run,
     said_by_provider,
 )
-from analyzer.replay.tape import (
+from analyzer.experiment.replay.tape import (
     Answer,
     CallKind,
     ReadTape,

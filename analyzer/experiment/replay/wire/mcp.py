@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from analyzer.replay.tape import RecordedTool
-from analyzer.replay.wire.format import is_one_of
+from analyzer.experiment.replay.tape import RecordedTool
+from analyzer.experiment.replay.wire.format import is_one_of
 from semconv.json_text import read_json
 from semconv.record import record
 

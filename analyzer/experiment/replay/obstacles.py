@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from analyzer.replay.tape import NotReplayable, Obstacle, Tape
-from analyzer.replay.tools import ToolRules, first_undeclared
+from analyzer.experiment.replay.tape import NotReplayable, Obstacle, Tape
+from analyzer.experiment.replay.trial_tools import ToolRules, first_undeclared
 from collector_processor.lint import content_lines, limit_line
 from collector_processor.trajectory.acts import Act
 from semconv.dialects.reading.action import Message

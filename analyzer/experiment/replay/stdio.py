@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from analyzer.replay.tape import RemoteTools
-from semconv.emit.tape import TRIAL_VARIABLE
+from analyzer.experiment.replay.tape import RemoteTools
+from semconv.emit.tool_playback import TRIAL_VARIABLE
 
 _START: Final = (
-    "import sys; sys.path.append(sys.argv[1]); from analyzer.replay.stdio_server import main;"
+    "import sys; sys.path.append(sys.argv[1]); from analyzer.experiment.replay.stdio_server import main;"
     " main(sys.argv[2], sys.argv[3:])"
 )
 _OWN: Final = "blamespan-mcp-"

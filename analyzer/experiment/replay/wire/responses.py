@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from analyzer.replay.tape import Answer
-from analyzer.replay.trial import Edit
-from analyzer.replay.wire.chat_completions import openai_error
-from analyzer.replay.wire.format import (
+from analyzer.experiment.replay.tape import Answer
+from analyzer.experiment.replay.trial import Edit
+from analyzer.experiment.replay.wire.chat_completions import openai_error
+from analyzer.experiment.replay.wire.format import (
     Asked,
     Body,
     Provider,

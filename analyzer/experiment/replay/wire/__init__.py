@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from analyzer.replay.wire.anthropic_messages import ANTHROPIC
-from analyzer.replay.wire.chat_completions import CHAT
-from analyzer.replay.wire.embeddings import EMBEDDINGS
-from analyzer.replay.wire.format import Asked, Provider, UnreadableRequest, Wire
-from analyzer.replay.wire.responses import RESPONSES
+from analyzer.experiment.replay.wire.anthropic_messages import ANTHROPIC
+from analyzer.experiment.replay.wire.chat_completions import CHAT
+from analyzer.experiment.replay.wire.embeddings import EMBEDDINGS
+from analyzer.experiment.replay.wire.format import Asked, Provider, UnreadableRequest, Wire
+from analyzer.experiment.replay.wire.responses import RESPONSES
 
 WIRES: Final[Mapping[str, Wire]] = {
     "chat/completions": CHAT,

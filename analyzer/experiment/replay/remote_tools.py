@@ -14,10 +14,10 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
-from analyzer.replay.tape import RecordedTool, RemoteTools
-from analyzer.replay.tool_lists import without_output_schemas
-from analyzer.replay.trial import Refuse, Trial
-from analyzer.replay.upstream import (
+from analyzer.experiment.replay.tape import RecordedTool, RemoteTools
+from analyzer.experiment.replay.tool_lists import without_output_schemas
+from analyzer.experiment.replay.trial import Refuse, Trial
+from analyzer.experiment.replay.upstream import (
     NO_ANSWER_STATUS,
     NoAnswer,
     Sending,
@@ -25,7 +25,7 @@ from analyzer.replay.upstream import (
     Within,
     forwarded_headers,
 )
-from analyzer.replay.wire import mcp
+from analyzer.experiment.replay.wire import mcp
 from semconv.json_text import read_json
 from semconv.record import record
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from analyzer.replay.tape import Answer, CallKind
-from analyzer.replay.trial import Edit
+from analyzer.experiment.replay.tape import Answer, CallKind
+from analyzer.experiment.replay.trial import Edit
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.dialects.reading.tools import is_delegation, is_plain_transfer, transfer_target
 from semconv.json_text import read_json

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final
 
-from analyzer.replay.canonical import canonical_json
-from analyzer.replay.tape import Answer, RecordedTool, RemoteTools, Tape
+from analyzer.experiment.replay.canonical import canonical_json
+from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools, Tape
 from semconv.dialects.reading.tools import is_delegation, is_plain_transfer, transfer_target
 from semconv.record import record
 

@@ -20,7 +20,7 @@ from collector_processor.otlp.destination import Destination, Forwarding, Protoc
 from collector_processor.rebuild.redaction import ALL_KINDS, check_pattern, read_kinds
 from collector_processor.settings.kafka import KafkaSettings
 from collector_processor.settings.machine import receiving_bytes_here
-from collector_processor.settings.values import ExportText, WriteBack, address
+from collector_processor.settings.value_types import ExportText, WriteBack, address
 from collector_processor.store.database.places import RUNS
 from collector_processor.writeback.annotate import Carriers
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from analyzer.replay.stdio import StandIns
-from analyzer.replay.trial import Trial, TrialReport
-from analyzer.replay.upstream import TIMEOUT
+from analyzer.experiment.replay.stdio import StandIns
+from analyzer.experiment.replay.trial import Trial, TrialReport
+from analyzer.experiment.replay.upstream import TIMEOUT
 from semconv.record import record
 
 _HANGING_SHARE: Final = 0.5

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.signals.run_view import Reading
+from analyzer.signals.suspicion.figure_sources import Source
 from analyzer.signals.suspicion.figures import Figure, figures
-from analyzer.signals.suspicion.sources import Source
 
 _COLUMN: Final = range(2, 401)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
-from analyzer.replay.tool_lists import without_output_schemas
+from analyzer.experiment.replay.tool_lists import without_output_schemas
 
 _PATIENCE_S: Final = 30.0
 _NOT_FOUND: Final = 127
@@ -33,7 +33,7 @@ def main(file: str, arguments: list[str]) -> NoReturn:
     """Take the place of a program.
 
     Args:
-        file: JSON written by ``analyzer.replay.stdio``.
+        file: JSON written by ``analyzer.experiment.replay.stdio``.
         arguments: those of the program.
     """
     settings = json.loads(Path(file).read_text(encoding="utf-8"))

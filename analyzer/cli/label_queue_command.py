@@ -17,11 +17,11 @@ from analyzer.inquiry.present import console, counted, plain
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.labels.queue import Why
+from analyzer.web.json_records import QueuedRun
 from analyzer.web.pages.queue_pages import queued_run
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.label_queue import LabelQueue, Queue
-from analyzer.web.reads.sources import RunName
-from analyzer.web.records import QueuedRun
+from analyzer.web.reads.page_records import RunName
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.database.places import open_database

@@ -26,14 +26,13 @@ from typing import Any, Final
 import aiohttp
 from aiohttp import web
 
-from analyzer.replay.matching import TapeIndex
-from analyzer.replay.open_trial import OpenTrial, RunningTrial
-from analyzer.replay.options import GatewayOptions, LiveCall, LiveUsage
-from analyzer.replay.remote_tools import over_http, over_mcp
-from analyzer.replay.stdio import StandIns
-from analyzer.replay.tape import RecordedTool, Tape
-from analyzer.replay.tools import RunTool
-from analyzer.replay.trial import (
+from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
+from analyzer.experiment.replay.matching import TapeIndex
+from analyzer.experiment.replay.open_trial import OpenTrial, RunningTrial
+from analyzer.experiment.replay.remote_tools import over_http, over_mcp
+from analyzer.experiment.replay.stdio import StandIns
+from analyzer.experiment.replay.tape import RecordedTool, Tape
+from analyzer.experiment.replay.trial import (
     CLIENT_GONE,
     Change,
     Edit,
@@ -44,12 +43,20 @@ from analyzer.replay.trial import (
     Trial,
     TrialReport,
 )
-from analyzer.replay.upstream import NO_ANSWER_STATUS, TIMEOUT, NoAnswer, Sending, Upstream, forwarded_headers
-from analyzer.replay.wire import WIRES, Asked, UnreadableRequest, Wire
-from analyzer.replay.wire.responses import expanded, input_items, output_items, response_id
+from analyzer.experiment.replay.trial_tools import RunTool
+from analyzer.experiment.replay.upstream import (
+    NO_ANSWER_STATUS,
+    TIMEOUT,
+    NoAnswer,
+    Sending,
+    Upstream,
+    forwarded_headers,
+)
+from analyzer.experiment.replay.wire import WIRES, Asked, UnreadableRequest, Wire
+from analyzer.experiment.replay.wire.responses import expanded, input_items, output_items, response_id
 from collector_processor.otlp import TOKEN_HEADER, Address
 from collector_processor.receivers.admission import names_this_machine
-from semconv.emit.tape import TRIAL_VARIABLE
+from semconv.emit.tool_playback import TRIAL_VARIABLE
 from semconv.json_text import read_json
 from semconv.record import replace
 

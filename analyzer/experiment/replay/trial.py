@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Final, TypeAlias
 
-from analyzer.replay.canonical import Difference, Key
-from analyzer.replay.matching import Match, Matched, Spoken, TapeIndex, Waiting, omitted_in
-from analyzer.replay.tape import Answer, CallKind, RecordedTool, Tape
-from analyzer.replay.tools import RunTool, ToolRules, Tools
+from analyzer.experiment.replay.canonical import Difference, Key
+from analyzer.experiment.replay.matching import Match, Matched, Spoken, TapeIndex, Waiting, omitted_in
+from analyzer.experiment.replay.tape import Answer, CallKind, RecordedTool, Tape
+from analyzer.experiment.replay.trial_tools import RunTool, ToolRules, Tools
 from semconv.dialects.reading.action import Message
 from semconv.record import record, replace
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from analyzer.replay.tape import Answer
-from analyzer.replay.trial import Edit
-from analyzer.replay.wire.format import (
+from analyzer.experiment.replay.tape import Answer
+from analyzer.experiment.replay.trial import Edit
+from analyzer.experiment.replay.wire.format import (
     Asked,
     Body,
     Provider,

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from itertools import chain, product
 from typing import Final
 
-from analyzer.replay.canonical import (
+from analyzer.experiment.replay.canonical import (
     CALL,
     SPOKEN_RESULTS,
     SYSTEM,
@@ -19,7 +19,7 @@ from analyzer.replay.canonical import (
     key_of,
     masked,
 )
-from analyzer.replay.tape import CallKind, RecordedCall
+from analyzer.experiment.replay.tape import CallKind, RecordedCall
 from semconv.dialects.reading.action import Message
 from semconv.record import record
 

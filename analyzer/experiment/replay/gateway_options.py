@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import field
 from typing import Final, TypeAlias
 
-from analyzer.replay.tape import RemoteTools
-from analyzer.replay.tools import ToolRules
-from analyzer.replay.wire import Provider
+from analyzer.experiment.replay.tape import RemoteTools
+from analyzer.experiment.replay.trial_tools import ToolRules
+from analyzer.experiment.replay.wire import Provider
 from semconv.record import record
 
 

@@ -7,10 +7,10 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Final
 
-from analyzer.replay.tape import Answer, CallKind
-from analyzer.replay.trial import Edit
-from analyzer.replay.wire.chat_completions import openai_error
-from analyzer.replay.wire.format import Asked, Body, Provider, UnreadableRequest, Wire
+from analyzer.experiment.replay.tape import Answer, CallKind
+from analyzer.experiment.replay.trial import Edit
+from analyzer.experiment.replay.wire.chat_completions import openai_error
+from analyzer.experiment.replay.wire.format import Asked, Body, Provider, UnreadableRequest, Wire
 from semconv.dialects.reading.action import Message
 
 

@@ -10,14 +10,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ChangeKind
 from analyzer.experiment.conduct import Conductor
 from analyzer.experiment.findings import Experiment, Finding, KeptTrials
 from analyzer.experiment.forecast import Forecast
-from analyzer.experiment.ledger import Spent
+from analyzer.experiment.replay.trial_tools import Planned
 from analyzer.experiment.sequential import Arm
 from analyzer.inquiry.present import counted, plain
-from analyzer.replay.tools import Planned
 from semconv.model import agent_label
 
 _LEAVING = (
