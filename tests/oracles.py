@@ -19,6 +19,8 @@ class PartOracle:
 
     step: int
     lies: float = 0.0
+    quote: str = ""
+    """Its words of the step: without a true quote the method abstains."""
     fix: str = ""
     """Its proposal for the step; an oracle may have none."""
     chance: random.Random = field(default_factory=lambda: random.Random(0))
@@ -32,5 +34,5 @@ class PartOracle:
         if self.chance.random() < self.lies:
             says_yes = not says_yes
         answer = {"reason": "r", "answer": "yes" if says_yes else "no"}
-        proposed = {"step": self.step, "fix": self.fix} if self.fix else {}
-        return Reply(text=json.dumps({**answer, **proposed}))
+        proposed = {"fix": self.fix} if self.fix else {}
+        return Reply(text=json.dumps({**answer, "step": self.step, "quote": self.quote, **proposed}))

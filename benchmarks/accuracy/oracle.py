@@ -56,7 +56,9 @@ class Oracle:
         question = prompt.messages[-1].content[-LONGEST_QUESTION:]
         if parts := PART.findall(question):
             first, last = map(int, parts[-1])
-            return json.dumps({"reason": "so", "answer": "yes" if first <= self.decisive <= last else "no"})
+            is_there = first <= self.decisive <= last
+            suspect = {"step": self.decisive, "quote": self._quote(self.decisive), "fix": "do it right"}
+            return json.dumps({"reason": "so", "answer": "yes" if is_there else "no", **suspect})
         if newest := NEWEST.findall(question):
             return f"1. {'Yes' if int(newest[-1]) == self.decisive else 'No'}.\n2. Reason: so"
         if candidates := CANDIDATES.findall(question):

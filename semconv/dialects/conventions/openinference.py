@@ -45,13 +45,16 @@ from semconv.dialects.conventions.openinference_tools import (
     without_response,
 )
 from semconv.dialects.conventions.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
-from semconv.dialects.frameworks.ag2 import is_bookkeeper, is_reply_of_tools
-from semconv.dialects.frameworks.google_adk import SCOPE as ADK_SCOPE
-from semconv.dialects.frameworks.strands import SCOPE as STRANDS_SCOPE
-from semconv.dialects.frameworks.strands import TEAM_KINDS
 from semconv.dialects.reading.action import FUNCTION_KINDS, Action, ActionKind, Dialect, Surroundings
 from semconv.dialects.reading.agent_names import is_function
 from semconv.dialects.reading.flattened import flattened
+from semconv.dialects.reading.framework_facts import (
+    ADK_SCOPE,
+    STRANDS_SCOPE,
+    STRANDS_TEAMS,
+    is_ag2_helper,
+    is_ag2_tool_reply,
+)
 from semconv.dialects.reading.guardrails import as_guardrail, read_judgements, stopped_what_it_guards
 from semconv.dialects.reading.messages import messages_of, system_text
 from semconv.dialects.reading.payloads import answered, asked, reported_failure
@@ -153,7 +156,7 @@ def _mended(kind: ActionKind, span: Span, surroundings: Surroundings) -> ActionK
     if kind is ActionKind.LLM and span.attributes.get(GEN_AI_OPERATION_NAME) == "invoke_agent":
         return ActionKind.AGENT
     operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
-    is_team = operation in TEAM_KINDS or KINDS.get(operation) is ActionKind.WORKFLOW
+    is_team = operation in STRANDS_TEAMS or KINDS.get(operation) is ActionKind.WORKFLOW
     if kind is ActionKind.AGENT and (AG2_RECIPIENT in span.attributes or is_team):
         return ActionKind.WORKFLOW
     return kind
@@ -194,7 +197,7 @@ def _about(
         kind=kind,
         agent=found.name,
         agent_source=found.source,
-        pseudo_agent=is_bookkeeper(found.name),
+        pseudo_agent=is_ag2_helper(found.name),
         failed=failed,
         error=error or (error_of(span) if failed else ""),
         judgements=read_judgements(span),
@@ -279,7 +282,7 @@ def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
     if action.agent is None and span.scope.name == _OPENAI_AGENTS:
         # openai-agents also marks its trace as an AGENT, named after the workflow.
         return replace(action, kind=ActionKind.WORKFLOW)
-    if is_reply_of_tools(text(span.attributes, OUTPUT_VALUE) or ""):
+    if is_ag2_tool_reply(text(span.attributes, OUTPUT_VALUE) or ""):
         return replace(action, output="")  # AG2's user proxies return their tools' results
     if not surroundings.children(span) and "tool_calls" in (text(span.attributes, OUTPUT_VALUE) or ""):
         # AG2's replies have no model call below them; the reply lists the requested tools.

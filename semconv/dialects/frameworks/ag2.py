@@ -1,10 +1,8 @@
 """AG2's own spans, of 0.14 (``autogen.opentelemetry``) and 1.x (``TelemetryMiddleware``).
 
 Source: ``autogen/opentelemetry`` of 0.14.0, recorded; ``ag2/middleware/builtin/telemetry.py`` and
-``ag2/network/hub`` of 1.2.1, recorded without a hub; bookkeepers from
-``autogen/agentchat/group/group_tool_executor.py``, ``group_utils.py`` and ``groupchat.py`` of 0.14. Both
-versions have the scope ``opentelemetry.instrumentation.ag2`` and name the kind of span in
-``ag2.span.type``.
+``ag2/network/hub`` of 1.2.1, recorded without a hub. Both versions have the scope
+``opentelemetry.instrumentation.ag2`` and name the kind of span in ``ag2.span.type``.
 
 - 0.14: agents always carry their input and output, model calls only with ``capture_messages=True``; otherwise
   the agent's texts stand for its calls'. A conversation's output is its whole history. Tools run under
@@ -21,7 +19,8 @@ from typing import Final
 
 from semconv.dialects.conventions.otel_genai import conversation_of, operation_kind, read_operation
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
-from semconv.dialects.reading.values import mapping, text
+from semconv.dialects.reading.framework_facts import is_ag2_helper
+from semconv.dialects.reading.values import text
 from semconv.model import Span
 from semconv.record import replace
 
@@ -47,12 +46,6 @@ _TYPES: Final[Mapping[str, ActionKind]] = {
 """All other span types are containers: choosing a speaker, usage accounts, the network's envelopes."""
 _NAMELESS: Final = "unknown"
 """Name that AG2 1.x uses for an agent whose middleware was given no name."""
-_BOOKKEEPERS: Final = frozenset({"chat_manager", "checking_agent"})
-"""A group chat's manager, and the agent that counts the speakers named by the model; neither calls a model.
-
-The others start with an underscore: ``_User`` stands for the caller, ``_Group_Tool_Executor`` runs every
-agent's tools.
-"""
 
 
 def read_ag2(span: Span, surroundings: Surroundings) -> Action | None:
@@ -71,7 +64,7 @@ def read_ag2(span: Span, surroundings: Surroundings) -> Action | None:
             prompt, response = text(span.attributes, HUMAN_PROMPT), text(span.attributes, HUMAN_RESPONSE)
             return replace(action, input=prompt or "", output=response or "")
         case _:
-            return replace(action, pseudo_agent=is_bookkeeper(action.agent))
+            return replace(action, pseudo_agent=is_ag2_helper(action.agent))
 
 
 def _kind_of(span: Span) -> ActionKind:
@@ -96,7 +89,7 @@ def _read_llm(action: Action, span: Span, surroundings: Surroundings) -> Action:
 
 
 def _read_agent(action: Action, span: Span, surroundings: Surroundings) -> Action:
-    action = replace(action, pseudo_agent=is_bookkeeper(action.agent))
+    action = replace(action, pseudo_agent=is_ag2_helper(action.agent))
     if action.output_messages and action.output_messages[-1].role == "tool":
         return replace(action, output="", output_messages=())
     asks = any(_is(child, _LLM) for child in surroundings.children(span))
@@ -111,16 +104,6 @@ def _is(span: Span, span_type: str) -> bool:
 
 def _shows_model_calls(surroundings: Surroundings) -> bool:
     return any(_is(span, _LLM) for span in surroundings.walked)
-
-
-def is_bookkeeper(name: str | None) -> bool:
-    """Say whether ``name`` belongs to the framework, not to one of the user's agents."""
-    return name is not None and (name in _BOOKKEEPERS or name.startswith("_"))
-
-
-def is_reply_of_tools(reply: str) -> bool:
-    """Say whether an agent's JSON reply only passes on its tools' results."""
-    return '"tool"' in reply and mapping(reply).get("role") == "tool"
 
 
 AG2: Final = Dialect(name=NAME, read=read_ag2, scopes=(SCOPE,), keys=frozenset({SPAN_TYPE}))

@@ -36,13 +36,13 @@ from semconv.dialects.conventions.otel_genai import (
     read_operation,
 )
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.framework_facts import ADK_SCOPE
 from semconv.dialects.reading.values import REDACTED, events_of, items, mapping, text, words
 from semconv.model import AgentSource, Attributes, Event, Span
 from semconv.record import replace
 
 NAME: Final = "google_adk"
 
-SCOPE: Final = "gcp.vertex.agent"
 LLM_REQUEST: Final = "gcp.vertex.agent.llm_request"
 LLM_RESPONSE: Final = "gcp.vertex.agent.llm_response"
 TOOL_ARGUMENTS: Final = "gcp.vertex.agent.tool_call_args"
@@ -59,7 +59,7 @@ _SPOKEN: Final = tuple(name for name in MESSAGE_EVENTS if name != "gen_ai.system
 
 def read_google_adk(span: Span, surroundings: Surroundings) -> Action | None:
     """Read a span of ADK's own tracer."""
-    if span.scope.name != SCOPE:
+    if span.scope.name != ADK_SCOPE:
         return None
     kind = _kind_of(span, surroundings)
     match kind:
@@ -180,4 +180,4 @@ def _with_tool_content(span: Span) -> Span:
     return replace(span, attributes={**found, **span.attributes}) if found else span
 
 
-GOOGLE_ADK: Final = Dialect(name=NAME, read=read_google_adk, scopes=(SCOPE,))
+GOOGLE_ADK: Final = Dialect(name=NAME, read=read_google_adk, scopes=(ADK_SCOPE,))

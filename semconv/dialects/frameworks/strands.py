@@ -13,36 +13,31 @@ results, but no other agent receives it (``Swarm._build_node_input``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from semconv.attributes import GEN_AI_INPUT_MESSAGES, GEN_AI_OPERATION_NAME, GEN_AI_OUTPUT_MESSAGES
 from semconv.dialects.conventions.otel_genai import KINDS, read_operation
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
+from semconv.dialects.reading.framework_facts import STRANDS_SCOPE, STRANDS_TEAMS
 from semconv.dialects.reading.values import REDACTED, error_of, text
 from semconv.model import Attributes, Span
 from semconv.record import replace
 
 NAME: Final = "strands"
 
-SCOPE: Final = "strands.telemetry.tracer"
 OLD_TOOL_STATUS: Final = "tool.status"
 OLD_SYSTEM_PROMPT: Final = "system_prompt"
 
-TEAM_KINDS: Final[Mapping[str, ActionKind]] = {
-    "invoke_swarm": ActionKind.WORKFLOW,
-    "invoke_graph": ActionKind.WORKFLOW,
-}
 _HIDDEN: Final = "[REDACTED]"
 _MESSAGES: Final = frozenset({GEN_AI_INPUT_MESSAGES, GEN_AI_OUTPUT_MESSAGES})
 
 
 def read_strands(span: Span, _: Surroundings) -> Action | None:
     """Read a span of Strands' own tracer."""
-    if span.scope.name != SCOPE:
+    if span.scope.name != STRANDS_SCOPE:
         return None
     operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
-    kind = TEAM_KINDS.get(operation) or KINDS.get(operation, ActionKind.CONTAINER)
+    kind = STRANDS_TEAMS.get(operation) or KINDS.get(operation, ActionKind.CONTAINER)
     action = read_operation(_shown(span), kind, NAME)
     if kind in {ActionKind.TOOL, ActionKind.HANDOFF} and span.attributes.get(OLD_TOOL_STATUS) == "error":
         action = replace(action, failed=True, error=action.error or error_of(span) or action.output)
@@ -73,4 +68,4 @@ def _hidden(name: str) -> Any:
     return ({"role": role, "parts": ({"type": "text", "content": REDACTED},)},)
 
 
-STRANDS: Final = Dialect(name=NAME, read=read_strands, scopes=(SCOPE,))
+STRANDS: Final = Dialect(name=NAME, read=read_strands, scopes=(STRANDS_SCOPE,))

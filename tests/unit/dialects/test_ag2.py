@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects.frameworks.ag2 import is_bookkeeper
+from semconv.dialects.reading.framework_facts import is_ag2_helper
 from semconv.model import Span
 from tests.factories import messages, openinference, ordered, outline, said, span
 
@@ -97,7 +97,7 @@ def test_accounts_and_envelopes_are_no_steps(span_type: str) -> None:
 
 @pytest.mark.parametrize("name", ["chat_manager", "checking_agent", "_User", "_Group_Tool_Executor"])
 def test_bookkeepers_are_no_agents(name: str) -> None:
-    assert is_bookkeeper(name)
+    assert is_ag2_helper(name)
     assert ordered(conversation(), agent(2, name, said("assistant", "next: clerk"))).steps == ()
 
 
