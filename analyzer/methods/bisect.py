@@ -5,8 +5,9 @@ error rate, until one step is likely enough. A repeated question is inverted and
 words asked twice give one piece of evidence and not two. The model's errors are still not independent, as the
 arithmetic assumes, so no verdict claims more than 0.9.
 
-Each answer also names the step that the model suspects and a fix for it: the verdict's fix is the
-latest one given for the blamed step. This costs no extra call.
+Each answer also names the step that the model suspects, quotes it and proposes a fix: the verdict's fix is
+the latest one given for the blamed step. This costs no extra call. Without a true quote of the blamed step
+the method abstains: the model may obey a text of the run, or may not have read it.
 
 Source: noisy generalised binary search, arXiv:0910.4397; the question is that of binary search,
 arXiv:2505.00212, with the whole run in sight. Cost: ceil(log2 steps) model calls at an error rate of 0; at
@@ -30,8 +31,9 @@ from typing import Final, TypeAlias
 from analyzer.inquiry.method import Inquiry, Reply, ResponseSchema
 from analyzer.inquiry.render import render
 from analyzer.methods.briefing import ask, object_of
+from analyzer.methods.judge import supported_in_its_step
 from analyzer.methods.replies.free_text import LONGEST, objects, spoken
-from analyzer.methods.replies.settle_answer import ask_until_read, nothing_to_judge, ranking_of
+from analyzer.methods.replies.settle_answer import ask_until_read, check_quotes, nothing_to_judge, ranking_of
 from analyzer.methods.replies.yes_or_no import read_yes_or_no
 from analyzer.methods.without_model import judge_by_signals
 from semconv.model import Abstention, Blame, Ranked, Trajectory
@@ -111,12 +113,14 @@ _SCHEMA: Final = ResponseSchema(
         reason={"type": "string", "description": "one or two sentences"},
         answer={"type": "string", "enum": ["yes", "no"]},
         step={"type": "integer", "description": "the one step you suspect most"},
+        quote={"type": "string", "description": "what is wrong there, word for word from that step"},
         fix={"type": "string", "description": "what its agent should do instead, as an instruction"},
     ),
 )
 _FORMAT: Final = (
     'as one JSON object {"reason": "one or two sentences", "answer": "yes" or "no", "step": the one step you'
-    ' suspect most, "fix": "what its agent should do instead, as an instruction"}'
+    ' suspect most, "quote": "what is wrong there, word for word from that step",'
+    ' "fix": "what its agent should do instead, as an instruction"}'
 )
 
 
@@ -150,7 +154,7 @@ class Bisect:
         belief = blend(count, _hints(trajectory), _TRUST_IN_SIGNALS)
         rendering = render(trajectory, max_bytes=self.max_bytes, marker=self.marker)
         asked: Counter[int] = Counter()
-        fixes: dict[int, str] = {}
+        suspects: dict[int, _Suspect] = {}
         while not is_settled(belief, self.wanted, self.error_rate) and asked.total() < most_questions(count):
             first = split(belief, self.error_rate)
             question = _Question(first=first, count=count, time=asked[first])
@@ -169,9 +173,13 @@ class Bisect:
             belief = answered(
                 belief, first, is_among=said.says_yes is not question.is_turned, error_rate=self.error_rate
             )
-            fixes |= said.fixes
+            suspects |= _kept(trajectory, suspects, said.suspect)
         blamed = self._verdict(trajectory, belief, asked.total())
-        return replace(blamed, fix=fixes.get(blamed.step, ""))
+        if not asked:
+            return blamed
+        found = suspects.get(blamed.step, _Suspect(step=blamed.step))
+        quoted = check_quotes(trajectory, [(found.step, found.quote)]).evidence
+        return supported_in_its_step(trajectory, replace(blamed, fix=found.fix, evidence=quoted))
 
     def _verdict(self, trajectory: Trajectory, belief: Belief, questions: int) -> Blame:
         order = sorted(range(len(belief)), key=lambda place: (-belief[place], place))
@@ -213,24 +221,46 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Suspect:
+    """The step that an answer suspects, with its words and a fix; both may be missing."""
+
+    step: int
+    quote: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
     says_yes: bool
-    fixes: Mapping[int, str]
-    """Fix by step; at most one entry."""
+    suspect: _Suspect | None
 
 
 def _read(reply: Reply) -> _Answer | str:
     said = read_yes_or_no(reply.text)
-    return _NEITHER if said is None else _Answer(says_yes=said, fixes=_fixes(reply.text))
+    return _NEITHER if said is None else _Answer(says_yes=said, suspect=_suspect(reply.text))
 
 
-def _fixes(text: str) -> Mapping[int, str]:
-    """Return the fix that an answer proposes, by step; a missing fix is allowed."""
+def _suspect(text: str) -> _Suspect | None:
     for found in objects(spoken(text)[:LONGEST]):
-        step, fix = found.get("step"), found.get("fix")
-        if isinstance(step, int) and not isinstance(step, bool) and isinstance(fix, str) and fix.strip():
-            return {step: fix.strip()}
-    return {}
+        step = found.get("step")
+        if isinstance(step, int) and not isinstance(step, bool):
+            return _Suspect(step=step, quote=_text(found.get("quote")), fix=_text(found.get("fix")))
+    return None
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _kept(
+    trajectory: Trajectory, before: Mapping[int, _Suspect], now: _Suspect | None
+) -> Mapping[int, _Suspect]:
+    """Return what is known of a step: its latest fix, and its latest true quote."""
+    if now is None:
+        return {}
+    known = before.get(now.step, _Suspect(step=now.step))
+    is_true = bool(check_quotes(trajectory, [(now.step, now.quote)]).evidence)
+    return {now.step: replace(now, quote=now.quote if is_true else known.quote, fix=now.fix or known.fix)}
 
 
 def _hints(trajectory: Trajectory) -> Sequence[tuple[int, float]]:

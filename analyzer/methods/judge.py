@@ -9,7 +9,7 @@ Cost: one model call, one more if the first answer cannot be used.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -45,6 +45,7 @@ _CONTRADICTED: Final = 0.7
 """Share of the confidence kept if the model names the wrong agent for its step."""
 _UNSUPPORTED: Final = 0.6
 _PARTLY_SUPPORTED: Final = 0.85
+_MOST_WITHOUT_TEXT: Final = 0.5
 _UNSAID: Final = 0.5
 """Confidence if the model gives none."""
 
@@ -187,6 +188,30 @@ def supported(claimed: Blame) -> Blame | Abstention:
     return Abstention(status=Status.UNDETERMINED, reason=reason, ranking=claimed.ranking)
 
 
+def supported_in_its_step(trajectory: Trajectory, claimed: Blame) -> Blame | Abstention:
+    """Return a claim with a true quote of the blamed step; else abstain, for the words may be a stranger's.
+
+    A step without text cannot be quoted: the claim keeps at most half of its confidence.
+    """
+    step = step_at(trajectory, claimed.step)
+    if step is None or any(evidence.step == step.index for evidence in claimed.evidence):
+        return claimed
+    if not has_text(step):
+        confidence = min(claimed.confidence, _MOST_WITHOUT_TEXT)
+        others = [(each.step, each.probability) for each in claimed.ranking]
+        return replace(claimed, confidence=confidence, ranking=rank(trajectory, step, confidence, others))
+    reason = (
+        f"the model blamed step {claimed.step} of {agent_in_prose(claimed.agent)}, but quoted nothing that"
+        f" stands in it: {claimed.reason}"
+    )
+    return Abstention(status=Status.UNDETERMINED, reason=reason, ranking=claimed.ranking)
+
+
+def has_text(step: Step) -> bool:
+    """Return whether a step has a text that can be quoted."""
+    return bool(step.output.strip() or step.input.strip() or step.error.strip())
+
+
 def claim(trajectory: Trajectory, answer: JudgeReply) -> Blame:
     """Convert an answer about an existing step to a blame with its true quotes and adjusted confidence."""
     step = step_at(trajectory, answer.step)
@@ -216,8 +241,7 @@ def support(checked: Checked, step: Step) -> float:
     if not checked.evidence:
         return _UNSUPPORTED
     is_quoted = any(evidence.step == step.index for evidence in checked.evidence)
-    has_text = bool(step.output.strip() or step.input.strip() or step.error.strip())
-    return _PARTLY_SUPPORTED if checked.dropped or (has_text and not is_quoted) else 1.0
+    return _PARTLY_SUPPORTED if checked.dropped or (has_text(step) and not is_quoted) else 1.0
 
 
 def _stated_confidence(answer: JudgeReply, step: Step) -> float:

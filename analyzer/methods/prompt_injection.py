@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import re2
 
@@ -24,12 +24,7 @@ _LONGEST: Final = 200_000
 """Characters examined per text."""
 _SHOWN_STEPS: Final = 5
 
-_ALTERNATIVES: Final = (
-    # Instructions to the judge.
-    (
-        r"\b(?:ignore|disregard|forget|override)\s{1,4}(?:\w+\s{1,4}){0,4}"
-        r"(?:logs?|instructions?|prompts?|evidence|criteria|transcript|conversation|guidelines)\b"
-    ),
+_TO_A_JUDGE: Final = (
     (
         r"\b(?:blame|accuse)\s{1,4}(?:only\s{1,4})?(?:the\s{1,4})?"
         r"(?:step|agent|writer|planner|\w+\s{1,4}(?:at|in)\s{1,4}step)\b"
@@ -38,9 +33,19 @@ _ALTERNATIVES: Final = (
         r"\bstep\s{1,4}(?:number\s{1,4})?\d{1,6}\s{1,4}(?:is|was)\s{1,4}(?:the\s{1,4}one\s{1,4})?"
         r"(?:to\s{1,4}blame|guilty|(?:the\s{1,4})?decisive)"
     ),
-    # Terms that only concern a judge, and names for it.
-    r"\b(?:decisive|root[- ]cause)\s{1,4}(?:error|mistake|step|agent)\b",
+    r"\bdecisive\s{1,4}(?:error|mistake|step|agent)\b",
     r"\bfailure\s{1,4}attribution\b",
+    # Imitations of the prompt's structure.
+    r"^#[\w-]{5,64}\s{1,4}(?:\[\d{1,6}\]|steps?\s{1,4}\d|end\b|the\s{1,4}task\b|your\s{1,4}note\b)",
+)
+"""Terms that only concern a judge."""
+_ALTERNATIVES: Final = (
+    *_TO_A_JUDGE,
+    (
+        r"\b(?:ignore|disregard|forget|override)\s{1,4}(?:\w+\s{1,4}){0,4}"
+        r"(?:logs?|instructions?|prompts?|evidence|criteria|transcript|conversation|guidelines)\b"
+    ),
+    r"\broot[- ]cause\s{1,4}(?:error|mistake|step|agent)\b",
     (
         r"\b(?:dear|attention|hey|(?:note|message)\s{1,4}to(?:\s{1,4}the)?)\s{1,4}(?:ai\s{1,4})?"
         r"(?:judge|evaluator|grader|auditor|investigator|model|llm)\b"
@@ -51,19 +56,20 @@ _ALTERNATIVES: Final = (
         r"(?:^|[.!?]\s{0,4})#{0,4}\s{0,4}(?-i:SYSTEM|System|ASSISTANT)"
         r"(?:\s{1,4}(?:prompt|message|override|note))?\s{0,4}:"
     ),
-    # Imitations of the prompt's structure, and verdicts to copy.
+    # Imitations of the run's end, and verdicts to copy.
     r"\bend\s{1,4}of\s{1,4}(?:the\s{1,4})?(?:run|log|transcript)\b",
-    r"^#[\w-]{5,64}\s{1,4}(?:\[\d{1,6}\]|steps?\s{1,4}\d|end\b|the\s{1,4}task\b|your\s{1,4}note\b)",
     r"\"(?:evidence|ranking)\"\s{0,4}:\s{0,4}\[",
 )
 _ADDRESS: Final = re2.compile("(?im)" + "|".join(_ALTERNATIVES))
 """RE2 pattern, for linear time: the text is hostile and may be long."""
+_ADDRESS_IN_INSTRUCTIONS: Final = re2.compile("(?im)" + "|".join(_TO_A_JUDGE))
+"""Agents' instructions may say "ignore", name roles and show JSON; they have no reason to assign blame."""
 
 
 def speaking_steps(trajectory: Trajectory) -> tuple[int, ...]:
     """Return the steps whose text or names address a judge; -1 stands for the task."""
     task = (-1,) if _speaks((trajectory.task,)) else ()
-    return (*task, *(step.index for step in trajectory.steps if _speaks(_texts(step))))
+    return (*task, *(step.index for step in trajectory.steps if _speaks_in(step)))
 
 
 def doubt_if_injected(blame: Blame, trajectory: Trajectory) -> Blame:
@@ -97,7 +103,11 @@ def _texts(step: Step) -> tuple[str, ...]:
     return step.output, step.input, step.error, step.agent, step.name, step.target or ""
 
 
-def _speaks(texts: Iterable[str]) -> bool:
+def _speaks_in(step: Step) -> bool:
+    return _speaks(_texts(step)) or _speaks((step.instructions,), _ADDRESS_IN_INSTRUCTIONS)
+
+
+def _speaks(texts: Iterable[str], pattern: Any = _ADDRESS) -> bool:
     # RE2 reads UTF-8, which cannot encode lone surrogates.
     readable = (text[:_LONGEST].encode(errors="replace").decode() for text in texts)
-    return any(_ADDRESS.search(text) is not None for text in readable)
+    return any(pattern.search(text) is not None for text in readable)

@@ -3,7 +3,8 @@
 The judge proposes; three questions (is it a fault, is it the first, was it not repaired) are
 asked about all candidates, one criterion per call; objections to the best candidate go back to
 the judge once, which may defend it or propose another. A candidate's score combines its proposers
-and the answers; an answer whose quote is not in the run counts half.
+and the answers; an answer whose quote is not in the run counts half. A verdict needs a quote of the step that
+it blames: proof that a fault was repaired is in a later step, and an attack may quote its own words anywhere.
 
 Source: judge and specialised evaluators in rounds, arXiv:2509.06822 (RAFFLES). Cost: 4 model calls if the
 best candidate passes, at most 8, and one more for each unreadable answer.
@@ -23,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from analyzer.inquiry.method import Inquiry, Prompt, Reply, ResponseSchema
 from analyzer.inquiry.render import Rendering, render
 from analyzer.methods.briefing import INTEGER, NUMBER, STRING, ask, list_of, object_of
-from analyzer.methods.judge import Objects, claim, judge_prompt, put, supported
+from analyzer.methods.judge import Objects, claim, judge_prompt, put, supported_in_its_step
 from analyzer.methods.replies.free_text import LONGEST, objects
 from analyzer.methods.replies.settle_answer import (
     ask_until_read,
@@ -66,7 +67,8 @@ _ANSWER: Final = object_of(
 SCHEMA: Final = ResponseSchema(name="criterion", schema=object_of(answers=list_of(_ANSWER)))
 FORMAT: Final = (
     'as one JSON object {"answers": [...]} with one entry a candidate: step, why (one or two sentences),'
-    " quote (word for word from the run), holds (true or false), confidence (0 to 1, of that answer),"
+    " quote (word for word from that step, or of what repaired it), holds (true or false),"
+    " confidence (0 to 1, of that answer),"
     " instead (what the agent should have done there; empty if nothing else)"
 )
 
@@ -260,7 +262,7 @@ class _CandidateTable:
             evidence=tuple(dict.fromkeys([*(claimed.evidence if claimed else ()), *quotes])),
             ranking=rank(self.trajectory, step, confidence, [(s, weights[s] / total) for s in others]),
         )
-        return supported(verdict)
+        return supported_in_its_step(self.trajectory, verdict)
 
     def _before(self) -> dict[int, float]:
         """Return the weights of all candidates before the criteria."""

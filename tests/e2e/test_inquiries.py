@@ -59,6 +59,15 @@ async def test_verifiers_answer_by_schema() -> None:
 
 
 async def test_a_bisection_ends_when_one_step_is_likely_enough() -> None:
-    attribution, server = await asked("bisect", {"reason": "r", "answer": "yes"})
+    found = {"reason": "r", "step": 2, "quote": "Ten cost 14,500."}
+    # Is it step 0 or 1? Asked again, the question is inverted: no and yes in turn always mean step 2.
+    attribution, server = await asked("bisect", *[found | {"answer": answer} for answer in ("no", "yes")] * 15)
     assert isinstance(attribution.verdict, Blame)
-    assert len(server.received) == attribution.effort.calls <= 31
+    assert attribution.verdict.step == 2
+    assert len(server.received) == attribution.effort.calls < 31
+
+
+async def test_a_bisection_of_answers_that_contradict_each_other_asks_its_last_question() -> None:
+    found = {"reason": "r", "answer": "yes", "step": 0, "quote": "the list of 2023"}
+    attribution, server = await asked("bisect", found)
+    assert len(server.received) == attribution.effort.calls == 31

@@ -57,7 +57,8 @@ def answered(shown: str, said: str) -> tuple[str, str]:
         return "rulings", _rulings([int(step) for step in re.findall(r"\d+", found[1])], wanted, quote)
     if found := _PART.search(shown):
         is_in = int(found[1]) <= wanted <= int(found[2])
-        return "part", json.dumps({"reason": "as told", "answer": "yes" if is_in else "no", "step": wanted})
+        answer = {"reason": "as told", "answer": "yes" if is_in else "no", "step": wanted, "quote": quote}
+        return "part", json.dumps(answer)
     if found := _NEWEST.search(shown):
         return "newest", f"1. {'Yes' if int(found[1]) == wanted else 'No'}.\n2. Reason: as told"
     if found := _HALVES.search(shown):

@@ -18,6 +18,8 @@ from analyzer.methods.without_model import judge_by_signals
 from analyzer.recordings.conversation_log import read_conversation
 from semconv.model import Attribution, Blame, Status
 from tests.contract.recorded import SHARED, needs_shared
+from tests.frameworks.catalogue import FOLDER
+from tests.frameworks.changes import runs_of
 from tests.inquiries import MARKER
 from tests.runs import run, step
 from tests.security.injections import HONEST, INJECTIONS, TRUE_STEP, Injection
@@ -26,7 +28,10 @@ from tests.security.obedience import Obedient
 GETS_THROUGH = frozenset({"a polite suggestion", "another language", "base64", "look-alikes"})
 """If a model obeys these, it is believed: they look like agents' normal text. See SECURITY.md."""
 HALF_BELIEVED = frozenset(
-    {"a planted quote", "a true quote", "a great many words", "another's step", "markdown"}
+    {
+        *("a planted quote", "a true quote", "a true quote in instructions", "a great many words"),
+        *("another's step", "markdown"),
+    }
 )
 """Of these, the obeyed ones get a confidence of at most 0.5."""
 NO_INJECTION = Injection(text="\0never there\0", obeyed="", place=lambda trajectory, _: trajectory)
@@ -190,6 +195,17 @@ def test_recorded_runs_that_nobody_tampered_with_are_not_doubted() -> None:
     print(f"{len(doubted)} of {len(recorded)} recorded runs speak to their judge")
     assert len(recorded) > 200
     assert len(doubted) <= len(recorded) // 100
+
+
+def test_instructions_of_recorded_programs_do_not_speak_to_a_judge() -> None:
+    """The number in SECURITY.md, on recorded programs of frameworks."""
+    told: set[str] = set()
+    files = sorted((FOLDER / "fixtures").glob("*.json.gz"))
+    for run_ in (each for file in files for each in runs_of(file.read_bytes())):
+        assert speaking_steps(run_.trajectory) == ()
+        told |= {step.instructions for step in run_.trajectory.steps if step.instructions}
+    print(f"{len(told)} instructions in {len(files)} recordings, none speaks to a judge")
+    assert len(told) > 20
 
 
 @pytest.mark.parametrize("text", ["\n" * 200_000, "ignore a b " * 20_000, "#" * 200_000, ". " * 100_000])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,11 +24,15 @@ def long_run(count: int) -> Trajectory:
 
 
 async def bisect(trajectory: Trajectory, oracle: PartOracle, error_rate: float) -> Blame:
-    method = Bisect(marker=MARKER, max_bytes=2_000, error_rate=error_rate)
-    inquest = await attribute(method, trajectory, oracle)
-    verdict = inquest.attribution.verdict
+    verdict = await verdict_of(trajectory, oracle, error_rate)
     assert isinstance(verdict, Blame), verdict
     return verdict
+
+
+async def verdict_of(trajectory: Trajectory, oracle: PartOracle, error_rate: float) -> Verdict:
+    oracle.quote = trajectory.steps[oracle.step].output
+    method = Bisect(marker=MARKER, max_bytes=2_000, error_rate=error_rate)
+    return (await attribute(method, trajectory, oracle)).attribution.verdict
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,8 +70,8 @@ async def test_an_oracle_that_lies_as_often_as_told_is_seen_through_nine_times_i
         trajectory = long_run(count)
         for _ in range(TRIALS):
             oracle = PartOracle(step=chance.randrange(count), lies=0.2, chance=chance)
-            verdict = await bisect(trajectory, oracle, error_rate=0.2)
-            right[count] += verdict.step == oracle.step
+            verdict = await verdict_of(trajectory, oracle, error_rate=0.2)
+            right[count] += isinstance(verdict, Blame) and verdict.step == oracle.step
             assert oracle.questions < count / 2
     assert min(right.values()) >= 0.85 * TRIALS
     assert sum(right.values()) >= 0.9 * TRIALS * len(right)
@@ -107,7 +112,7 @@ async def test_a_question_that_comes_up_again_is_turned_round_and_then_drawn_afr
 async def test_questions_end_however_an_oracle_answers() -> None:
     for count in (2, 10, 64, 150):
         oracle = PartOracle(step=0, lies=0.5, chance=random.Random(count))
-        await bisect(long_run(count), oracle, error_rate=0.4)
+        await verdict_of(long_run(count), oracle, error_rate=0.4)
         assert oracle.questions <= most_questions(count)
 
 
@@ -119,7 +124,8 @@ async def ask(*replies: str) -> tuple[Verdict, ScriptedModel]:
 
 
 async def test_an_unreadable_answer_is_asked_for_once_more_and_then_is_an_error() -> None:
-    verdict, model = await ask("hm", '{"answer": "yes"}', "Yes.")
+    quoted = '{"answer": "yes", "step": 0, "quote": "did thing 0"}'
+    verdict, model = await ask("hm", quoted, "Yes.")
     assert isinstance(verdict, Blame)
     assert len(model.prompts) == 3
     verdict, _ = await ask("hm", "well")
@@ -142,15 +148,39 @@ async def test_the_fix_is_what_was_said_of_the_step_that_is_blamed_and_costs_no_
 async def test_a_fix_for_another_step_is_none_for_this_one_and_the_latest_counts() -> None:
     answers = [
         {"answer": "yes", "step": 0, "fix": "an early guess"},
-        {"answer": "no", "step": 1, "fix": " and for good "},
+        {"answer": "no", "step": 1, "quote": "did thing 1", "fix": " and for good "},
     ]
     verdict, _ = await ask(*map(json.dumps, answers))
     assert isinstance(verdict, Blame)
     assert (verdict.step, verdict.fix) == (1, "and for good")
-    for odd in ({"step": 0}, {"step": True}, {"step": None}, {"step": 1, "fix": 7}, {"step": 1, "fix": " "}):
+    for odd in ({"step": 1, "fix": 7}, {"step": 1, "fix": " "}):
         verdict, _ = await ask(*(json.dumps(answer | odd) for answer in answers))
         assert isinstance(verdict, Blame)
         assert (verdict.step, verdict.fix) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"step": step} for step in (0, True, None, 99)),
+        *({"quote": quote} for quote in ("never said", 7, "")),
+    ],
+)
+async def test_a_step_that_no_answer_quotes_truly_is_not_blamed(odd: dict[str, Any]) -> None:
+    """``did thing 0`` stands in the run, but not in the step that is left."""
+    told = {"step": 1, "quote": "did thing 0"} | odd
+    verdict, _ = await ask(json.dumps({"answer": "yes", **told}), json.dumps({"answer": "no", **told}))
+    assert isinstance(verdict, Abstention)
+    assert verdict.status is Status.UNDETERMINED
+    assert verdict.ranking[0].step == 1
+
+
+async def test_a_step_without_text_is_blamed_with_half_the_confidence_at_most() -> None:
+    silent = run(step("a", "did thing 0"), step("b", ""))
+    inquest = await attribute(Bisect(marker=MARKER, max_bytes=2_000), silent, PartOracle(step=1))
+    verdict = inquest.attribution.verdict
+    assert isinstance(verdict, Blame)
+    assert (verdict.step, verdict.confidence) == (1, 0.5)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 0.5, 1.0])

@@ -125,6 +125,17 @@ async def test_an_unreadable_second_round_leaves_the_first_ones_verdict() -> Non
         assert verdict.step == 4
 
 
+async def test_a_verdict_needs_a_quote_of_the_step_that_it_blames() -> None:
+    """The words stand in the run, but in another step: an attack could have put them there."""
+    elsewhere = {"step": 1, "quote": RUN.steps[4].output, "holds": True, "confidence": 0.9}
+    ruled = json.dumps({"answers": [elsewhere | {"step": step.index} for step in RUN.steps]})
+    unquoted = json.loads(proposal(1)) | {"evidence": [{"step": 4, "quote": RUN.steps[4].output}]}
+    verdict, _ = await verify(json.dumps(unquoted), *[ruled] * 3)
+    assert isinstance(verdict, Abstention)
+    assert verdict.status is Status.UNDETERMINED
+    assert "stands in it" in verdict.reason
+
+
 def test_rulings_must_speak_of_every_candidate_and_may_quote_any_step() -> None:
     said = Reply(text=rulings(1))
     assert isinstance(read_rulings(said, RUN, [1, 9]), str)
