@@ -22,6 +22,8 @@ Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+MOST_SESSIONS: Final = 500
+"""Sessions at a time, each a task and its memory; the SDK ends one that is idle for half an hour."""
 _WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
 _NOT_LOCAL: Final = "expected a Host header that names this machine, such as localhost\n"
 _FOREIGN: Final = "refused: this request comes from another site's page\n"
@@ -67,7 +69,8 @@ class Guarded:
 def http_app(server: MCPServer, host: str, token: str | None) -> App:
     """Return the server's application behind the check; the SDK's own check knows no token."""
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    return Guarded(app=server.streamable_http_app(host=host, transport_security=security), token=token)
+    app = server.streamable_http_app(host=host, transport_security=security, max_sessions=MOST_SESSIONS)
+    return Guarded(app=app, token=token)
 
 
 def serve_http(server: MCPServer, listen: Address, token: str | None) -> None:

@@ -7,6 +7,7 @@ the data. Long texts and answers are shortened, and say so.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Mapping, Sequence
 from importlib.metadata import version
@@ -89,12 +90,12 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
         filters = {name: str(value) for name, value in {**(bounds or {}), **asked}.items() if value != ""}
         page = await _answered(source.runs(filters))
         rows = [{name: run[name] for name in _LISTED} for run in page["runs"]]
-        return answer({"runs": rows, "next": page["next"], "looked_at": page["looked_at"]}, 500)
+        return await _written({"runs": rows, "next": page["next"], "looked_at": page["looked_at"]}, 500)
 
     @server.tool(annotations=_READS, structured_output=False)
     async def get_verdict(run_id: str) -> str:
         """Return the verdict on a run: agent, step, reason, fix, evidence, ranking, confidence, labels."""
-        return answer(await _answered(source.run(run_id)), MOST_TEXT)
+        return await _written(await _answered(source.run(run_id)), MOST_TEXT)
 
     @server.tool(annotations=_READS, structured_output=False)
     async def get_steps(run_id: str, first: int = 0, limit: int = 10, max_text: int = MOST_TEXT) -> str:
@@ -108,12 +109,12 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
         """
         count = max(1, min(limit, MOST_STEPS))
         found = await _answered(source.steps(run_id, max(0, first), count))
-        return answer(found, max(100, min(max_text, MOST_WHOLE)))
+        return await _written(found, max(100, min(max_text, MOST_WHOLE)))
 
     @server.tool(annotations=_READS, structured_output=False)
     async def list_issues(limit: int = 20) -> str:
         """List recurring failures; those that came back and new ones first."""
-        return answer(await _answered(source.issues(max(1, min(limit, MOST_RUNS)))), 500)
+        return await _written(await _answered(source.issues(max(1, min(limit, MOST_RUNS)))), 500)
 
     if allows_writes:
 
@@ -130,7 +131,7 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
                 raise ToolError("expected agent, step or both, or did_not_fail")
             kind = LabelKind.NOT_A_FAILURE if did_not_fail else LabelKind.CORRECTED
             said = Statement(kind=kind, agent=agent, step=step)
-            return answer(await _answered(source.label(run_id, said)), MOST_TEXT)
+            return await _written(await _answered(source.label(run_id, said)), MOST_TEXT)
 
     return server
 
@@ -146,6 +147,11 @@ async def _answered(work: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any]:
         return await work
     except (AnalyzerError, CollectorError) as error:
         raise ToolError(shown(str(error), 500)) from error
+
+
+async def _written(document: Mapping[str, Any], most_text: int) -> str:
+    """Write an answer on a thread: the texts of a run may be long."""
+    return await asyncio.to_thread(answer, document, most_text)
 
 
 def answer(document: Mapping[str, Any], most_text: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event, Timer
 from typing import Any, Final
 
 import duckdb
@@ -22,8 +24,28 @@ _RUNS: Final = (
 """The current verdict of each run."""
 
 
+MOST_S: Final = 300.0
+_MEMORY_SHARE: Final = 0.5
+
+
+def _half_of_memory() -> int:
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
+
+
 class QueryFailed(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
-    """There is no archive, the statement does more than read, or DuckDB refused it."""
+    """There is no archive, the statement does more than read or takes too much, or DuckDB refused it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryLimits:
+    """Bounds on one statement."""
+
+    seconds: float = MOST_S
+    """Until the last row of its result is taken."""
+    memory_bytes: int = field(default_factory=_half_of_memory)
+    """Of DuckDB; beyond it, large joins and sorts go to temporary files."""
+    spill_bytes: int = 16 << 30
+    """Of temporary files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,26 +57,56 @@ class Found:
 
 
 @contextmanager
-def query(folder: Path, sql: str) -> Iterator[Found]:
+def query(folder: Path, sql: str, limits: QueryLimits | None = None) -> Iterator[Found]:
     """Run a statement over the views ``verdicts``, ``runs``, ``steps`` and ``spectra``.
 
     Raises:
         QueryFailed: the folder holds no archive, the text is not one statement that only reads, or DuckDB
-            refuses it.
+            refuses it or needs more than its limits.
     """
-    with TemporaryDirectory() as spill, closing(duckdb.connect()) as db:
+    given = limits or QueryLimits()
+    with (
+        TemporaryDirectory() as spill,
+        closing(duckdb.connect()) as db,
+        _interrupted(db, given.seconds) as over,
+    ):
         try:
-            _open(db, folder.resolve(), spill)
+            _open(db, folder.resolve(), spill, given)
             ran = db.execute(_reading(db, sql))
             columns = tuple(column[0] for column in ran.description or ())
-            yield Found(columns=columns, rows=_fetched(ran))
+            yield Found(columns=columns, rows=_fetched(ran, over))
+        except (duckdb.InterruptException, TimeoutError) as error:
+            raise QueryFailed(
+                f"it took longer than {given.seconds:g} s: ask for fewer days, or allow more with --timeout"
+            ) from error
         except duckdb.Error as error:
             raise QueryFailed(str(error).partition("\n\n")[0]) from error
 
 
-def _open(db: duckdb.DuckDBPyConnection, folder: Path, spill: str) -> None:
-    """Create the views, and confine the connection to the folder."""
+@contextmanager
+def _interrupted(db: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Event]:
+    """Interrupt what the connection does after so many seconds; yields the event of it."""
+    over = Event()
+
+    def end() -> None:
+        over.set()
+        db.interrupt()
+
+    timer = Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield over
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _open(db: duckdb.DuckDBPyConnection, folder: Path, spill: str, limits: QueryLimits) -> None:
+    """Create the views, set the limits, and confine the connection to the folder."""
     db.execute(f"SET temp_directory = {_quoted(spill)}")
+    db.execute(f"SET memory_limit = '{limits.memory_bytes}B'")
+    db.execute(f"SET max_temp_directory_size = '{limits.spill_bytes}B'")
     db.execute("SET TimeZone = 'UTC'")
     for table in SCHEMAS:
         if not any((folder / table).glob("*/*/*.parquet")):
@@ -85,9 +137,12 @@ def _reading(db: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     return statements[0]
 
 
-def _fetched(ran: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+def _fetched(ran: duckdb.DuckDBPyConnection, over: Event) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows as DuckDB finds them; an interruption between two fetches would be without effect."""
     while rows := ran.fetchmany(_ROWS_AT_ONCE):
         yield from rows
+        if over.is_set():
+            raise TimeoutError
 
 
 def _quoted(text: str) -> str:

@@ -5,9 +5,7 @@ Not pure: the only module of this package that reads files.
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +14,9 @@ from typing import Final, cast
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.conversation_log import read_conversation
+from analyzer.recordings.file_bytes import read_bounded, unpack
 from semconv.json_text import read_json
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """Byte order mark that some editors and spreadsheets write."""
 
@@ -38,10 +36,9 @@ def read_dataset(path: Path) -> tuple[Conversation, ...]:
 
 def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
     try:
-        raw = path.read_bytes()
-        raw = gzip.decompress(raw) if raw.startswith(_GZIP_MAGIC) else raw
-        raw = raw.removeprefix(_BYTE_ORDER_MARK)
-    except (OSError, EOFError, zlib.error) as error:
+        with path.open("rb") as file:
+            raw = unpack(read_bounded(file)).removeprefix(_BYTE_ORDER_MARK)
+    except (OSError, UnreadableInput) as error:
         raise UnreadableInput(f"{path}: cannot be read as JSON, plain or gzip: {error}") from error
     for place, document in _documents(path, raw):
         try:

@@ -24,14 +24,22 @@ def read_labelled_trace(document: Mapping[str, Any], reader: Reader = USUAL) -> 
         UnreadableInput: it does not hold the spans of one run.
     """
     try:
-        spans, logs = (_request(document, signal) for signal in (Signal.TRACES, Signal.LOGS))
-        runs = rebuild(spans, logs, reader=reader)
+        runs = rebuild(*trace_requests(document), reader=reader)
     except MalformedRequestError as error:
         raise UnreadableInput(f"a labelled trace that cannot be read: {error}") from error
     if len(runs) != 1:
         raise UnreadableInput(f"a labelled trace with {len(runs)} runs: expected the spans of one")
     source, subset = (str(document.get(name) or "") for name in ("source", "subset"))
     return Conversation(trajectory=runs[0].trajectory, label=label_of(document), source=source, subset=subset)
+
+
+def trace_requests(document: Mapping[str, Any]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return the export requests of a document's spans, and those of its logs.
+
+    Raises:
+        MalformedRequestError: it is not such a document.
+    """
+    return _request(document, Signal.TRACES), _request(document, Signal.LOGS)
 
 
 def _request(document: Mapping[str, Any], signal: Signal) -> tuple[bytes, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,15 +20,13 @@ from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.backend_json import is_jaeger, is_tempo, jaeger_to_otlp, tempo_to_otlp
 from analyzer.recordings.conversation_log import is_conversation, is_message, read_conversation
+from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.langfuse_export import is_langfuse, langfuse_to_otlp
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.rebuild.decode import decode, decode_logs
 from semconv.json_text import read_json
 
-MAX_BYTES: Final = 1 << 30
-"""Largest uncompressed file, in bytes."""
-_GZIP: Final = b"\x1f\x8b"
 _OTLP_LISTS: Final = {
     Signal.TRACES: ("resourceSpans", "resource_spans"),
     Signal.LOGS: ("resourceLogs", "resource_logs"),
@@ -86,29 +83,6 @@ def _read(plain: bytes) -> Recording:
         else:
             requests.extend(_otlp_requests(document))
     return Recording(requests=tuple(requests), conversations=tuple(conversations))
-
-
-def unpack(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
-    """Decompress a gzip file, up to a limit in bytes; return other files unchanged.
-
-    Raises:
-        UnreadableInput: the file is corrupt, or unpacks to more than the limit.
-    """
-    if not data.startswith(_GZIP):
-        return data
-    plain = bytearray()
-    while data:  # appended files have several gzip members
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            plain += unpacker.decompress(data, most_bytes + 1 - len(plain))
-        except zlib.error as error:
-            raise UnreadableInput(f"broken gzip: {error}") from error
-        if len(plain) > most_bytes:
-            raise UnreadableInput(f"unpacks to more than {most_bytes >> 20} MiB")
-        if not unpacker.eof:
-            raise UnreadableInput("broken gzip: the end is missing")
-        data = unpacker.unused_data
-    return bytes(plain)
 
 
 def _as_text(plain: bytes) -> str | None:

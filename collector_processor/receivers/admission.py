@@ -307,9 +307,13 @@ def names_this_machine(host: str, allowed: Container[str] = ()) -> bool:
 
 
 def _without_port(host: str) -> str:
+    """Return the name in a Host header; all of it if something else than a port follows."""
     if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+        name, _, rest = host[1:].partition("]")
+        port = rest[1:] if rest.startswith(":") else rest and "no port"
+    else:
+        name, _, port = host.partition(":")
+    return name if not port or (port.isascii() and port.isdigit()) else host
 
 
 @lru_cache(maxsize=256)  # a client sends the same header each time

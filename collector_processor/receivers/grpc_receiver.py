@@ -58,6 +58,10 @@ from collector_processor.receivers.overload import (
 
 logger = logging.getLogger(__name__)
 
+_CORE: Final = "grpc._cython.cygrpc"
+_CLIENT_GONE: Final = "ExecuteBatchError"
+"""Name of the core's exception, which has no public one."""
+
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which the stubs lack
 Handler: TypeAlias = Callable[[Any, Context], Awaitable[bytes]]
 
@@ -82,6 +86,16 @@ _OPTIONS: Final = (
     # By default the core allocates up to 4 MiB for a connection's next read, and keeps it while idle.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 << 10),
 )
+
+
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Return whether a log record of gRPC's core tells of more than a client that went away.
+
+    The core writes a traceback for each answer that its client does not wait for: a client that cancels calls
+    would fill the disk with them.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ != _CLIENT_GONE
 
 
 class GrpcReceiver:
@@ -134,6 +148,7 @@ class GrpcReceiver:
         except (RuntimeError, OSError, ValueError) as error:
             await server.stop(None)
             raise ListenError(self._listen, _why(error)) from error
+        logging.getLogger(_CORE).addFilter(is_worth_a_line)
         await server.start()
         self._server = server
         return port

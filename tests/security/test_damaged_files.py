@@ -42,21 +42,31 @@ def inside(content: bytes) -> bytes:
     return content[: len(content) // 2] + random.Random(6).randbytes(len(content) - len(content) // 2)
 
 
+def without_a_page(content: bytes) -> bytes:
+    """Zero the second page: a disk that lost a write. A file of one page loses its end."""
+    start = min(_PAGE, len(content) // 2)
+    return content[:start] + bytes(min(_PAGE, len(content) - start)) + content[start + _PAGE :]
+
+
 DAMAGES: Final[dict[str, Callable[[bytes], bytes]]] = {
     "flipped": flipped,
     "inside": inside,
     "truncated": lambda content: content[: len(content) // 2 + 1],
     "zeroed": lambda content: bytes(len(content)),
+    "a page zeroed": without_a_page,
     "emptied": lambda _content: b"",
 }
 CASES: Final = (
     ("stopped", "store.sqlite", "flipped"),
     ("stopped", "store.sqlite", "inside"),
     ("stopped", "store.sqlite", "zeroed"),
+    ("stopped", "store.sqlite", "a page zeroed"),
     ("stopped", "store.sqlite", "emptied"),
+    ("stopped", "ingest/*.sqlite", "a page zeroed"),
     ("stopped", "ingest/*.sqlite", "emptied"),
     ("killed", "store.sqlite-wal", "flipped"),
     ("killed", "store.sqlite-wal", "truncated"),
+    ("killed", "store.sqlite-wal", "a page zeroed"),
     ("killed", "ingest/*.sqlite-wal", "zeroed"),
 )
 """How the service ended, files, damage; ``tests/e2e/test_faults_start.py`` has more for the journal."""

@@ -34,6 +34,7 @@ RULES = AdmissionRules(local_names=("otel.internal",))
 @pytest.mark.parametrize(
     "host",
     ["localhost", "LOCALHOST:4318", "localhost.:1", "127.0.0.1:8500", "127.9.9.9", "[::1]:4318", "[::1]", "",
+     "localhost:",
      "app.localhost", "otel.internal:4318", "192.168.1.5"],
 )  # fmt: skip
 def test_names_of_this_machine(host: str) -> None:
@@ -43,6 +44,8 @@ def test_names_of_this_machine(host: str) -> None:
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:4318", "localhost.evil.example", "evil-localhost",
+     "[::1].evil.example", "[::1]evil", "127.0.0.1:80@evil.example", "localhost:evil.example", "[::1]:x",
+     "::1.evil",
      "127.0.0.1.evil.example", "127.0.0.1@evil.example", "otel.internal.evil.example", "0x7f000001", "1"],
 )  # fmt: skip
 def test_names_of_others(host: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 from analyzer.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
 from analyzer.archive.export import ArchiveExport, Exported
 from analyzer.archive.parquet_files import ArchiveBusy, only_exporter, recorded
-from analyzer.archive.query import QueryFailed, query
+from analyzer.archive.query import QueryFailed, QueryLimits, query
 from analyzer.cli.main import run as run_command
 from analyzer.history.elements import elements_of, pack
 from analyzer.labels import kept_run
@@ -290,6 +291,33 @@ def test_a_statement_may_read_in_any_form(db: StoreConnection, folder: Path, sql
     put(db, verdict())
     export(db, folder)
     assert asked(folder, sql)
+
+
+PAIRS = "FROM range(1000000) a, range(1000000000) b"
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        pytest.param(
+            f"SELECT count(*) {PAIRS} WHERE a.range * b.range % 7 = 3", "longer than 1 s", id="time"
+        ),
+        pytest.param(f"SELECT * {PAIRS} WHERE a.range * b.range = -1", "longer than 1 s", id="no row"),
+        pytest.param(f"SELECT * {PAIRS}", "longer than 1 s", id="rows without end"),
+        pytest.param("SELECT list(range) FROM range(100000000)", "Out of Memory", id="memory"),
+        pytest.param(f"SELECT * {PAIRS} ORDER BY a.range + b.range", "Out of Memory", id="temporary files"),
+    ],
+)
+def test_a_statement_that_takes_too_much_ends_and_says_so(
+    db: StoreConnection, folder: Path, sql: str, told: str
+) -> None:
+    put(db, verdict())
+    export(db, folder)
+    seconds = 1 if "longer" in told else 3_600
+    limits = QueryLimits(seconds=seconds, memory_bytes=50_000_000, spill_bytes=100_000_000)
+    with pytest.raises(QueryFailed, match=told), query(folder, sql, limits) as found:
+        deque(found.rows, maxlen=0)
+    assert asked(folder, "SELECT count(*) FROM runs") == [(1,)]
 
 
 def test_a_folder_without_an_archive_is_named(folder: Path) -> None:

@@ -23,12 +23,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-import aiohttp
 from aiohttp import web
 
 from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.experiment.replay.matching import TapeIndex
 from analyzer.experiment.replay.open_trial import OpenTrial, RunningTrial
+from analyzer.experiment.replay.read_request import read_body, read_call, read_object
 from analyzer.experiment.replay.remote_tools import over_http, over_mcp
 from analyzer.experiment.replay.stdio import StandIns
 from analyzer.experiment.replay.tape import RecordedTool, Tape
@@ -53,11 +53,10 @@ from analyzer.experiment.replay.upstream import (
     forwarded_headers,
 )
 from analyzer.experiment.replay.wire import WIRES, Asked, UnreadableRequest, Wire
-from analyzer.experiment.replay.wire.responses import expanded, input_items, output_items, response_id
+from analyzer.experiment.replay.wire.responses import input_items, output_items, response_id
 from collector_processor.otlp import TOKEN_HEADER, Address
 from collector_processor.receivers.admission import names_this_machine
 from semconv.emit.tool_playback import TRIAL_VARIABLE
-from semconv.json_text import read_json
 from semconv.record import replace
 
 logger = logging.getLogger(__name__)
@@ -197,10 +196,8 @@ class Gateway:
         if wire is None or request.method != "POST":
             return _unknown(opened.trial, request.method, path)
         try:
-            raw = await _body(request)
-            given = _object(raw)
-            body = expanded(given, opened.served)
-            asked = wire.read(body)
+            raw = await read_body(request)
+            given, body, asked = await read_call(wire, raw, opened.served)
         except UnreadableRequest as error:
             return _refused(opened.trial, wire, str(error))
         decision = opened.trial.ask(
@@ -268,7 +265,7 @@ class Gateway:
         """Answer ``@tool`` of ``semconv.instrument``: a recorded result, permission to run, or a refusal."""
         trial = self._find(request).trial
         try:
-            asked = _object(await _body(request))
+            asked = read_object(await read_body(request))
         except UnreadableRequest as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         if asked.get("rerun") is True:
@@ -302,25 +299,6 @@ def _path(request: web.Request) -> str:
     while path.startswith("v1/"):
         path = path.removeprefix("v1/")
     return path
-
-
-async def _body(request: web.Request) -> bytes:
-    try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        raise UnreadableRequest(str(error)) from None
-    except (web.RequestPayloadError, aiohttp.ClientPayloadError) as error:
-        raise UnreadableRequest(f"expected a body in its Content-Encoding: {type(error).__name__}") from None
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    try:
-        found = read_json(raw.decode())
-    except (ValueError, RecursionError) as error:
-        raise UnreadableRequest(f"expected a JSON object: {error}") from None
-    if not isinstance(found, dict):
-        raise UnreadableRequest("expected a JSON object")
-    return found
 
 
 def _retry_count(request: web.Request) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,6 +15,7 @@ import typer
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, complain, print_json
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.present import console, run_heading, steps_table
+from analyzer.recordings.file_bytes import read_bounded
 from analyzer.recordings.read_files import Recording, read_recording
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError, MalformedRequestError, Signal
@@ -142,15 +144,14 @@ def load(path: Path) -> Recording:
         CommandFailed: it cannot be read as a recording.
     """
     try:
-        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
+        with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb") as file:
+            return read_recording(read_bounded(file))
     except FileNotFoundError:
         return _kept(path)
     except IsADirectoryError:
         raise WrongUsage(f"{path}: is a directory, expected a file") from None
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror or error}") from error
-    try:
-        return read_recording(data)
     except UnreadableInput as error:
         raise CommandFailed(f"{path}: {error}") from error
 

@@ -1,0 +1,52 @@
+"""A file's bytes, unpacked if they are gzip; bounded, for a file may be endless or a bomb."""
+
+from __future__ import annotations
+
+import zlib
+from typing import BinaryIO, Final
+
+from analyzer.inquiry.errors import UnreadableInput
+
+MAX_BYTES: Final = 1 << 30
+"""Largest file, as it is and unpacked, in bytes."""
+_PART: Final = 1 << 20
+_GZIP: Final = b"\x1f\x8b"
+
+
+def read_bounded(file: BinaryIO, most_bytes: int = MAX_BYTES) -> bytes:
+    """Read a file, which may be endless, up to a limit in bytes.
+
+    Raises:
+        UnreadableInput: it is larger than the limit.
+        OSError: it cannot be read.
+    """
+    parts, left = [], most_bytes
+    while part := file.read(_PART):
+        left -= len(part)
+        if left < 0:
+            raise UnreadableInput(f"larger than {most_bytes >> 20} MiB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def unpack(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
+    """Decompress a gzip file, up to a limit in bytes; return other files unchanged.
+
+    Raises:
+        UnreadableInput: the file is corrupt, or unpacks to more than the limit.
+    """
+    if not data.startswith(_GZIP):
+        return data
+    plain = bytearray()
+    while data:  # appended files have several gzip members
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            plain += unpacker.decompress(data, most_bytes + 1 - len(plain))
+        except zlib.error as error:
+            raise UnreadableInput(f"broken gzip: {error}") from error
+        if len(plain) > most_bytes:
+            raise UnreadableInput(f"unpacks to more than {most_bytes >> 20} MiB")
+        if not unpacker.eof:
+            raise UnreadableInput("broken gzip: the end is missing")
+        data = unpacker.unused_data
+    return bytes(plain)

@@ -1,0 +1,163 @@
+"""Hostile files as input of every command that reads one: each is read, or refused in a few words.
+
+Bombs and endless files are given up at a limit, nothing is run, no name in a file becomes a path, and no
+command writes a traceback.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import subprocess
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from analyzer.cli.main import run
+from semconv.attributes import GEN_AI_AGENT_NAME as AGENT_NAME
+from semconv.attributes import GEN_AI_OPERATION_NAME as OPERATION
+
+_MIB: Final = 1 << 20
+MOST_TOLD: Final = 1_500
+"""Characters of a refusal."""
+LEAST_MEMORY: Final = 4 << 30
+HERE: Final = "FILE"
+
+
+def bomb(mebibytes: int) -> bytes:
+    """Return gzip that unpacks to many zeros, a thousandth of them in size."""
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join(packer.compress(bytes(_MIB)) for _ in range(mebibytes)) + packer.flush()
+
+
+def span(number: int, parent: int, name: str, **attributes: str) -> dict[str, Any]:
+    told = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+    return {
+        "traceId": "a" * 32,
+        "spanId": f"{number:016x}",
+        "parentSpanId": f"{parent:016x}",
+        "name": name,
+        "attributes": told,
+    }
+
+
+def otlp(*spans: Mapping[str, Any]) -> bytes:
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+
+
+def said(name: Any, content: Any) -> dict[str, Any]:
+    return {"role": "assistant", "name": name, "content": content}
+
+
+HOSTILE: Final[Mapping[str, bytes]] = {
+    "nested lists": b"[" * 1_000_000,
+    "nested objects": b'{"a":' * 200_000,
+    "a number of a million digits": b'{"resourceSpans":[' + b"9" * _MIB + b"]}",
+    "no number": b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"startTimeUnixNano":NaN}]}]}]}',
+    "lone surrogates": otlp(span(1, 0, "\ud800", **{OPERATION: "chat", AGENT_NAME: "\udfff"})),
+    "spans in a circle": otlp(span(1, 2, "a", **{OPERATION: "chat"}), span(2, 1, "b", **{OPERATION: "chat"})),
+    "names that are paths": json.dumps([said("../../../tmp/x", "a"), said("/etc/passwd\0", "b")]).encode(),
+    "terminal escapes": json.dumps([said("a\x1b]0;x\x07", "\x1b[2J\u202e"), said("b\n#x", "\0")]).encode(),
+    "aliases in YAML": b"a: &a [x,x]\nb: &b [*a,*a]\nhistory: *b\n",
+    "nested YAML": b"- " * 100_000,
+    "nothing": b"",
+    "zeros": bytes(10_000),
+    "gzip without an end": gzip.compress(b'{"resourceSpans":[]}')[:-9],
+    "gzip in gzip": gzip.compress(bomb(2)),
+    "lists for objects": b'{"resourceSpans":{"a":1}}',
+    "objects for texts": b'{"history":[{"role":1,"content":{"a":[]}},{"role":"x","content":null}]}',
+    "Jaeger's, wrong": b'{"data":[{"traceID":5,"spans":[{"spanID":[],"tags":{"a":1}}],"processes":[]}]}',
+    "Tempo's, wrong": b'{"batches":[{"scopeSpans":3}]}',
+    "Langfuse's, wrong": b'{"id":"x","observations":[{"id":null,"startTime":"never"}]}',
+    "a label that is none": b'{"run_id":"../x","label":{"step":1e400},"history":[{"role":"a"}]}',
+    "Parquet": b"PAR1" + b"\xff" * 1_000 + b"PAR1",
+    "zip": b"PK\x03\x04" + bytes(100),
+    "lines of nothing": b'{"a":1}\n' * 10_000,
+}
+COMMANDS: Final[Mapping[str, Sequence[str]]] = {
+    "steps": ["steps", HERE],
+    "attribute": ["attribute", HERE, "--method", "signals"],
+    "diff": ["diff", HERE, HERE],
+    "lint": ["lint", HERE],
+    "map": ["map", HERE, "--out", "-"],
+    "replay": ["replay", HERE, "--endpoint", "http://127.0.0.1:9"],
+    "gateway": ["gateway", "--tape", HERE],
+    "experiment": ["experiment", HERE, "--dry-run", "--", "blamespan-must-not-run"],
+    "retry": ["experiment", HERE, "--retry", "--dry-run", "--", "blamespan-must-not-run"],
+    "inject": ["inject", HERE, "--dry-run", "--", "blamespan-must-not-run"],
+    "bench": ["bench", HERE, "--method", "signals"],
+    "train": ["train", HERE, "--out", "new.json"],
+    "promote": ["promote", HERE],
+    "query": ["query", HERE, "SELECT 1"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_read_or_refused_in_a_few_words(
+    name: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hostile").write_bytes(HOSTILE[name])
+    code = run([str(tmp_path / "hostile") if word == HERE else word for word in COMMANDS[command]])
+    printed = capfd.readouterr()
+    assert code in {0, 1, 2}
+    assert "Traceback" not in printed.err
+    assert len(printed.err) < MOST_TOLD, printed.err[:3_000]
+    assert not {"\x1b", "\x07", "\u202e", "\0"} & set(printed.out + printed.err)
+    assert {path.name for path in tmp_path.iterdir()} <= {"hostile", "new.json"}
+
+
+def limited() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (LEAST_MEMORY, LEAST_MEMORY))
+
+
+@pytest.mark.parametrize("command", ["steps", "bench"])
+@pytest.mark.parametrize("name", ["an endless file", "a bomb of 3,000 MiB", "a bomb in a bomb"])
+def test_endless_files_and_bombs_are_given_up_at_a_limit(name: str, command: str, tmp_path: Path) -> None:
+    """The command has 4 GiB of address space: without a limit it would run out of it."""
+    file = tmp_path / "hostile"
+    if name == "an endless file":
+        file = Path("/dev/zero")
+    else:
+        file.write_bytes(bomb(3_000) if name == "a bomb of 3,000 MiB" else gzip.compress(bomb(3_000)))
+    words = [str(file) if word == HERE else word for word in COMMANDS[command]]
+    done = subprocess.run(
+        [sys.executable, "-m", "analyzer", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limited,
+    )
+    assert done.returncode in {1, 2}
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr) < MOST_TOLD, done.stderr[:3_000]
+    if name != "a bomb in a bomb":
+        assert "more than 1024 MiB" in done.stderr or "larger than 1024 MiB" in done.stderr
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", b"PAR1" + b"\xff" * 1_000 + b"PAR1", bytes(5_000)])
+def test_damaged_parquet_files_are_named(damage: bytes, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="an extra")
+    for table in ("verdicts", "steps", "spectra"):
+        (tmp_path / table / "day=2026-01-01" / "tenant=x").mkdir(parents=True)
+        (tmp_path / table / "day=2026-01-01" / "tenant=x" / "a.parquet").write_bytes(damage)
+    done = subprocess.run(
+        [sys.executable, "-m", "analyzer", "query", str(tmp_path), "SELECT count(*) FROM runs"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr) < MOST_TOLD
+    assert "a.parquet" in done.stderr

@@ -1,0 +1,172 @@
+"""``blamespan mcp --port``: requests of strangers, hostile bodies and arguments, and a flood of sessions."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from collector_processor.settings import load_settings
+from collector_processor.store.verdicts import RunStore
+from tests.backends.supervise import Server, free_ports, listens, running
+from tests.e2e.line import environment
+from tests.security.test_mcp_hostile import HELLO, READY, REFUSED, UNREADABLE, call
+
+mcp_http = pytest.importorskip("analyzer.api.mcp_http", reason="an extra")
+
+TOKEN: Final = "a-token-of-the-operator"
+JSON: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+SESSION: Final = "mcp-session-id"
+PATHS: Final = (
+    "/mcp",
+    "/mcp/",
+    "//mcp",
+    "/MCP",
+    "/",
+    "/mcp/../mcp",
+    "/%6dcp",
+    "/docs",
+    "/mcp?token=" + TOKEN,
+)
+METHODS: Final = ("GET", "POST", "DELETE", "PUT", "OPTIONS", "HEAD")
+WITHOUT_THE_TOKEN: Final[tuple[dict[str, str], ...]] = (
+    {},
+    {"Authorization": "Bearer wrong"},
+    {"Authorization": TOKEN},
+    {"Authorization": f"Basic {TOKEN}"},
+    {"Authorization": f"Bearer {TOKEN}x"},
+    {"Authorization": f"Bearer {TOKEN[:-1]}"},
+    {"Authorization": "Bearer "},
+    {"Cookie": f"token={TOKEN}"},
+    {"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Host": "localhost", "Host": "localhost"},
+)
+OTHER_HOSTS: Final = (
+    "evil.example",
+    "evil.example:80",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "localhost@evil.example",
+    "evil.example#localhost",
+    "[::1].evil.example",
+    "127.0.0.1 evil.example",
+    "xn--localhost-evil",
+    "127.0.0.1:80@evil.example",
+)
+OTHER_PAGES: Final[tuple[dict[str, str], ...]] = (
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://localhost:1"},
+    {"Origin": "http://localhost.evil.example"},
+    {"Origin": "file://"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    status: int
+    session: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A running server."""
+
+    port: int
+    server: Server
+
+    def ask(self, body: bytes = b"{}", method: str = "POST", path: str = "/mcp", **headers: str) -> Answer:
+        """Send one request; ``headers`` with underscores for hyphens."""
+        told = JSON | {name.replace("_", "-"): value for name, value in headers.items()}
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)) as connection:
+            connection.putrequest(method, path, skip_host="Host" in told, skip_accept_encoding=True)
+            for name, value in (told | {"Content-Length": str(len(body))}).items():
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return Answer(
+                status=answer.status,
+                session=answer.getheader(SESSION, ""),
+                text=answer.read().decode(errors="replace"),
+            )
+
+    def greet(self) -> Answer:
+        """Begin a session."""
+        return self.ask(HELLO)
+
+
+@contextmanager
+def opened(folder: Path, **settings: str) -> Iterator[Opened]:
+    """Start the command over an empty store; it must neither die nor write a traceback."""
+    place = load_settings({}, directory=folder, data_dir=folder).store_place
+    assert isinstance(place, Path)
+    with closing(RunStore(place)):
+        pass
+    (port,) = free_ports(1)
+    words = [sys.executable, "-m", "analyzer", "mcp", "--data-dir", str(folder), "--port", str(port)]
+    log = folder / "log"
+    with running(
+        "mcp", words, log=log, is_ready=lambda: listens(port), environ=environment(**settings)
+    ) as server:
+        yield Opened(port=port, server=server)
+        assert server.process.poll() is None
+        assert "Traceback" not in log.read_text(errors="replace"), server.tail()
+
+
+def test_without_the_token_no_path_and_no_method_is_answered(tmp_path: Path) -> None:
+    with opened(tmp_path, token=TOKEN) as mcp:
+        for headers in WITHOUT_THE_TOKEN:
+            for path in PATHS:
+                for method in METHODS:
+                    told = {name.replace("-", "_"): value for name, value in headers.items()}
+                    assert mcp.ask(HELLO, method, path, **told).status == 401, (headers, path, method)
+        assert mcp.ask(HELLO, Authorization=f"Bearer {TOKEN}").status == 200
+
+
+def test_without_a_token_neither_another_name_nor_another_sites_page_is_answered(tmp_path: Path) -> None:
+    with opened(tmp_path) as mcp:
+        for host in OTHER_HOSTS:
+            for path in PATHS:
+                assert mcp.ask(HELLO, path=path, Host=host).status in {400, 403}, (host, path)
+        for headers in OTHER_PAGES:
+            told = {name.replace("-", "_"): value for name, value in headers.items()}
+            assert mcp.ask(HELLO, **told).status == 403, headers
+        assert mcp.greet().status == 200
+
+
+def test_hostile_bodies_and_arguments_are_refused_briefly(tmp_path: Path) -> None:
+    with opened(tmp_path) as mcp:
+        session = {SESSION.replace("-", "_"): mcp.greet().session}
+        assert mcp.ask(READY, **session).status == 202
+        bodies = [*UNREADABLE, *REFUSED.values(), b"[" + b",".join([READY] * 10_000) + b"]", b"{}" * 100_000]
+        for body in bodies:
+            answer = mcp.ask(body, **session)
+            assert answer.status < 500, (body[:80], answer)
+            assert len(answer.text) < 10_000
+        for number, body in REFUSED.items():
+            assert '"isError":true' in mcp.ask(body, **session).text.replace(" ", ""), number
+        assert mcp.ask(b" " * (5 << 20), **session).status == 413
+        for odd in ("none", "x" * 4_000, "../../etc", "%00"):
+            assert mcp.ask(call(1, "list_issues"), mcp_session_id=odd).status in {400, 404}
+        assert '"isError":true' not in mcp.ask(call(2, "list_issues"), **session).text.replace(" ", "")
+
+
+def test_sessions_are_bounded_and_those_that_are_open_go_on(tmp_path: Path) -> None:
+    with opened(tmp_path) as mcp:
+        first = {SESSION.replace("-", "_"): mcp.greet().session}
+        statuses = [mcp.greet().status for _ in range(mcp_http.MOST_SESSIONS + 5)]
+        assert statuses.count(200) == mcp_http.MOST_SESSIONS - 1
+        assert set(statuses) == {200, 503}
+        assert mcp.ask(READY, **first).status == 202
+        assert "issues" in json.dumps(mcp.ask(call(2, "list_issues"), **first).text)
+        assert mcp.ask(b"", "DELETE", **first).status == 200
+        assert mcp.greet().status == 200
