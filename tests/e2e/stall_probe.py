@@ -13,13 +13,24 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import uvicorn
+
 from analyzer.__main__ import main
+from analyzer.cli.commands.prove import gateway
 from analyzer.service import all_in_one
 from analyzer.service.analyzer_half.server import AnalyzerServer
 
 EVERY_S: Final = 0.005
 LEAST_S: Final = 0.01
 """Shorter delays are not recorded."""
+BEGINNINGS: Final[tuple[tuple[Any, str], ...]] = (
+    (all_in_one._Service, "start"),
+    (AnalyzerServer, "start"),
+    (gateway, "_serve"),
+    (uvicorn.Server, "serve"),
+)
+"""Coroutines that begin to serve, by owner and name: the last is the MCP server's."""
+probes: Final[set[asyncio.Task[None]]] = set()
 
 
 async def probe(path: Path) -> None:
@@ -34,22 +45,19 @@ async def probe(path: Path) -> None:
                 file.write(f"{now} {late_s} {time.process_time() - used} {time.thread_time() - own}\n")
 
 
+def add_probe(owner: Any, name: str, path: Path) -> None:
+    """Start a probe when the coroutine begins; it ends with the event loop."""
+    begin = getattr(owner, name)
+
+    async def probed(*arguments: Any, **options: Any) -> Any:
+        probes.add(asyncio.create_task(probe(path)))
+        return await begin(*arguments, **options)
+
+    setattr(owner, name, probed)
+
+
 if __name__ == "__main__":
     noted = Path(sys.argv.pop(1))
-    start = all_in_one._Service.start
-
-    async def started(self: Any, given: Any) -> Any:
-        running = await start(self, given)
-        self._lifetime.background(probe(noted))
-        return running
-
-    all_in_one._Service.start = started  # type: ignore[method-assign]
-    listen = AnalyzerServer.start
-    probes: set[asyncio.Task[None]] = set()
-
-    async def listening(self: AnalyzerServer) -> int:
-        probes.add(asyncio.create_task(probe(noted)))
-        return await listen(self)
-
-    AnalyzerServer.start = listening  # type: ignore[method-assign]
+    for owner, name in BEGINNINGS:
+        add_probe(owner, name, noted)
     main()

@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -21,6 +22,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from semconv.model import Span
 from tests.backends.fixtures import REQUIRE
+from tests.backends.postgresql import postgresql
 from tests.backends.supervise import wait_until
 from tests.deploy.shifts import spans_of
 from tests.e2e.backend import Backend, grpc_backend
@@ -107,6 +109,16 @@ def arrived(backend: Backend) -> set[tuple[str, str]]:
     }
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """Settings of a store on the bad disk, beside the journal; and of one that is elsewhere."""
+    if request.param == "sqlite":
+        yield {}
+        return
+    with postgresql() as server:
+        yield {"store_url": server.url()}
+
+
 @pytest.mark.parametrize(
     ("fault", "number", "refuses"),
     [
@@ -119,10 +131,10 @@ def arrived(backend: Backend) -> set[tuple[str, str]]:
     ],
 )
 def test_nothing_acknowledged_is_lost_and_all_goes_on_afterwards(
-    start_line: StartLine, disk: Disk, fault: Fault, number: int, *, refuses: bool
+    start_line: StartLine, disk: Disk, store: dict[str, str], fault: Fault, number: int, *, refuses: bool
 ) -> None:
     with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, root_grace=100, **disk.environ)
+        line = start_line(forward_endpoint=backend.url, root_grace=100, **disk.environ, **store)
         taken, refusals = acknowledged(line, 1.0)
         assert taken
         assert not refusals

@@ -1,0 +1,126 @@
+"""Neither the gateway nor the MCP server on a port stalls on the longest runs and requests.
+
+``pytest -s`` prints the longest stalls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+from mcp import Client
+
+from analyzer.cli.commands.analyse.steps import load_runs, reader_here
+from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.tape import Tape
+from benchmarks.hostile.big_trace import SHAPES
+from collector_processor.otlp import Signal
+from collector_processor.otlp.otlp_json import to_json
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import Run
+from tests.backends.supervise import free_ports, listens
+from tests.e2e.traffic import send
+from tests.e2e.watching import (
+    LONG_S,
+    UNHURRIED_S,
+    Found,
+    Watched,
+    announced_in,
+    failed,
+    probed,
+    require,
+    watched,
+)
+from tests.tapes import chat_body
+
+pytestmark = pytest.mark.timeout(2_700)
+RUNS: Final = {shape: 100 + number for number, shape in enumerate(SHAPES)}
+
+
+def test_the_mcp_server_on_a_port_stalls_on_no_run(tmp_path: Path) -> None:
+    require(_of_mcp, tmp_path, UNHURRIED_S)
+
+
+def _of_mcp(folder: Path) -> Found:
+    with watched(folder, root_grace=100) as service:
+        for shape, trace in RUNS.items():
+            send(service.line, encode(failed(shape, trace)), way="grpc")
+            service.verdict(trace)
+    (port,) = free_ports(1)
+    words = ["mcp", "--data-dir", str(folder / "data"), "--port", str(port)]
+    with probed(folder / "log-mcp", words, lambda: {} if listens(port) else None) as one:
+        found = Found()
+        asyncio.run(_call_all(one, f"http://127.0.0.1:{port}/mcp", found))
+    return found
+
+
+async def _call_all(one: Watched, url: str, found: Found) -> None:
+    for trace in RUNS.values():
+        for tool, arguments in _calls(f"{trace:032x}"):
+            with found.during(one, f"{tool} of {trace}", rest_s=0.05):
+                async with Client(url) as client:
+                    result = await client.call_tool(tool, arguments)
+            assert not result.is_error, (tool, result)
+
+
+def _calls(run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "list_failed_runs", {"limit": 50, "since": "2026-01-01T00:00:00Z", "search": "no run has this"}
+    yield "list_issues", {"limit": 50}
+    yield "get_verdict", {"run_id": run_id}
+    yield "get_steps", {"run_id": run_id, "first": 0, "limit": 20, "max_text": 50_000}
+
+
+def test_the_gateway_stalls_on_no_request(tmp_path: Path) -> None:
+    require(_of_gateway, tmp_path, UNHURRIED_S)
+
+
+def _of_gateway(folder: Path) -> Found:
+    found = Found()
+    for shape in ("history", "wide"):
+        file = folder / f"{shape}.json"
+        file.write_bytes(to_json(Signal.TRACES, encode(failed(shape, RUNS[shape]))))
+        log = folder / f"log-{shape}"
+        words = ["gateway", "--tape", str(file), "--format", "json", "--allow-tool", "search"]
+        with probed(log, words, partial(announced_in, log, "base_url")) as one:
+            url = f"{one.line.announced['base_url']}/chat/completions"
+            for name, body in _requests(_tape(file)):
+                with found.during(one, f"{shape}: {name}", rest_s=0.05):
+                    assert _post(url, body) < 500
+    return found
+
+
+def _tape(file: Path) -> Tape:
+    (run,) = load_runs(file, [])
+    assert run.trace is not None
+    tape = read_tape(Run(trace=run.trace, trajectory=run.trajectory, reader=reader_here()))
+    assert isinstance(tape, Tape)
+    return tape
+
+
+def _requests(tape: Tape) -> Iterator[tuple[str, bytes]]:
+    for call in (tape.calls[0], tape.calls[len(tape.calls) // 2], tape.calls[-1]):
+        yield f"call {call.index}", json.dumps(chat_body(call.messages)).encode()
+    turns = [{"role": "user", "content": f"turn {number}"} for number in range(2_000)]
+    yield "2,000 messages", json.dumps({"model": "gpt", "messages": turns}).encode()
+    yield "deep JSON", b"[" * 1_000_000
+    long = {"role": "user", "content": "so " * (8 << 20)}
+    yield "24 MiB of text", json.dumps({"model": "gpt", "messages": [long]}).encode()
+    numbers = {"model": "gpt", "messages": [], "tools": [{"n": n} for n in range(500_000)]}
+    yield "500,000 tools", json.dumps(numbers).encode()
+
+
+def _post(url: str, body: bytes) -> int:
+    asked = Request(url, data=body, headers={"Content-Type": "application/json"})
+    try:
+        with build_opener(ProxyHandler({})).open(asked, timeout=LONG_S) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code

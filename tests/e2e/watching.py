@@ -1,0 +1,200 @@
+"""A service with a probe on its event loop, and the longest stalls of that loop during named activities.
+
+A stall counts with the CPU time that the process used during it, at most its length: on a busy machine a loop
+is late without doing anything. While our own threads work, the CPU time of the loop's thread counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
+
+from benchmarks.hostile.big_trace import SHAPES
+from semconv.model import Span, SpanStatus
+from tests.backends.supervise import running, wait_until
+from tests.e2e.line import Line, _json_lines, environment
+from tests.factories import agent, chat, said
+
+LONGEST_S: Final = 0.05
+UNHURRIED_S: Final = 0.25
+"""The same where an idle machine needs 10 to 30 ms, which a busy one stretches several times."""
+ATTEMPTS: Final = 3
+BESIDE_THREADS_S: Final = 0.3
+"""The same limit with threads of ours, which compete with the loop for cores on a busy machine."""
+LONG_S: Final = 240.0
+LEAST_S: Final = 0.02
+SPANS: Final = {"history": 100, "flat_history": 100}
+MANY: Final = 2_000
+"""Spans of a run, but for the shapes above."""
+PROBE: Final = Path(__file__).with_name("stall_probe.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The longest stalls of the loop by each measure, in seconds."""
+
+    process_s: float = 0.0
+    """CPU time used by the process meanwhile."""
+    loop_s: float = 0.0
+    """CPU time used by the loop's own thread meanwhile."""
+    late_s: float = 0.0
+    """Wall-clock time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A service with a probe."""
+
+    line: Line
+    noted: Path
+
+    def longest_s(self, since: float) -> Stall:
+        """Return the longest stalls since a time."""
+        rows = [tuple(map(float, row.split())) for row in self.noted.read_text().split("\n")[:-1]]
+        found = [(min(late, used), min(late, own), late) for at, late, used, own in rows if at >= since]
+        return Stall(*(max(column, default=0.0) for column in zip(*found, strict=True))) if found else Stall()
+
+    def is_quiet(self) -> bool:
+        """Return whether the loop was on time for two seconds."""
+        since = time.monotonic()
+        time.sleep(2)
+        return self.longest_s(since).process_s < LEAST_S
+
+    def verdict(self, trace: int) -> dict[str, Any]:
+        """Wait for the verdict on a trace."""
+        return wait_until(lambda: self.line.run(f"{trace:032x}"), what="a verdict", timeout_s=LONG_S)
+
+
+@contextmanager
+def watched(folder: Path, command: str = "serve", **settings: str | float) -> Iterator[Watched]:
+    """Start a service, or a half of one."""
+    words = [command, "--format", "json"]
+    words += ["--data-dir", str(folder / "data")] if command == "serve" else []
+    log = folder / f"log-{command}"
+    with probed(log, words, lambda: announced_in(log, "web"), **settings) as one:
+        yield one
+
+
+@contextmanager
+def probed(
+    log: Path, words: Sequence[str], announced: Callable[[], dict[str, Any] | None], **settings: str | float
+) -> Iterator[Watched]:
+    """Start a command of ``blamespan`` with a probe; ``announced`` returns its addresses once it serves."""
+    noted = log.with_name(f"{log.name}-stalls")
+    noted.touch()
+    command = [sys.executable, str(PROBE), str(noted), *words]
+
+    def is_ready() -> bool:
+        return announced() is not None
+
+    with running("blamespan", command, log=log, is_ready=is_ready, environ=environment(**settings)) as server:
+        one = Watched(line=Line(server=server, announced=announced() or {}), noted=noted)
+        wait_until(one.is_quiet, what="the end of all imports", timeout_s=LONG_S)
+        yield one
+
+
+def announced_in(log: Path, name: str) -> dict[str, Any] | None:
+    return next((line for line in _json_lines(log) if name in line), None)
+
+
+class Found(dict[str, Stall]):
+    """The longest stalls by activity."""
+
+    @contextmanager
+    def during(self, one: Watched, name: str, rest_s: float = 0.5) -> Iterator[None]:
+        """Record the longest stall of a block and of the time after it."""
+        since = time.monotonic()
+        yield
+        time.sleep(rest_s)
+        self[name] = one.longest_s(since)
+        print(_row(name, self[name]))
+
+    def too_long(self, most_s: float) -> dict[str, Stall]:
+        """Return the stalls beyond a limit on the loop's own thread, and those beside threads."""
+        beside_s = max(BESIDE_THREADS_S, 4 * most_s)
+        return {
+            name: stall for name, stall in self.items() if stall.loop_s > most_s or stall.process_s > beside_s
+        }
+
+
+def require(measure: Callable[[Path], Found], folder: Path, most_s: float = LONGEST_S) -> None:
+    """Assert that nothing stalls the loop for too long in each of three measurements.
+
+    A stall of ours comes back each time; CPU time that other work on the machine stretches does not.
+    """
+    late: dict[str, Stall] = {}
+    for attempt in range(ATTEMPTS):
+        own = folder / str(attempt)
+        own.mkdir()
+        again = measure(own).too_long(most_s)
+        late = {name: stall for name, stall in again.items() if not attempt or name in late}
+        if not late:
+            return
+    raise AssertionError(late)
+
+
+def _row(name: str, stall: Stall) -> str:
+    used = f"{stall.process_s * 1000:7.1f} ms of ours, {stall.loop_s * 1000:7.1f} ms of the loop's thread"
+    return f"{name:32} {used}, {stall.late_s * 1000:7.1f} ms by the clock"
+
+
+def get(url: str) -> None:
+    with urlopen(url, timeout=300) as answer:
+        answer.read()
+
+
+def post(url: str, document: object) -> None:
+    body = json.dumps(document).encode()
+    headers = {"Content-Type": "application/json", "Origin": url.split("/api", maxsplit=1)[0]}
+    request = Request(url, data=body, headers=headers)
+    with urlopen(request, timeout=300) as answer:
+        answer.read()
+
+
+def upload(web: str, body: bytes) -> str:
+    """Have a file analysed on the page; return the final state."""
+    fields = ((b"method", b"", b"auto"), (b"failed", b"", b"yes"), (b"file", b'; filename="f"', body))
+    form = b"".join(
+        b'--x\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % field for field in fields
+    )
+    headers = {"Content-Type": "multipart/form-data; boundary=x", "Origin": web}
+    opener = build_opener(HTTPCookieProcessor())
+    with opener.open(Request(f"{web}/try", data=form + b"--x--\r\n", headers=headers), timeout=300) as page:
+        job = page.geturl()
+
+    def ended() -> str | None:
+        with opener.open(f"{job}/state", timeout=300) as answer:
+            told = json.load(answer)
+        return str(told["state"]) if told["over"] else None
+
+    return wait_until(ended, what="the upload's analysis", timeout_s=LONG_S)
+
+
+def every_short_word(trace: int) -> list[Span]:
+    """Make a failed run of 25 steps and 6 MiB that contains every marker of five hexadecimal digits."""
+    words = "".join(f"#{number:05x}" for number in range(1 << 20))
+    share = -(-len(words) // 25)
+    parts = [words[at : at + share] for at in range(0, len(words), share)]
+    spans = [replace(agent(1, "solo", parent=None, end=1_000), status=SpanStatus.ERROR)]
+    spans += [
+        chat(2 + n, parent=1, start=10 * n + 1, end=10 * n + 5, heard=[said("user", "go on")], answer=part)
+        for n, part in enumerate(parts)
+    ]
+    return [in_trace(span, trace) for span in spans]
+
+
+def in_trace(span: Span, trace: int) -> Span:
+    return replace(span, trace_id=f"{trace:032x}")  # type: ignore[arg-type]
+
+
+def failed(shape: str, trace: int) -> list[Span]:
+    """Return the spans of a failed run."""
+    first, *others = SHAPES[shape](SPANS.get(shape, MANY))
+    return [in_trace(span, trace) for span in (replace(first, status=SpanStatus.ERROR), *others)]
