@@ -66,7 +66,7 @@ def conclusion(result: Experiment) -> RenderableType:
 def _kept_lines(kept: KeptTrials | None) -> list[str]:
     if kept is None:
         return []
-    lines = [f"both arms: blamespan diff {shlex.join(kept.arms)}"] if kept.arms else []
+    lines = [f"both arms: blamespan diff {shlex.join(kept.arms.files)}"] if kept.arms else []
     if kept.without_spans:
         trials = counted(kept.without_spans, "trial")
         lines.append(

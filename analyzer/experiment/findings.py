@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from typing import Any
 
 from analyzer.experiment.call_budget import Spent
@@ -37,11 +38,36 @@ class Finding:
 
 
 @record
+class KeptTrial:
+    """File of one trial."""
+
+    file: str
+    has_passed: bool
+
+
+@record
+class KeptArms:
+    """One trial of each arm of a step."""
+
+    recorded: KeptTrial
+    """With the recorded answer; one that failed, if there is one."""
+    changed: KeptTrial
+    """With the changed answer; one that passed, if there is one."""
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """The two files, that with the recorded answer first."""
+        return self.recorded.file, self.changed.file
+
+
+@record
 class KeptTrials:
     """Files of an experiment's trials."""
 
-    arms: tuple[str, str] | None = None
-    """Of the decisive step: one failed with the recorded answer, one passed with the changed one."""
+    arms: KeptArms | None = None
+    """Of the decisive step; ``None`` if there is none, or it has no trial of an arm with spans."""
+    by_step: Mapping[int, KeptArms] = field(default_factory=dict)
+    """Of each step with a trial in both arms."""
     without_spans: int = 0
     """Valid trials that sent no readable spans, and so have no file."""
     error: str = ""
@@ -201,7 +227,7 @@ def _final(experiment: Experiment) -> dict[str, Any]:
         "invalid": experiment.invalid,
         "invalid_reasons": _reasons(experiment.reasons),
         "copies": experiment.copies,
-        "arms": list(experiment.kept.arms) if experiment.kept and experiment.kept.arms else None,
+        "arms": list(experiment.kept.arms.files) if experiment.kept and experiment.kept.arms else None,
         "final": True,
     }
 

@@ -35,7 +35,7 @@ ENVIRONMENTS: Final = {
     "debate": "ag2_native",
 }
 """The run script whose environment holds the system's framework and instrumentation."""
-_PLAY_S: Final = 120.0
+PLAY_S: Final = 120.0
 
 
 async def through_command(system: str, number: int, out: Path) -> None:
@@ -43,12 +43,12 @@ async def through_command(system: str, number: int, out: Path) -> None:
     command = [str(install(catalogue()[ENVIRONMENTS[system]])), str(EXAMPLES / f"{system}.py")]
     done = [each for each in known(out) if each["system"] == system]
     task = max((each["order"] for each in done), default=-1)
-    async with scripted_model(seed=1) as url, _receiver() as (endpoint, bodies):
+    async with scripted_model(seed=1) as url, receiver() as (endpoint, bodies):
         while len(done) < number:
             task += 1
             bodies.clear()
             recording = {"OPENAI_BASE_URL": url, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
-            said, _ = await _run([*command, str(task)], recording, _PLAY_S)
+            said, _ = await run_program([*command, str(task)], recording, PLAY_S)
             if succeeded(order(task), said):
                 continue
             done.append(await _measured(system, order(task), b"".join(bodies), command, url))
@@ -61,22 +61,22 @@ async def retried_through_command(system: str, number: int) -> None:
     python = str(install(catalogue()[ENVIRONMENTS[system]]))
     program = [python, str(EXAMPLES / f"{system}.py")]
     with tempfile.TemporaryDirectory() as folder:
-        async with scripted_model(seed=1) as url, _receiver() as (endpoint, bodies):
+        async with scripted_model(seed=1) as url, receiver() as (endpoint, bodies):
             for task in range(30_000, 30_000 + number):
                 bodies.clear()
                 recording = {"OPENAI_BASE_URL": url, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
-                await _run([*program, str(task)], recording, _PLAY_S)
+                await run_program([*program, str(task)], recording, PLAY_S)
                 await asyncio.to_thread(Path(folder, f"{task}.otlp").write_bytes, b"".join(bodies))
             check = shlex.join([python, str(EXAMPLES / "check.py")])
             options = ["--check", check, "--upstream", url.removesuffix("/v1"), "--parallel", "2"]
             blamespan = [sys.executable, "-m", "analyzer", "experiment", folder, "--retry", *options]
             command = [*blamespan, "--allow-tool", "look_up_price", "--", *program]
-            said, code = await _run(command, {}, None)
+            said, code = await run_program(command, {}, None)
     print(f"{said}exit code {code}", flush=True)
 
 
 @asynccontextmanager
-async def _receiver() -> AsyncIterator[tuple[str, list[bytes]]]:
+async def receiver() -> AsyncIterator[tuple[str, list[bytes]]]:
     """Keep what is sent over OTLP/HTTP: the bodies of requests make one message when joined."""
     bodies: list[bytes] = []
 
@@ -111,7 +111,7 @@ async def _measured(
         options = ["--parallel", "2", "--allow-tool", "look_up_price", "--format", "json"]
         blamespan = [sys.executable, "-m", "analyzer", "experiment", str(file), *expected, *options, "--"]
         began = time.monotonic()
-        said, code = await _run([*blamespan, *command, str(asked.number)], {}, None)
+        said, code = await run_program([*blamespan, *command, str(asked.number)], {}, None)
     found = [json.loads(line) for line in said.splitlines()]
     last = found[-1] if found else {"decision": f"exit code {code}"}
     ranking = judge_by_signals(run.trajectory).ranking
@@ -142,7 +142,7 @@ def _trials(line: dict[str, Any]) -> int:
     return sum(arm.get("n", 0) + arm.get("invalid", 0) for arm in arms)
 
 
-async def _run(
+async def run_program(
     command: list[str], environment: dict[str, str], limit_s: float | None
 ) -> tuple[str, int | None]:
     child = await asyncio.create_subprocess_exec(

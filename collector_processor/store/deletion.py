@@ -20,6 +20,7 @@ _TABLES: Final = (
     "run_history",
     "opinion",
     "experiment",
+    "trial_arm",
     "kept_spans",
     "kept_run",
     "place",

@@ -112,6 +112,18 @@ _table(
 )
 _table("trial", *key("tenant", "id"), int_("expires_ns"))
 _table(
+    "trial_arm",
+    *key("id"),
+    *texts("tenant", "run_id"),
+    int_("step"),
+    flag("is_changed"),
+    flag("has_passed"),
+    *ints("kept_ns", "size"),
+    blob("packed"),
+    Index("trial_arm_by_run", "tenant", "run_id"),
+    Index("trial_arm_by_age", "kept_ns", "id", "size"),
+)
+_table(
     "kept_run",
     id_(),
     *texts("tenant", "run_id"),
@@ -220,5 +232,16 @@ _table(
     blob("answer", nullable=True),
     int_("answered_ns", server_default=text("0")),
     Index("job_by_age", "asked_ns"),
+)
+_table(
+    "spilled_part",
+    *key("topic"),
+    key_int("partition"),
+    key_int("first_offset"),
+    *key("tenant", "trace_id"),
+    *ints("last_offset", "spilled_ns"),
+    blob("packed"),
+    Index("spilled_part_by_trace", "tenant", "trace_id"),
+    Index("spilled_part_by_age", "spilled_ns"),
 )
 _table("replica", *key("id"), *texts("kind", "version"), *ints("clock_ns", "seen_ns"), text_("facts"))

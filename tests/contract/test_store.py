@@ -27,6 +27,7 @@ from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection, StoreError
 from collector_processor.store.database.older_files import bring_up_to_date
 from collector_processor.store.database.places import RUNS, Database, open_database
+from collector_processor.store.database.upgrade import SCHEMA
 from collector_processor.store.deletion import delete_run
 from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.store.records import Place as RunPlace
@@ -79,7 +80,7 @@ class Trace:
 
 
 def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
-    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0009",)
+    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (SCHEMA,)
     engine = create_engine(f"sqlite:///{place}" if isinstance(place, Path) else place)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
@@ -170,7 +171,7 @@ def test_runs_of_an_older_schema_are_listed_and_their_totals_are_not_known(
                     one = stored(run_id=f"r{number:04}", version=version, document=sure)
                     db.execute(write, [getattr(one, name) for name in fields])
     with closing(open_database(place)) as database, closing(database.connect()) as db:
-        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == ("0009",)
+        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (SCHEMA,)
         found = db.execute(
             "SELECT count(*), min(version), count(confidence), count(steps), count(workflow) FROM run_totals"
         ).fetchone()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tests.web_application import served
 
 RUN: Final = "5" * 32
 FORGED: Final = "6" * 32
+LATER: Final = "8" * 32
 BIN: Final = Path(sys.executable).parent
 WORKFLOW: Final = """
 import json, os, urllib.request
@@ -173,7 +175,9 @@ for span, text in zip(spans[0]["spans"], said[1:]):
     span["traceId"] = trace_id
     told = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": text}]}])
     span["attributes"][-1]["value"]["stringValue"] = told
-body = json.dumps({"resourceSpans": [{"scopeSpans": spans}]}).encode()
+told = dict(pair.split("=") for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if pair)
+resource = {"attributes": [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]}
+body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": spans}]}).encode()
 endpoint = os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
 urllib.request.urlopen(urllib.request.Request(endpoint, body, {"Content-Type": "application/json"})).read()
 """
@@ -265,6 +269,51 @@ async def test_a_proof_becomes_a_version_of_the_verdict_and_its_trials_become_no
     await asyncio.to_thread(line.verdict, FORGED)
     assert sorted(run["run_id"] for run in line.runs()) == [RUN, FORGED]
     assert line.items("received") >= 2 * trials
+
+
+async def test_the_page_of_a_run_shows_both_arms_of_its_experiment_and_no_list_has_them(
+    tmp_path: Path, start_line: StartLine
+) -> None:
+    line, place = start_line(), recorded(tmp_path)
+    await asyncio.to_thread(post, line.http, place.read_bytes())
+    before = await asyncio.to_thread(line.verdict, RUN)
+    async with model() as url:
+        process = await started(
+            tmp_path,
+            RUN,
+            *("--expect", "840", "--upstream", url, "--max-calls", "300", "--step", "0"),
+            *("--keep", str(tmp_path / "trials"), "--format", "json"),
+            *command(tmp_path, more=KEPT),
+            data_dir=tmp_path / "data",
+            RECORDED=str(place),
+        )
+        out, err = await process.communicate()
+    assert process.returncode == 0, (out, err)
+    await asyncio.to_thread(line.verdict, RUN, version=before["version"] + 1)
+    page = await asyncio.to_thread(page_of, f"{line.web}/runs/{RUN}")
+    (address,) = re.findall(r'href="(/compare\?a=trial:[0-9a-f]{32}&amp;b=trial:[0-9a-f]{32})"', page)
+    assert address.replace("&amp;", "&") in err.decode()
+    compared = await asyncio.to_thread(page_of, line.web + address.replace("&amp;", "&"))
+    for text in ("Trial with the recorded answer", "Trial with the changed answer", "<del>820</del>"):
+        assert text in compared, text
+    assert [run["run_id"] for run in line.runs()] == [RUN]
+    kept = (tmp_path / "trials" / "step-0-changed-1-passed.json").read_text()
+    assert '"blamespan.trial"' in kept  # sent to the service, it is no production run either
+    await asyncio.to_thread(post, line.http, kept.replace(trace_of(kept), FORGED).encode())
+    await asyncio.to_thread(post, line.http, place.read_text().replace(RUN, LATER).encode())
+    await asyncio.to_thread(line.verdict, LATER)
+    assert sorted(run["run_id"] for run in line.runs()) == sorted([RUN, LATER])
+
+
+def page_of(address: str) -> str:
+    with urlopen(Request(address, headers={"Accept": "text/html"})) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def trace_of(document: str) -> str:
+    trace: str = json.loads(document)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
+    return trace
 
 
 async def test_a_check_that_the_recorded_run_passes_ends_the_experiment(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from difflib import SequenceMatcher
 
 import pytest
-from aiohttp.test_utils import TestClient
+from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +15,20 @@ from hypothesis import strategies as st
 from analyzer import AsyncClient, ServiceError
 from analyzer.inquiry.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
+from analyzer.web.app import make_app
 from analyzer.web.pages import compare_pages
+from analyzer.web.reads.archive import RunArchive
 from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
-from collector_processor.otlp import Tenant
+from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.kept_spans import SpanKeeper
+from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.run_totals import RunTotals
+from collector_processor.store.database.places import RUNS, open_database
+from collector_processor.store.trial_arms import TrialArm, TrialArmRows
 from semconv.model import StepKind, Trajectory
 from semconv.record import replace
+from tests.factories import TRACE, chat, workflow
 from tests.runs import run, step, tool
 from tests.security.test_hostile_text import HOSTILE
 from tests.web.stage import Stage, serving
@@ -187,3 +196,72 @@ def test_many_agents_share_the_last_lane() -> None:
     assert len(found.lanes) == 12
     assert found.lanes[-1].agent == "19 further agents"
     assert sum(len(lane.cells) for lane in found.lanes) == 30
+
+
+TRIAL_A, TRIAL_B = "a" * 32, "b" * 32
+
+
+async def keep_trials(stage: Stage, tenant: Tenant = NO_TENANT, said: str = "12 seats.") -> None:
+    """Keep a failed trial with the recorded answer and a passed one with another."""
+    found = []
+    for trial, text in ((TRIAL_A, said), (TRIAL_B, "120 seats.")):
+        rules = make_redactor(())
+        body = encode([workflow(1), chat(2, answer=text, agent_name="desk", trace_id=TRACE)])
+        (packed,) = SpanKeeper(redactor=rules).pack([body], (), [((), rules.for_run())], [True])
+        assert packed is not None
+        changed = trial == TRIAL_B
+        arm = TrialArm(
+            tenant=tenant, run_id="failed", id=trial, step=0, is_changed=changed, has_passed=changed
+        )
+        found.append((arm, packed))
+    with closing(open_database(stage.folder / RUNS)) as database, closing(database.connect()) as db:
+        TrialArmRows(db).keep(found, 1)
+
+
+async def test_both_arms_of_an_experiment_are_linked_compared_and_in_no_list(
+    stage: Stage, client: Client
+) -> None:
+    await stage.add(FAILED, "ferries", blame(FAILED, 1))
+    assert 'id="arms"' not in await text_of(client, "/runs/failed")
+    await keep_trials(stage, said="12 seats <script>alert(1)</script>")
+    address = f"/compare?a=trial:{TRIAL_A}&amp;b=trial:{TRIAL_B}"
+    page = await text_of(client, "/runs/failed")
+    assert f'<a href="{address}">with the recorded answer (failed) beside the changed one (passed)' in page
+    compared = await text_of(client, address.replace("&amp;", "&"))
+    assert "Trial with the recorded answer" in compared
+    assert "<ins>120</ins>" in compared
+    assert f'href="/compare?a=trial%3A{TRIAL_B}&amp;b=trial%3A{TRIAL_A}"' in compared
+    assert "<script>alert" not in compared
+    listed = await (await client.get("/api/runs")).json()
+    assert [run["run_id"] for run in listed["runs"]] == ["failed"]
+    for path in (f"/runs/{TRIAL_A}", f"/runs/trial:{TRIAL_A}"):
+        assert (await client.get(path)).status == 404
+    assert TRIAL_A not in await text_of(client, "/")
+
+
+async def test_a_trial_is_compared_with_a_run_by_programs_too(stage: Stage, client: Client) -> None:
+    await stage.add(PASSED, "ferries")
+    await keep_trials(stage)
+    found = await (await client.get(f"/api/compare?a=passed&b=trial:{TRIAL_B}")).json()
+    assert found["first_divergence"] == 0
+    page = await text_of(client, f"/compare?a=trial:{TRIAL_A}", 404)
+    assert "a trial has no nearest passing run" in page
+
+
+@pytest.mark.parametrize("trial", ["c" * 32, "", "%00", "%27%20OR%201=1", "%C3%A4"])
+async def test_an_unknown_trial_is_said_in_place(stage: Stage, client: Client, trial: str) -> None:
+    await keep_trials(stage)
+    page = await text_of(client, f"/compare?a=trial:{TRIAL_A}&b=trial:{trial}", 404)
+    assert "no such trial" in page
+
+
+async def test_another_tenants_trial_is_not_shown(stage: Stage) -> None:
+    await keep_trials(stage, Tenant("x-scope-orgid=red"))
+    parts = stage.parts(tenant_header_names=("x-scope-orgid",))
+    path = f"/api/compare?a=trial:{TRIAL_A}&b=trial:{TRIAL_B}"
+    async with TestClient(TestServer(make_app(parts))) as opened:
+        found = [(await opened.get(path, headers={"x-scope-orgid": name})).status for name in ("red", "blue")]
+    assert found == [200, 404]
+    assert parts.pages is not None
+    assert isinstance(parts.pages.runs, RunArchive)
+    parts.pages.runs.close()

@@ -14,10 +14,11 @@ from typing import Final
 
 from analyzer.experiment.candidates import ArmKey, Candidate
 from analyzer.experiment.captured import Capture
-from analyzer.experiment.findings import Finding, KeptTrials
+from analyzer.experiment.findings import Finding, KeptArms, KeptTrial, KeptTrials
 from analyzer.experiment.running.trial_runner import Ran
-from analyzer.recordings.labelled_trace import trace_document
+from analyzer.recordings.labelled_trace import trace_document, trace_requests
 from collector_processor.otlp import MalformedRequestError
+from collector_processor.rebuild.kept_spans import SpanKeeper
 
 _REPLAY: Final = "replay"
 
@@ -35,7 +36,8 @@ class TrialFolder:
         """
         self._folder: Final = folder
         self._capture: Final = capture
-        self._names: Final = _names(candidates)
+        self._candidates: Final = tuple(candidates)
+        self._names: Final = _names(self._candidates)
         self._written: Final = Counter[str]()
         self._first: Final[dict[tuple[str, bool], Path]] = {}
         self._without_spans = 0
@@ -65,14 +67,42 @@ class TrialFolder:
         self._first.setdefault((name, ran.result.success), place)
 
     def kept(self, decisive: Finding | None) -> KeptTrials:
-        """Return what was kept, with one trial of each arm of the decisive step."""
-        arms = None if decisive is None else self._arms(decisive.candidate)
-        return KeptTrials(arms=arms, without_spans=self._without_spans, error=self._error)
+        """Return what was kept, with one trial of each arm of the decisive step and of every other."""
+        found = {each.step: arms for each in self._candidates if (arms := self._arms(each)) is not None}
+        return KeptTrials(
+            arms=None if decisive is None else found.get(decisive.candidate.step),
+            by_step=found,
+            without_spans=self._without_spans,
+            error=self._error,
+        )
 
-    def _arms(self, candidate: Candidate) -> tuple[str, str] | None:
-        failed = self._first.get((self._names[candidate.control], False))
-        passed = self._first.get((self._names[candidate.treatment], True))
-        return None if failed is None or passed is None else (str(failed), str(passed))
+    def _arms(self, candidate: Candidate) -> KeptArms | None:
+        recorded = self._trial(candidate.control, preferred=False)
+        changed = self._trial(candidate.treatment, preferred=True)
+        return None if recorded is None or changed is None else KeptArms(recorded=recorded, changed=changed)
+
+    def _trial(self, arm: ArmKey, *, preferred: bool) -> KeptTrial | None:
+        """Return the first trial of an arm with the preferred outcome; without one, the first trial."""
+        for outcome in (preferred, not preferred):
+            place = self._first.get((self._names[arm], outcome))
+            if place is not None:
+                return KeptTrial(file=str(place), has_passed=outcome)
+        return None
+
+
+def packed_trial(file: str, keeper: SpanKeeper) -> bytes | None:
+    """Return the trace of a trial's file without its secrets, packed for the store.
+
+    ``None`` if texts may not be kept, or the trace is too large or cannot be read again.
+    """
+    if keeper.redactor is None:
+        return None
+    try:
+        spans, logs = trace_requests(json.loads(Path(file).read_bytes()))
+    except (OSError, ValueError, MalformedRequestError):
+        return None
+    (packed,) = keeper.pack(spans, logs, [((), keeper.redactor.for_run())], [True])
+    return packed
 
 
 def _names(candidates: Iterable[Candidate]) -> Mapping[ArmKey, str]:

@@ -115,12 +115,12 @@ class TrialRunner:
 
     async def _telemetry(self, trial: str) -> Mapping[str, str]:
         """Return the variables of the trial's OpenTelemetry SDK."""
-        if self._parts.telemetry is not None:
-            return self._parts.telemetry(trial)
         issued = await self._parts.issue() if self._parts.issue else ""
-        if not issued:  # no store knows the trial, so its spans would count as production
-            return {_NO_TELEMETRY: "true"}
-        return {_RESOURCE: ",".join(filter(None, (self._parts.resource, f"{TRIAL}={issued}")))}
+        marked = {_RESOURCE: ",".join(filter(None, (self._parts.resource, f"{TRIAL}={issued}")))}
+        if self._parts.telemetry is not None:
+            return {**self._parts.telemetry(trial), **(marked if issued else {})}
+        # Without an id no store knows the trial, so its spans would count as production.
+        return marked if issued else {_NO_TELEMETRY: "true"}
 
 
 def _result(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -19,6 +19,7 @@ from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
 from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.side_by_side import ShownComparison, view_of
 from collector_processor.store.records import StoredVerdict
+from collector_processor.store.trial_arms import TrialArm
 from semconv.model import Status
 
 MOST_COMPARED: Final = 4_000_000
@@ -28,6 +29,8 @@ _NEAR: Final = 20
 _ALIGNED: Final = 8
 """Passing runs whose steps are aligned with the run's, to find the nearest."""
 _LONGEST_ID: Final = 200
+TRIAL_NAME: Final = "trial:"
+"""Beginning of the name of an experiment's trial, in place of a run's id; its id follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +51,29 @@ def compare_routes(context: CompareContext) -> list[web.RouteDef]:
 class _TwoRuns:
     """The two runs of a request."""
 
-    verdicts: tuple[StoredVerdict, StoredVerdict]
-    runs: tuple[WholeRun, WholeRun]
+    left: _Side
+    right: _Side
     compared: int = 1
     """Runs among which the second is the nearest; 1 if it was named."""
+
+    @property
+    def runs(self) -> tuple[WholeRun, WholeRun]:
+        """Both runs with their steps."""
+        return self.left.whole, self.right.whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """One of the two: a run with its verdict, or an experiment's trial, which has none."""
+
+    whole: WholeRun
+    verdict: StoredVerdict | None = None
+    trial: TrialArm | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the page's address."""
+        return self.whole.run_id if self.verdict is None else self.verdict.run_id
 
 
 async def _document(context: CompareContext, request: web.Request) -> web.Response:
@@ -76,20 +98,48 @@ async def _two(context: CompareContext, request: web.Request, left: str, right: 
     Raises:
         web.HTTPError: a run is not known, not kept, or they are too long to compare here.
     """
-    first = await context.find(request, left)
-    whole = await _read(context, first)
+    first = await _side(context, request, left)
     if not right:
-        return await _with_nearest(context, first, whole)
-    second = await context.find(request, right)
-    runs = whole, await _read(context, second)
-    if len(runs[0].steps) * len(runs[1].steps) > MOST_COMPARED:
+        if first.verdict is None:
+            raise web.HTTPNotFound(text="a trial has no nearest passing run: name another run\n")
+        return await _with_nearest(context, first, first.verdict)
+    second = await _side(context, request, right)
+    if len(first.whole.steps) * len(second.whole.steps) > MOST_COMPARED:
         raise _too_long()
-    return _TwoRuns(verdicts=(first, second), runs=runs)
+    return _TwoRuns(left=first, right=second)
 
 
-async def _with_nearest(context: CompareContext, first: StoredVerdict, whole: WholeRun) -> _TwoRuns:
+async def _side(context: CompareContext, request: web.Request, name: str) -> _Side:
+    """Read a run by its id, or a trial by its name ``trial:ID``.
+
+    Raises:
+        web.HTTPError: it is not known or not kept.
+    """
+    if name.startswith(TRIAL_NAME):
+        return await _trial_side(context, request, name.removeprefix(TRIAL_NAME))
+    verdict = await context.find(request, name)
+    return _Side(whole=await _read(context, verdict), verdict=verdict)
+
+
+async def _trial_side(context: CompareContext, request: web.Request, trial: str) -> _Side:
+    """Read a trial of the request's tenant; a request without a tenant reads those of all, as of runs."""
+    shared = context.shared
+    is_id = trial.isascii() and trial.isalnum()  # a database may refuse other texts
+    found = await shared.pages.runs.trial_arm(trial) if is_id else None
+    tenant = shared.tenant(request)
+    if found is None or (tenant and found[0].tenant != tenant):
+        raise web.HTTPNotFound(text="no such trial: a later experiment may have replaced it\n")
+    arm, packed = found
+    whole = await shared.whole.of_trial(f"{TRIAL_NAME}{arm.id}", packed)
+    if whole is None:
+        raise web.HTTPNotFound(text="the spans of this trial cannot be read\n")
+    return _Side(whole=whole, trial=arm)
+
+
+async def _with_nearest(context: CompareContext, first: _Side, verdict: StoredVerdict) -> _TwoRuns:
     """Align passing runs of the workflow with a run, those with the nearest tasks; return the nearest."""
-    verdicts = [row.verdict for row in await _near(context, first)]
+    whole = first.whole
+    verdicts = [row.verdict for row in await _near(context, verdict)]
     read = [(each, await context.shared.whole.of(each)) for each in verdicts]
     kept = {found.whole.run_id: (each, found.whole) for each, found in read if found is not None}
     if not kept:
@@ -99,8 +149,8 @@ async def _with_nearest(context: CompareContext, first: StoredVerdict, whole: Wh
     if not short:
         raise _too_long()
     nearest = await asyncio.to_thread(nearest_run, whole, short)
-    second = kept[nearest.run_id][0]
-    return _TwoRuns(verdicts=(first, second), runs=(whole, nearest), compared=len(short))
+    second = _Side(whole=nearest, verdict=kept[nearest.run_id][0])
+    return _TwoRuns(left=first, right=second, compared=len(short))
 
 
 def _too_long() -> web.HTTPUnprocessableEntity:
@@ -122,8 +172,8 @@ async def _compared(context: CompareContext, request: web.Request) -> web.Stream
     among = f": of {both.compared}, its steps are most alike" if both.compared > 1 else ""
     note = "" if right else f"The second is the nearest passing run of the same workflow{among}."
     shown = await asyncio.to_thread(_view, *both.runs)
-    right = both.verdicts[1].run_id
-    return await _shown(context, request, left, right, shown, note=note, verdicts=both.verdicts)
+    right = both.right.name
+    return await _shown(context, request, left, right, shown, note=note, sides=(both.left, both.right))
 
 
 def _view(left: WholeRun, right: WholeRun) -> ShownComparison:
@@ -186,9 +236,8 @@ async def _shown(
     *,
     note: str = "",
     error: str = "",
-    verdicts: tuple[StoredVerdict, ...] = (),
+    sides: tuple[_Side, ...] = (),
 ) -> web.Response:
-    document = context.shared.document
     return await context.shared.front.show(
         request,
         "compare.html",
@@ -197,5 +246,12 @@ async def _shown(
         shown=shown,
         note=note,
         error=error,
-        runs=[document(one) for one in verdicts],
+        runs=[_head(context, side) for side in sides],
     )
+
+
+def _head(context: CompareContext, side: _Side) -> dict[str, Any]:
+    """Return the fields that the page shows above a side."""
+    if side.verdict is not None:
+        return {**context.shared.document(side.verdict), "trial": None}
+    return {"run_id": side.name, "trial": side.trial}

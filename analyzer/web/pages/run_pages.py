@@ -112,6 +112,7 @@ async def _one(context: PageContext, request: web.Request) -> web.Response:
         versions=versions_of(await context.pages.runs.versions(*name)),
         issue=(await issues_of(context, [name])).get(name),
         labels=label_document(said),
+        arms=await context.pages.runs.trial_arms(*name),
         opinions=await _opinions(context, verdict),
         is_second_opinion=verdict.fields.get(SECOND_OPINION) is True,
         trace_link=context.pages.trace_link,

@@ -46,6 +46,7 @@ from collector_processor.store.database.connection import StoreConnection, refus
 from collector_processor.store.database.places import Database
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from collector_processor.store.records import StoredVerdict
+from collector_processor.store.trial_arms import TrialArm, TrialArmRows
 
 T = TypeVar("T")
 
@@ -106,6 +107,7 @@ class RunArchive:
         self._db: Final[StoreConnection] = database.connect()
         self._labels: Final = LabelStore(self._db)
         self._spans: Final = KeptSpansRows(self._db)
+        self._arms: Final = TrialArmRows(self._db)
         self._worked: Final[StoreConnection] = database.connect()
         self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pages")
         self._summing: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-sums")
@@ -150,6 +152,14 @@ class RunArchive:
     async def kept_spans(self, tenant: Tenant, run_id: str) -> bytes | None:
         """Return a run's kept spans, packed; ``None`` if not kept."""
         return await self._beside(lambda: self._spans.packed(tenant, run_id))
+
+    async def trial_arms(self, tenant: Tenant, run_id: str) -> Sequence[TrialArm]:
+        """Return the kept trials of the last experiment on a run, that with the recorded answer first."""
+        return await self._beside(lambda: self._arms.of(tenant, run_id))
+
+    async def trial_arm(self, trial: str) -> tuple[TrialArm, bytes] | None:
+        """Return a kept trial with its packed spans; ``None`` if not kept."""
+        return await self._beside(lambda: self._arms.packed(trial))
 
     async def analyses_since(self, since_ns: int, most: int) -> Sequence[Analysed]:
         """Return the analyses after that time, newest first."""

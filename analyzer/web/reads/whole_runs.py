@@ -11,8 +11,10 @@ from typing import Final
 
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from analyzer.labels.kept_run import KeptRun
-from analyzer.labels.kept_trace import read_kept
+from analyzer.labels.kept_trace import read_kept, rebuilt
 from analyzer.web.reads.archive import RunArchive
+from collector_processor.otlp import MalformedRequestError
+from collector_processor.rebuild.kept_spans import unpack_spans
 from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.store.records import StoredVerdict
 from semconv.dialects import USUAL, Reader
@@ -61,6 +63,10 @@ class WholeRuns:
             self._remembering, key, lambda: read_run(verdict, spans, steps, self._clean, self._reader)
         )
 
+    async def of_trial(self, trial: str, packed: bytes) -> WholeRun | None:
+        """Return an experiment's kept trial with its steps; ``None`` if its spans cannot be read."""
+        return await asyncio.to_thread(read_trial, trial, packed, self._clean, self._reader)
+
     def _known(self, key: _Key) -> ReadRun | None:
         with self._lock:
             found = self._read.get(key)
@@ -97,6 +103,15 @@ def read_run(
         return None
     whole = whole_steps(kept.trajectory, clean) if kept.run is None else whole_run(kept.run, clean, reader)
     return ReadRun(kept=kept, whole=whole)
+
+
+def read_trial(trial: str, packed: bytes, clean: CleanRun, reader: Reader = USUAL) -> WholeRun | None:
+    """Return a kept trial from its packed spans; ``None`` if they cannot be read."""
+    try:
+        run = rebuilt(unpack_spans(packed), trial, reader)
+    except MalformedRequestError:
+        return None
+    return None if run is None else whole_run(run, clean, reader)
 
 
 def _characters(run: WholeRun) -> int:

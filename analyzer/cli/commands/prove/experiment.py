@@ -52,12 +52,12 @@ from analyzer.cli.trial_options import (
     UrlOption,
 )
 from analyzer.executor.codec import write_answer
-from analyzer.executor.composition import open_analyst
+from analyzer.executor.composition import open_analyst, open_span_keeper
 from analyzer.experiment.call_budget import BUDGET_USD
 from analyzer.experiment.candidates import ChangeKind, Fix
 from analyzer.experiment.conduct import Conductor
 from analyzer.experiment.experiment_output import conclusion, forecast, progress, tool_lines
-from analyzer.experiment.findings import Experiment, refusal, to_json
+from analyzer.experiment.findings import Experiment, KeptArms, refusal, to_json
 from analyzer.experiment.forecast import forecast_json, forecast_of
 from analyzer.experiment.open_experiment import (
     CannotReplay,
@@ -70,6 +70,7 @@ from analyzer.experiment.open_experiment import (
 )
 from analyzer.experiment.proofs import attribution_of
 from analyzer.experiment.running.checks import Check, CheckFailed, every
+from analyzer.experiment.running.kept_trials import packed_trial
 from analyzer.experiment.running.trial_ids import TrialIds
 from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
@@ -81,10 +82,13 @@ from analyzer.labels.kept_trace import KeptTrace
 from analyzer.labels.opinion_store import WaitingExperiments
 from analyzer.models.completion import price_of
 from collector_processor.otlp import NO_TENANT, CollectorError
+from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
+from collector_processor.store.records import StoredVerdict
 from collector_processor.store.small_tables import TrialRows
-from semconv.model import Blame, Ranked
+from collector_processor.store.trial_arms import TrialArm, TrialArmRows, new_trial
+from semconv.model import Attribution, Blame, Ranked
 from semconv.record import replace
 
 _INTERRUPTED = "interrupted"
@@ -358,14 +362,56 @@ async def _run(run: Run, workflow: Workflow, check: Check, request: Request) -> 
 def _hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:
     """Pass the result to the service, which turns it into a new version of the verdict."""
     attribution = attribution_of(result, run.trajectory, kept.verdict)
-    if attribution is None:
+    arms = _arms_to_show(result, attribution)
+    if attribution is None and arms is None:
         return
     settings = load_settings(os.environ, directory=Path.cwd(), model="")
     with opened_store(settings, "kept runs") as db:
-        document = write_answer(attribution).decode()
-        queue = WaitingExperiments(db)
-        queue.add(kept.verdict.tenant, kept.verdict.run_id, time.time_ns(), document)
-    sys.stderr.write("The service writes it into the trace within seconds, or when it starts again.\n")
+        if arms is not None:
+            _keep_arms(TrialArmRows(db), kept.verdict, arms, open_span_keeper(settings))
+        if attribution is not None:
+            document = write_answer(attribution).decode()
+            queue = WaitingExperiments(db)
+            queue.add(kept.verdict.tenant, kept.verdict.run_id, time.time_ns(), document)
+            sys.stderr.write(
+                "The service writes it into the trace within seconds, or when it starts again.\n"
+            )
+
+
+def _arms_to_show(result: Experiment, attribution: Attribution | None) -> tuple[int, KeptArms] | None:
+    """Return the step that the experiment decided, or the only one tried, with a trial of each arm."""
+    if result.kept is None:
+        return None
+    proof = None if attribution is None else attribution.proof
+    decisive = None if result.decisive is None else result.decisive.candidate.step
+    step = decisive if proof is None else proof.step
+    arms = None if step is None else result.kept.by_step.get(step)
+    return None if step is None or arms is None else (step, arms)
+
+
+def _keep_arms(
+    rows: TrialArmRows, verdict: StoredVerdict, shown: tuple[int, KeptArms], keeper: SpanKeeper
+) -> None:
+    """Keep one trial of each arm beside the run, so that its page shows both."""
+    step, arms = shown
+    found: list[tuple[TrialArm, bytes]] = []
+    for trial in (arms.recorded, arms.changed):
+        packed = packed_trial(trial.file, keeper)
+        if packed is None:
+            sys.stderr.write(f"{trial.file}: too large for the run's page, or texts may not be kept\n")
+            return
+        arm = TrialArm(
+            tenant=verdict.tenant,
+            run_id=verdict.run_id,
+            id=new_trial(),
+            step=step,
+            is_changed=trial is arms.changed,
+            has_passed=trial.has_passed,
+        )
+        found.append((arm, packed))
+    rows.keep(found, time.time_ns())
+    recorded, changed = (arm.id for arm, _ in found)
+    sys.stderr.write(f"Both arms on the service's page: /compare?a=trial:{recorded}&b=trial:{changed}\n")
 
 
 def _show_refusal(run: Run, reason: str, output: OutputFormat, decision: Decision) -> None:

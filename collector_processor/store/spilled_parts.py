@@ -1,0 +1,138 @@
+"""Parts of traces that stay open for long, kept so that a partition's next owner has them without Kafka.
+
+One table of the store. A part is the spans, or log records, of one trace in neighbouring records of one
+partition; the number of the first record is part of its key, so writing it twice keeps it once. Synchronous;
+used on the store's thread.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from collector_processor.otlp import Tenant, TraceKey
+from collector_processor.store.database.connection import StoreConnection, upsert
+from semconv.model import TraceId
+
+KEPT_S: Final = 2 * 86_400
+"""Seconds after which a part is deleted anyway: twice as long as the journal keeps a trace."""
+_NS: Final = 1_000_000_000
+_FASTEST: Final = 1
+_KEY: Final = "topic, partition, first_offset, tenant, trace_id"
+_WRITE: Final = upsert("spilled_part", f"{_KEY}, last_offset, spilled_ns, packed", keys=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpilledPart:
+    """Part of one trace in neighbouring records of one partition."""
+
+    topic: str
+    partition: int
+    first: int
+    """Offset of the first record."""
+    last: int
+    """Offset of the last record."""
+    key: TraceKey
+    packed: bytes = field(repr=False)
+    """An OTLP request with the trace's items, as ``pack`` returns it."""
+
+
+def pack(body: bytes) -> bytes:
+    """Return a request in the form in which it is kept: compressed, with a checksum."""
+    return zlib.compress(body, _FASTEST)
+
+
+def unpack(packed: bytes) -> bytes:
+    """Return a kept request.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        return zlib.decompress(packed)
+    except zlib.error as error:
+        raise ValueError(f"expected a whole part: {error}") from error
+
+
+class SpilledPartRows:
+    """Rows of ``spilled_part``."""
+
+    def __init__(self, db: StoreConnection) -> None:
+        self._db: Final = db
+
+    def keep(self, parts: Sequence[SpilledPart], now_ns: int) -> None:
+        """Write parts durably, all or none; delete those of all processes that are too old.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        rows = [
+            (
+                one.topic,
+                one.partition,
+                one.first,
+                one.key.tenant,
+                one.key.trace_id,
+                one.last,
+                now_ns,
+                one.packed,
+            )
+            for one in parts
+        ]
+        with self._db.transaction():
+            self._db.execute("DELETE FROM spilled_part WHERE spilled_ns < ?", (now_ns - KEPT_S * _NS,))
+            self._db.write_rows(_WRITE, rows)
+
+    def of(
+        self, topic: str, partition: int, below: int, after: SpilledPart | None, most: int
+    ) -> list[SpilledPart]:
+        """Return a partition's parts whose first record is below an offset, in order of their keys.
+
+        Args:
+            topic: the topic.
+            partition: its partition.
+            below: the offset.
+            after: the last part that was read, ``None`` for the first page.
+            most: parts to read.
+        """
+        last = (-1, "", "") if after is None else (after.first, after.key.tenant, after.key.trace_id)
+        rows = self._db.execute(
+            f"SELECT {_KEY}, last_offset, packed FROM spilled_part"  # noqa: S608 - our own words
+            " WHERE topic = ? AND partition = ? AND first_offset < ?"
+            " AND (first_offset, tenant, trace_id) > (?, ?, ?)"
+            " ORDER BY first_offset, tenant, trace_id LIMIT ?",
+            (topic, partition, below, *last, most),
+        )
+        return [
+            SpilledPart(
+                topic=row[0],
+                partition=row[1],
+                first=row[2],
+                last=row[5],
+                key=TraceKey(Tenant(row[3]), TraceId(row[4])),
+                packed=bytes(row[6]),
+            )
+            for row in rows
+        ]
+
+    def drop(self, topic: str, partition: int, from_offset: int) -> None:
+        """Delete a partition's parts from an offset on: Kafka still has their records, which are read again.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        self._db.execute(
+            "DELETE FROM spilled_part WHERE topic = ? AND partition = ? AND first_offset >= ?",
+            (topic, partition, from_offset),
+        )
+
+    def forget(self, keys: Iterable[TraceKey]) -> None:
+        """Delete all parts of traces.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        with self._db.transaction():
+            self._db.executemany("DELETE FROM spilled_part WHERE tenant = ? AND trace_id = ?", list(keys))

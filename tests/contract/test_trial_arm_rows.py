@@ -1,0 +1,62 @@
+"""Kept trials in every database: one experiment a run, a quota of bytes, age and deletion."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.deletion import delete_run, delete_tenant
+from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
+from collector_processor.store.trial_arms import TrialArm, TrialArmRows
+
+ACME, OTHER = Tenant("x=acme"), Tenant("x=other")
+DAY_NS: Final = 86_400 * 10**9
+
+
+def arm(trial: str, run_id: str = "run", *, tenant: Tenant = NO_TENANT, changed: bool = False) -> TrialArm:
+    return TrialArm(tenant=tenant, run_id=run_id, id=trial, step=3, is_changed=changed, has_passed=changed)
+
+
+def ids(rows: TrialArmRows, run_id: str = "run", tenant: Tenant = NO_TENANT) -> list[str]:
+    return [each.id for each in rows.of(tenant, run_id)]
+
+
+def test_both_arms_of_a_run_are_read_that_with_the_recorded_answer_first(db: StoreConnection) -> None:
+    rows = TrialArmRows(db)
+    changed, recorded = arm("a", changed=True), arm("b")
+    rows.keep([(changed, b"changed"), (recorded, b"recorded")], 1)
+    assert rows.of(NO_TENANT, "run") == (recorded, changed)
+    assert rows.packed("a") == (changed, b"changed")
+    assert rows.packed("c") is None
+
+
+def test_a_later_experiment_on_the_run_replaces_the_trials_and_those_of_no_other(db: StoreConnection) -> None:
+    rows = TrialArmRows(db)
+    rows.keep([(arm("a"), b"1"), (arm("b", changed=True), b"1")], 1)
+    rows.keep([(arm("c", "other"), b"1")], 1)
+    rows.keep([(arm("d", tenant=ACME), b"1")], 1)
+    rows.keep([(arm("e"), b"1"), (arm("f", changed=True), b"1")], 2)
+    assert (ids(rows), ids(rows, "other"), ids(rows, tenant=ACME)) == (["e", "f"], ["c"], ["d"])
+
+
+def test_beyond_the_quota_the_oldest_experiments_trials_go_first(db: StoreConnection) -> None:
+    rows = TrialArmRows(db, most_bytes=250)
+    for number in range(4):
+        rows.keep([(arm(f"t{number}", f"run-{number}"), bytes(100))], number)
+    assert [ids(rows, f"run-{number}") for number in range(4)] == [[], [], ["t2"], ["t3"]]
+
+
+def test_trials_expire_and_are_deleted_with_their_run_and_tenant(db: StoreConnection) -> None:
+    rows = TrialArmRows(db)
+    for trial, run_id, tenant in (("a", "one", ACME), ("b", "two", ACME), ("c", "one", OTHER)):
+        rows.keep([(arm(trial, run_id, tenant=tenant), b"1")], 0)
+    delete_run(db, ACME, "one")
+    assert (ids(rows, "one", ACME), ids(rows, "two", ACME)) == ([], ["b"])
+    delete_tenant(db, ACME)
+    assert (ids(rows, "two", ACME), ids(rows, "one", OTHER)) == ([], ["c"])
+    kept = KeptSpansRows(db, KeepLimits(days=30))
+    kept.expire(30 * DAY_NS)
+    assert ids(rows, "one", OTHER) == ["c"]
+    kept.expire(31 * DAY_NS)
+    assert ids(rows, "one", OTHER) == []
