@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.service_metrics import KafkaCounts
@@ -17,6 +18,7 @@ from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.receivers.intake import Intake, IntakeRules, holds_nothing
 from collector_processor.settings import Settings
 from collector_processor.settings.kafka import KafkaAccess
+from collector_processor.store.spilled_parts import SpilledPartRows
 
 if TYPE_CHECKING:
     from collector_processor.kafka.custody import Custody
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _WAKE_EVERY_S: Final = 1.0
 """Seconds between looks into the shared store: others commit verdicts too, and one sends them all."""
+
+_SPILL_EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,14 @@ class KafkaLane:
             stale_commits=found.stale_commits,
             failed_commits=found.failed_commits,
             partitions=len(self.custody.places),
+            **self._spill_counts(),
         )
+
+    def _spill_counts(self) -> dict[str, int]:
+        spilling = self.custody.spilling
+        if spilling is None:
+            return {}
+        return {**asdict(spilling.counts), "spilled_bytes": spilling.bytes}
 
     def owns(self, key: TraceKey) -> bool:
         """Return whether this process has the trace's spans."""
@@ -81,6 +92,25 @@ def open_kafka(settings: Settings, lifetime: Lifetime, journal: Journal) -> Kafk
     publisher = KafkaPublisher(access)
     lifetime.stack.push_async_callback(publisher.close)
     return KafkaLane(access=access, custody=custody, publisher=publisher)
+
+
+def start_spilling(
+    lane: KafkaLane,
+    lifetime: Lifetime,
+    *,
+    journal: Journal,
+    rows: SpilledPartRows,
+    in_db: Callable[..., Awaitable[Any]],
+    after_s: float,
+) -> None:
+    """Move parts of traces that stay open for ``after_s`` seconds into the store; call it before reading."""
+    from collector_processor.kafka.spilling import Spilling  # noqa: PLC0415 - an extra
+
+    signals = {topic: signal for signal, topic in lane.access.topics.items()}
+    lane.custody.spilling = Spilling(
+        rows, in_db, journal, signals, after_s=after_s, monotonic=time.monotonic, wall_ns=time.time_ns
+    )
+    lifetime.background(_keep_spilling(lane.custody))
 
 
 def start_reading(
@@ -120,3 +150,9 @@ async def _keep_waking(wake: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(_WAKE_EVERY_S)
         wake()
+
+
+async def _keep_spilling(custody: Custody) -> None:
+    while True:
+        await asyncio.sleep(_SPILL_EVERY_S)
+        await custody.spill()

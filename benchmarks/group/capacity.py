@@ -42,6 +42,9 @@ class Constants:
     agents_us: float = _told(0, f"{_COST} journals (kafka, 100 %)")
     kafka_bytes: float = _told(0, f"{_ROUND}: of one span")
     run_bytes: float = _told(0, f"{_ROUND}: in PostgreSQL")
+    long_share: float = _told(0.1, f"{_ASSUMED}: share of agents' spans in runs open for over a minute")
+    long_s: float = _told(1_800, f"{_ASSUMED}: seconds for which such a run stays open after it")
+    spilled_bytes: float = _told(0, f"{_ROUND}.spilled: of one span")
     model_s: float = _told(5, f"{_ASSUMED}: one analysis by a model")
     at_once: float = _told(8, "BLAMESPAN_CONCURRENCY of an analyzer")
     load: float = _told(0.6, f"{_ASSUMED}: busy share of a processor's core at the peak; the rest catches up")
@@ -64,6 +67,10 @@ class Day:
     analyzers: int
     kafka_tb: float
     store_tb: float
+    spilled_per_s: float
+    """Spans of open runs written to PostgreSQL, mean."""
+    spilled_gb: float
+    """The same, as long as their runs are open, at the peak."""
     lag_spans: float
     """The most spans that wait, after the outage."""
     caught_up_s: float
@@ -81,6 +88,7 @@ def simulate(given: Constants) -> Day:
     runs = given.spans_per_s * given.agents_share / given.spans_per_run
     kafka = given.spans_per_s * given.kafka_bytes * given.retention_s * given.replication
     store = runs * DAY_S * given.run_days * given.run_bytes
+    spilled = given.spans_per_s * given.agents_share * given.long_share
     disks = (kafka + store) / 1e9 * given.gb_month_usd / 30
     return Day(
         processors=processors,
@@ -88,6 +96,8 @@ def simulate(given: Constants) -> Day:
         analyzers=math.ceil(runs * given.peak * given.asked_share * given.model_s / given.at_once),
         kafka_tb=kafka / 1e12,
         store_tb=store / 1e12,
+        spilled_per_s=spilled,
+        spilled_gb=spilled * given.peak * given.long_s * given.spilled_bytes / 1e9,
         lag_spans=lag,
         caught_up_s=caught_up_s,
         usd_a_day=processors * 24 * given.core_hour_usd + disks,
@@ -131,6 +141,8 @@ def table(given: Constants, day: Day) -> Iterator[str]:
     yield f"| analyzers | {day.analyzers:,} |"
     yield f"| Kafka, TB | {day.kafka_tb:,.1f} |"
     yield f"| PostgreSQL, TB | {day.store_tb:,.2f} |"
+    yield f"| spans of open runs into PostgreSQL a second | {day.spilled_per_s:,.0f} |"
+    yield f"| open runs in PostgreSQL, GB | {day.spilled_gb:,.1f} |"
     yield f"| lag after the outage, million spans | {day.lag_spans / 1e6:,.0f} |"
     yield f"| caught up after, minutes | {day.caught_up_s / 60:,.0f} |"
     yield f"| processors and disks, $ a day | {day.usd_a_day:,.0f} |"

@@ -11,7 +11,7 @@ Durable means: committed with ``synchronous=FULL`` before ``append`` returns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -62,6 +62,10 @@ def _ignore(*_facts: object) -> None:
     """Do nothing: nobody needs to know."""
 
 
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
 def _complete(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
@@ -108,6 +112,8 @@ class Journal:
         """Called with traces that were evicted before they were analysed."""
         self.on_done: Callable[[Sequence[Chunk]], None] = _ignore
         """Called with rows that were forwarded or permanently rejected."""
+        self.until_whole: Callable[[], Awaitable[None]] = _at_once
+        """Awaited before traces are read for their analysis: parts of them may still come from elsewhere."""
         self._restore(summaries)
         self._writer.start()
 
@@ -285,9 +291,24 @@ class Journal:
         self, keys: Sequence[TraceKey]
     ) -> Sequence[tuple[tuple[tuple[int, bytes], ...], tuple[tuple[int, bytes], ...]]]:
         """Return, in one read, each trace's rows with spans and rows with logs."""
+        await self.until_whole()
         found = [(key.trace_id, self._accounts.traces.get(key) or TraceRows(key=key)) for key in keys]
         wanted = [(trace_id, tuple(rows.rows), tuple(rows.logs)) for trace_id, rows in found]
         return await self._reads.run(partial(self._keeper.whole, wanted))
+
+    async def read_rows(
+        self, signal: Signal, wanted: Sequence[tuple[int, TraceId]]
+    ) -> Mapping[tuple[int, TraceId], bytes]:
+        """Return one trace's part of each row; rows that cannot be read are left out."""
+
+        def read() -> dict[tuple[int, TraceId], bytes]:
+            return {
+                (seq, trace_id): body
+                for seq, trace_id in wanted
+                for _, body in self._keeper.fragments(signal, trace_id, (seq,))
+            }
+
+        return await self._reads.run(read)
 
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
         """Return the trace's rows that wait for a verdict."""

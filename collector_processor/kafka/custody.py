@@ -2,17 +2,19 @@
 
 Lives on the event loop; ``reader`` calls it from its thread. Neighbouring records of one origin are taken as
 one request. Rows are kept in the journal of this process; when a partition is revoked, those not forwarded
-are given back, its open traces are dropped, and the next owner reads both again.
+are given back, its open traces are dropped, and the next owner reads both again. What was spilled of its
+traces (``spilling``) is recalled before they are analysed, and before records are read if the store is there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,18 +22,21 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Chunk, Entry
 from collector_processor.kafka.progress import Mark, Progress, Range, Span
-from collector_processor.kafka.record_form import Place, Record, origin_of
+from collector_processor.kafka.record_form import Place, Record, request_of, runs_of
+from collector_processor.kafka.spilling import Spilling, by_trace
 from collector_processor.otlp import Arrival, MalformedRequestError, RefusedError, Signal, TraceKey
 from collector_processor.receivers.intake import Intake
-from collector_processor.wire.protobuf import some_fields
+from collector_processor.store.database.connection import StoreError
+from collector_processor.store.database.thread import STORE_RETRY_S
+from collector_processor.store.spilled_parts import SpilledPart, unpack
 
 logger = logging.getLogger(__name__)
 
-_MOST_BYTES: Final = 90 << 10
-"""Bytes of neighbouring records taken together; more would be checked in another thread."""
 _REVOKE_S: Final = 3.0
 """Longest wait for a revoked partition's rows to be forwarded; the rest is given back."""
 _LOOK_S: Final = 0.02
+_RECALL_S: Final = 10.0
+"""Longest wait for what was spilled of new partitions: spans do not wait for a store that is away."""
 _SLACK: Final = 16
 """Journal segments that the owner before may have begun since its last commit."""
 _MOST_ASIDE: Final = 1_000
@@ -99,7 +104,9 @@ class Custody:
         signals: Mapping[str, Signal],
         tenant_names: tuple[str, ...],
         aside: Path,
+        *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create it.
 
@@ -109,6 +116,7 @@ class Custody:
             tenant_names: names of the headers that identify a tenant.
             aside: folder for unreadable records.
             pause: sleeps for the given seconds.
+            monotonic: returns seconds.
         """
         self._journal: Final = journal
         self._signals: Final = signals
@@ -116,13 +124,18 @@ class Custody:
         self._aside: Final = aside
         self._aside_bytes = 0
         self._pause: Final = pause
+        self._monotonic: Final = monotonic
+        self._recalls: Final[set[asyncio.Task[None]]] = set()
         self._progress: Final[dict[Place, Progress]] = {}
         self._rows: Final[dict[int, _Row]] = {}
         self._owner: Final[dict[TraceKey, set[Place]]] = {}
         self._evicted: Final[OrderedDict[TraceKey, None]] = OrderedDict()
         self._lanes: tuple[Intake, Discards, Ledger, Lanes] | None = None
+        self.spilling: Spilling | None = None
+        """Set before anything is read; without it, open traces hold the commit back."""
         self.counts: Final = Counts()
         journal.on_done = self._forwarded
+        journal.until_whole = self._recalled
 
     def attach(self, intake: Intake, forwarder: Discards, ledger: Ledger, pipeline: Lanes) -> None:
         """Set the lanes that take what is read."""
@@ -145,8 +158,20 @@ class Custody:
         await self._journal.skip_to(newest + _SLACK)
         for place, mark in marks.items():
             self._progress[place] = Progress(before=mark)
+        if self.spilling is not None:
+            recall = asyncio.create_task(self._recall(tuple(marks), self.spilling))
+            self._recalls.add(recall)
+            recall.add_done_callback(self._recall_ended)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RECALL_S):
+                    await self._recalled()
         segment = self._journal.next_segment
         return {place: replace(mark, segment=segment) for place, mark in marks.items()}
+
+    async def spill(self) -> None:
+        """Spill what is due; called every second."""
+        if self.spilling is not None and not self._recalls:
+            await self.spilling.turn(self._progress, self._attached[3].is_unsettled)
 
     async def take(self, records: Sequence[Record]) -> None:
         """Hand records on; returns once all are on disk here.
@@ -162,7 +187,7 @@ class Custody:
 
     async def _take_in_order(self, place: Place, records: Sequence[Record]) -> None:
         progress = self._progress.get(place)
-        for run in _runs(records, progress) if progress is not None else ():
+        for run in runs_of(records, progress.before.is_forwarded) if progress is not None else ():
             if self._progress.get(place) is progress and progress is not None:
                 await self._take_run(progress, run)
 
@@ -195,6 +220,8 @@ class Custody:
         marks = await self.marks()
         for place in gone:
             del self._progress[place]
+        for recall in () if self._progress else self._recalls:
+            recall.cancel()
         self._drop({key for key, own in self._owner.items() if own & gone.keys()}, pipeline)
         return {place: marks[place] for place in gone}
 
@@ -227,7 +254,7 @@ class Custody:
         range_ = Range(run[0].offset, run[-1].offset)
         is_reread = progress.before.is_forwarded(range_.first)
         try:
-            looked = await intake.look(_request(signal, run, self._tenant_names))
+            looked = await intake.look(request_of(signal, run, self._tenant_names))
         except (MalformedRequestError, RefusedError) as error:  # the latter: a forwarding loop
             if len(run) == 1:
                 self._set_aside(run[0], str(error))
@@ -289,11 +316,61 @@ class Custody:
         for note in entry.traces:
             key = TraceKey(entry.tenant, note.trace_id)
             self._owner.setdefault(key, set()).add(place)
-            progress.opened(key, span)
+            progress.opened(key, span, chunk.seq, self._monotonic())
         yield from intake.feed(chunk, entry)
+
+    # What was spilled.
+
+    async def _recalled(self) -> None:
+        """Wait until everything that was spilled of the assigned partitions is here."""
+        while self._recalls:
+            await asyncio.wait(self._recalls)
+
+    def _recall_ended(self, task: asyncio.Task[None]) -> None:
+        self._recalls.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("spilled parts cannot be recalled", exc_info=task.exception())
+
+    async def _recall(self, places: Sequence[Place], spilling: Spilling) -> None:
+        """Take what was spilled of partitions; spans first: log records of unknown traces are not noted."""
+        for place in sorted(places, key=lambda one: self._signals[one.topic] is not Signal.TRACES):
+            progress, last = self._progress.get(place), None
+            while progress is not None and self._progress.get(place) is progress:
+                try:
+                    page = await spilling.recall(place, progress.before.offset, last)
+                except StoreError as error:
+                    logger.warning("waiting for what was spilled", extra={"reason": str(error)})
+                    await self._pause(STORE_RETRY_S)
+                    continue
+                async with asyncio.TaskGroup() as group:  # traces side by side, in few commits of the journal
+                    for parts in by_trace(page):
+                        group.create_task(self._take_parts(progress, place, parts, spilling))
+                if not page:
+                    break
+                last = page[-1]
+
+    async def _take_parts(
+        self, progress: Progress, place: Place, parts: Sequence[SpilledPart], spilling: Spilling
+    ) -> None:
+        signal, (intake, _, _, _) = self._signals[place.topic], self._attached
+        for part in parts:
+            try:
+                arrival = Arrival(signal=signal, body=unpack(part.packed), tenant=part.key.tenant)
+                looked = await intake.look(arrival)
+            except (MalformedRequestError, ValueError) as error:
+                spilling.counts.damaged += 1
+                logger.warning("spilled part is damaged: analysing without it", extra={"reason": str(error)})
+                continue
+            span = Span(Range(part.first, part.last), is_spilled=True)
+            entries = [entry for entry in looked.entries if entry.traces]
+            if await self._stored(progress, place, span, entries, is_reread=True):
+                spilling.recalled(part)
+                spilling.counts.recalled += 1
 
     def _drop(self, keys: set[TraceKey], pipeline: Lanes) -> None:
         pipeline.abandon(keys)
+        if self.spilling is not None:
+            self.spilling.lost(keys)
         for key in keys:
             self._owner.pop(key, None)
             self._journal.forget(key)
@@ -319,38 +396,3 @@ class Custody:
                 (self._aside / name).write_bytes(record.value)
             except OSError as error:
                 logger.warning("record cannot be kept aside", extra={"record": name, "reason": str(error)})
-
-
-def _request(signal: Signal, run: Sequence[Record], tenant_names: tuple[str, ...]) -> Arrival:
-    """Return neighbouring records of one origin as one request.
-
-    Raises:
-        MalformedRequestError: a record's headers cannot be read or forwarded, or one of several is cut short:
-            joined, it would swallow the beginning of the next one.
-    """
-    if run[0].fault:
-        raise MalformedRequestError(run[0].fault)
-    tenant, hops = origin_of(run[0].headers, tenant_names)
-    for record in run if len(run) > 1 else ():
-        deque(some_fields(record.value, 0, len(record.value)), maxlen=0)
-    body = run[0].value if len(run) == 1 else b"".join(record.value for record in run)
-    return Arrival(signal=signal, body=body, tenant=tenant, hops=hops)
-
-
-def _runs(records: Iterable[Record], progress: Progress) -> Iterator[Sequence[Record]]:
-    """Yield neighbouring records of one origin that were all forwarded before, or all not, up to a size."""
-
-    def alike(record: Record) -> tuple[object, ...]:
-        headers = tuple(sorted(record.headers, key=str))
-        return headers, record.fault, progress.before.is_forwarded(record.offset)
-
-    for _, group in groupby(records, alike):
-        run: list[Record] = []
-        size = 0
-        for record in group:
-            size += len(record.value)
-            if run and size > _MOST_BYTES:
-                yield run
-                run, size = [], len(record.value)
-            run.append(record)
-        yield run

@@ -1,7 +1,8 @@
 """Progress of one partition: which offset may be committed, and what the next owner need not forward. Pure.
 
 The committed offset is the lowest one still needed: of a record that is not forwarded yet, or of the first
-record of a trace that is still open. The next owner reads again from there. Records above it that were
+record of a trace that is still open and not in the shared store (``spilling``). The next owner reads again
+from there. Records above it that were
 forwarded are listed in the commit's metadata, so that they are read for the analysis only and not sent twice.
 
 The metadata also holds the number of the journal segment in use. Rows of the next owner get higher numbers
@@ -11,8 +12,9 @@ The metadata also holds the number of the journal segment in use. Rows of the ne
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple, Self
 
 from collector_processor.otlp import TraceKey
@@ -74,6 +76,20 @@ class Span:
     range: Range
     rows: int = 0
     """Rows not forwarded yet."""
+    is_spilled: bool = False
+    """Whether they came from the shared store, where they still are."""
+
+
+class Part(NamedTuple):
+    """Spans or log records of one trace in one row of the journal."""
+
+    key: TraceKey
+    seq: int
+    """The row."""
+    range: Range
+    """The records that are the row."""
+    since_s: float
+    """Time at which they were taken."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,8 +102,8 @@ class Progress:
     """The offset after the last record taken."""
     _waiting: OrderedDict[int, Span] = field(default_factory=OrderedDict)
     """Records not forwarded yet, by their first offset, ascending."""
-    _open: OrderedDict[TraceKey, int] = field(default_factory=OrderedDict)
-    """Traces that may be open, each with the offset of its first record; ascending."""
+    _open: OrderedDict[tuple[int, TraceKey], Part] = field(default_factory=OrderedDict)
+    """Parts of traces that may be open, as long as they are not in the shared store; ascending."""
 
     def __post_init__(self) -> None:
         self.next_offset = self.before.offset
@@ -107,9 +123,43 @@ class Progress:
         if span.rows <= 0:  # a refused request may be stored in part, and again
             self._waiting.pop(span.range.first, None)
 
-    def opened(self, key: TraceKey, span: Span) -> None:
-        """Record that spans of a trace came with these records."""
-        self._open.setdefault(key, span.range.first)
+    def opened(self, key: TraceKey, span: Span, seq: int, now_s: float) -> None:
+        """Record that a trace's part of these records is in a row of the journal."""
+        if not span.is_spilled:
+            self._open[seq, key] = Part(key, seq, span.range, now_s)
+
+    def due(self, before_s: float, is_open: Callable[[TraceKey], bool], most: int) -> list[Part]:
+        """Return the first parts of open traces that were taken at or before a time.
+
+        Forgets parts of traces that are not open any more. Returns at most so many, and then the rest of the
+        last records.
+        """
+        found: list[Part] = []
+        closed: list[Part] = []
+        last: Range | None = None
+        for part in self._open.values():
+            if part.range.last >= self.next_offset:
+                break
+            if part.range != last and (before_s < part.since_s < inf or len(found) >= most):
+                break
+            last = part.range
+            if not is_open(part.key):
+                closed.append(part)
+            elif part.since_s < inf:
+                found.append(part)
+        self.release(closed)
+        return found
+
+    def keep(self, parts: Iterable[Part]) -> None:
+        """Hold the commit back for parts until their traces are closed: the journal cannot read them."""
+        for part in parts:
+            if (part.seq, part.key) in self._open:
+                self._open[part.seq, part.key] = part._replace(since_s=inf)
+
+    def release(self, parts: Iterable[Part]) -> None:
+        """Hold the commit back for these parts no longer: they are in the shared store, or not needed."""
+        for part in parts:
+            self._open.pop((part.seq, part.key), None)
 
     @property
     def is_forwarded(self) -> bool:
@@ -117,11 +167,15 @@ class Progress:
         return not self._waiting
 
     def mark(self, is_open: Callable[[TraceKey], bool], segment: int) -> Mark:
-        """Return what may be committed now; forgets the first traces that are not open any more."""
-        while self._open and not is_open(next(iter(self._open))):
+        """Return what may be committed now; forgets the first parts of traces that are not open any more."""
+        while self._open:
+            part = next(iter(self._open.values()))
+            if part.range.last >= self.next_offset or is_open(part.key):  # the former is not handed on yet
+                break
             self._open.popitem(last=False)
         unsent = next(iter(self._waiting), self.next_offset)
-        offset = min(unsent, next(iter(self._open.values()), unsent))
+        first = next(iter(self._open.values()), None)
+        offset = unsent if first is None else min(unsent, first.range.first)
         missing, upto = tuple(self._missing(offset)), max(self.next_offset, self.before.upto)
         if len(missing) > _MOST_RANGES:
             upto, missing = missing[_MOST_RANGES].first, missing[:_MOST_RANGES]

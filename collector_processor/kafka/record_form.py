@@ -8,12 +8,15 @@ The tenant and the hops are headers of the record, under the names they have in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from collector_processor.otlp import (
     HOP_HEADER,
+    Arrival,
     MalformedRequestError,
     Signal,
     Tenant,
@@ -22,9 +25,12 @@ from collector_processor.otlp import (
 )
 from collector_processor.receivers.admission import require_sendable
 from collector_processor.wire.by_trace import TraceIndex
+from collector_processor.wire.protobuf import some_fields
 from collector_processor.wire.split import split_by_size
 
 Headers = Sequence[tuple[str, bytes | str | None]]
+_MOST_BYTES: Final = 90 << 10
+"""Bytes of neighbouring records taken together; more would be checked in another thread."""
 _NO_TRACE: Final = frozenset({"", "0" * 32})
 
 
@@ -96,3 +102,38 @@ def _by_trace(signal: Signal, body: bytes) -> Iterator[tuple[str | None, bytes]]
         )
     for trace_id in ids:
         yield (None if trace_id in _NO_TRACE else trace_id), index.extract(trace_id)
+
+
+def request_of(signal: Signal, run: Sequence[Record], tenant_names: tuple[str, ...]) -> Arrival:
+    """Return neighbouring records of one origin as one request.
+
+    Raises:
+        MalformedRequestError: a record's headers cannot be read or forwarded, or one of several is cut short:
+            joined, it would swallow the beginning of the next one.
+    """
+    if run[0].fault:
+        raise MalformedRequestError(run[0].fault)
+    tenant, hops = origin_of(run[0].headers, tenant_names)
+    for record in run if len(run) > 1 else ():
+        deque(some_fields(record.value, 0, len(record.value)), maxlen=0)
+    body = run[0].value if len(run) == 1 else b"".join(record.value for record in run)
+    return Arrival(signal=signal, body=body, tenant=tenant, hops=hops)
+
+
+def runs_of(records: Iterable[Record], is_forwarded: Callable[[int], bool]) -> Iterator[Sequence[Record]]:
+    """Yield neighbouring records of one origin that were all forwarded before, or all not, up to a size."""
+
+    def alike(record: Record) -> tuple[object, ...]:
+        headers = tuple(sorted(record.headers, key=str))
+        return headers, record.fault, is_forwarded(record.offset)
+
+    for _, group in groupby(records, alike):
+        run: list[Record] = []
+        size = 0
+        for record in group:
+            size += len(record.value)
+            if run and size > _MOST_BYTES:
+                yield run
+                run, size = [], len(record.value)
+            run.append(record)
+        yield run

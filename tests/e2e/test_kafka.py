@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+import psycopg
 import pytest
 from confluent_kafka import Producer
 
@@ -138,6 +139,47 @@ def test_a_trace_whose_processor_is_killed_is_judged_by_another_and_sent_once(
             backend.await_spans(TraceId(trace_id), SPANS + CARRIERS)
             assert set(times_each(backend, trace_id).values()) == {1}
             assert len(times_each(backend, trace_id)) == SPANS + CARRIERS
+
+
+def test_a_trace_that_stays_open_outlives_its_processor_and_holds_no_commit_back(
+    start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker, server: PostgresServer
+) -> None:
+    """The commit goes on meanwhile; the next owner has the first half from PostgreSQL, and deletes it."""
+    ids = [name(number) for number in range(24)]
+    with grpc_backend() as backend:
+        first = start_processor(forward_endpoint=backend.url, spill_s=1.0, **SLOW)
+        for trace_id in ids:
+            send(collector, encode(run(trace_id)[:2]), headers={TENANT: "red"})
+        for trace_id in ids:
+            backend.await_spans(TraceId(trace_id), 2)
+
+        def are_committed() -> bool:
+            marks = committed(kafka, "otlp_spans").values()
+            return sum(mark.offset for mark in marks) == len(ids)
+
+        wait_until(are_committed, what="the commit behind open traces")
+        assert first.sample("blamespan_open_traces") == len(ids)
+        assert first.sample("blamespan_kafka_spilled_bytes") > 0
+        assert spilled(server) == len(ids)
+        first.server.kill()
+        other = start_processor(forward_endpoint=backend.url)
+        for trace_id in ids:
+            send(collector, encode(run(trace_id)[2:]), headers={TENANT: "red"})
+        for trace_id in ids:
+            verdict = other.verdict(trace_id)
+            assert (verdict["agent"], verdict["version"]) == ("planner", 1), "who is in the spilled half"
+            backend.await_spans(TraceId(trace_id), SPANS + CARRIERS)
+            assert set(times_each(backend, trace_id).values()) == {1}
+        assert other.labelled("blamespan_kafka_records", "outcome")["reread"] == 0
+        assert other.labelled("blamespan_kafka_spilled_parts", "outcome")["recalled"] == len(ids)
+        wait_until(lambda: spilled(server) == 0, what="the deletion of what has a verdict")
+
+
+def spilled(server: PostgresServer) -> int:
+    """Return how many parts of traces are in the store."""
+    with psycopg.connect(server.url().replace("+psycopg", "")) as db:
+        row = db.execute("SELECT count(*) FROM spilled_part").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def test_a_rebalance_in_the_middle_of_a_trace_costs_neither_spans_nor_verdicts(

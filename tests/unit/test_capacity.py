@@ -27,6 +27,13 @@ def test_processors_storage_and_partitions_follow_from_the_constants() -> None:
     assert day.store_tb == pytest.approx(1e6 * 0.05 / 20 * DAY_S * 30 * 2_000 / 1e12)
 
 
+def test_open_runs_are_in_the_store_for_as_long_as_they_are_open() -> None:
+    day = simulate(replace(GIVEN, long_share=0.2, long_s=600, spilled_bytes=500))
+    assert day.spilled_per_s == pytest.approx(1e6 * 0.05 * 0.2)
+    assert day.spilled_gb == pytest.approx(1.5 * 1e6 * 0.05 * 0.2 * 600 * 500 / 1e9)
+    assert simulate(replace(GIVEN, long_share=0)).spilled_gb == 0
+
+
 def test_an_outage_leaves_what_came_meanwhile_and_a_reserve_catches_up() -> None:
     day = simulate(GIVEN)
     assert day.lag_spans == pytest.approx(600 * 1_500_000, rel=0.01)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector_processor.kafka.progress import Mark, Progress, Range, Span
+from collector_processor.kafka.progress import Mark, Part, Progress, Range, Span
 from collector_processor.otlp import NO_TENANT, TraceKey
 from semconv.model import TraceId
 
@@ -29,7 +29,7 @@ def taken(progress: Progress, offset: int, *, trace: int | None = None, waits: b
     if waits:
         progress.wait_for(span)
     if trace is not None:
-        progress.opened(key(trace), span)
+        progress.opened(key(trace), span, seq=offset, now_s=0)
     progress.taken(span.range)
     return span
 
@@ -107,6 +107,129 @@ def test_what_is_read_but_not_on_disk_yet_is_not_committed() -> None:
 @pytest.mark.parametrize("metadata", ["", None, "b1", "b1 x 3", "b1 1 2 3", "b2 9 9", "b1 1 2 3-", "other"])
 def test_metadata_of_others_says_nothing(metadata: str | None) -> None:
     assert Mark.read(5, metadata) == Mark(offset=5)
+
+
+TRACES = 4
+steps: st.SearchStrategy[tuple[str, list[int]]] = st.one_of(
+    st.tuples(st.just("take"), st.lists(st.integers(0, TRACES - 1), min_size=1, max_size=4)),
+    st.tuples(st.sampled_from(("spill", "write", "forget", "commit", "crash")), st.just([])),
+    st.tuples(st.just("close"), st.lists(st.integers(0, TRACES - 1), min_size=1, max_size=1)),
+)
+
+
+class Spilled:
+    """One partition, its commit, the shared store, and the traces that one owner after the other has."""
+
+    def __init__(self) -> None:
+        self.log: list[int] = []
+        """The trace of each record."""
+        self.store: dict[tuple[int, int], Range] = {}
+        """Parts, by first record and trace."""
+        self.closed: set[int] = set()
+        self.committed = Mark(offset=0)
+        self.progress = Progress(before=self.committed)
+        self.known: dict[int, list[int]] = {}
+        """What the owner has of each trace: numbers of records, those of the store included."""
+
+    def is_open(self, one: TraceKey) -> bool:
+        return int(one.trace_id, 16) not in self.closed
+
+    def take(self, traces: list[int]) -> None:
+        first = len(self.log)
+        self.log += traces
+        self._read(Range(first, len(self.log) - 1))
+
+    def spill(self) -> None:
+        self.progress.release(self.write([]))
+
+    def write(self, _traces: list[int]) -> list[Part]:
+        parts = self.progress.due(0, self.is_open, most=2)
+        self.store |= {(part.range.first, int(part.key.trace_id, 16)): part.range for part in parts}
+        return parts
+
+    def forget(self) -> None:
+        self.store = {key: range_ for key, range_ in self.store.items() if key[1] not in self.closed}
+
+    def commit(self) -> None:
+        self.committed = self.progress.mark(self.is_open, segment=0)
+
+    def close(self, traces: list[int]) -> None:
+        self.closed.update(traces)
+
+    def crash(self) -> None:
+        offset = self.committed.offset
+        self.store = {key: range_ for key, range_ in self.store.items() if key[0] < offset}
+        self.known = {}
+        for (_, trace), range_ in self.store.items():
+            numbers = range(range_.first, range_.last + 1)
+            self.known.setdefault(trace, []).extend(one for one in numbers if self.log[one] == trace)
+        self.progress = Progress(before=self.committed)
+        if offset < len(self.log):
+            self._read(Range(offset, len(self.log) - 1))
+
+    def _read(self, range_: Range) -> None:
+        span = Span(range_)
+        numbers = range(range_.first, range_.last + 1)
+        for trace in sorted({self.log[one] for one in numbers}):
+            self.progress.opened(key(trace), span, seq=range_.first, now_s=0)
+            self.known.setdefault(trace, []).extend(one for one in numbers if self.log[one] == trace)
+        self.progress.taken(range_)
+
+
+@given(st.lists(steps, max_size=40))
+def test_an_owner_has_each_record_of_an_open_trace_once_whatever_was_spilled_and_whoever_died(
+    history: list[tuple[str, list[int]]],
+) -> None:
+    world = Spilled()
+    for what, traces in (*history, ("crash", [])):
+        getattr(world, what)(*([traces] if what in {"take", "write", "close"} else []))
+    for trace in set(world.log) - world.closed:
+        whole = [number for number, one in enumerate(world.log) if one == trace]
+        assert sorted(world.known[trace]) == whole
+
+
+def test_an_open_trace_that_was_spilled_holds_the_commit_no_longer_and_its_next_part_does() -> None:
+    progress = Progress(before=Mark(offset=10))
+    for offset, trace in ((10, 1), (11, 2), (12, 1)):
+        progress.done(taken(progress, offset, trace=trace))
+    parts = progress.due(0, lambda one: one == key(1), most=9)
+    assert [(part.key, part.range.first) for part in parts] == [(key(1), 10), (key(1), 12)]
+    progress.release(parts)
+    assert progress.mark(lambda one: one == key(1), 0).offset == 13
+    progress.done(taken(progress, 13, trace=1))
+    assert progress.mark(lambda one: one == key(1), 0).offset == 13
+
+
+def test_parts_that_are_not_due_and_those_that_the_journal_cannot_read_hold_the_commit() -> None:
+    progress = Progress(before=Mark(offset=0))
+    for offset in range(3):
+        span = Span(Range(offset, offset))
+        progress.opened(key(offset), span, seq=offset, now_s=float(offset))
+        progress.taken(span.range)
+    first, second = progress.due(1.0, lambda _: True, most=9)
+    progress.keep([first])
+    progress.release([second])
+    assert progress.due(1.0, lambda _: True, most=9) == []
+    assert progress.mark(lambda _: True, 0).offset == 0
+    assert progress.mark(lambda one: one != key(0), 0).offset == 2
+
+
+def test_all_rows_of_a_record_are_due_together() -> None:
+    progress, span = Progress(before=Mark(offset=0)), Span(Range(0, 5))
+    for seq in range(4):
+        progress.opened(key(1), span, seq=seq, now_s=float(seq))
+    assert progress.due(9.0, lambda _: True, most=1) == [], "its last row may still come"
+    progress.taken(span.range)
+    assert len(progress.due(0.0, lambda _: True, most=1)) == 4
+
+
+def test_a_trace_that_is_being_handed_on_is_not_taken_for_closed() -> None:
+    """Between its row in the journal and its note in the slow lane, nobody knows it."""
+    progress, span = Progress(before=Mark(offset=0)), Span(Range(0, 0))
+    progress.opened(key(1), span, seq=1, now_s=0)
+    assert progress.mark(nothing_open, 0).offset == 0
+    progress.taken(span.range)
+    assert progress.mark(lambda _: True, 0).offset == 0
 
 
 def time_to_forget(traces: int) -> float:

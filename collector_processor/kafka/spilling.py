@@ -1,0 +1,168 @@
+"""Spilling: parts of traces that stay open for long go to the shared store, so that Kafka's offset can go on.
+
+Without it, a trace of an hour would keep its partition's offset where it began, and the next owner would read
+an hour of records again. A part is written once it has held the offset back for a minute. Only then is it
+released for the commit, so each part of an open trace is in Kafka from the committed offset on, or in the
+store below it. The next owner takes the parts below from the store, and deletes those above, which it reads
+again. Parts of a trace with a verdict are deleted; those that a killed process left behind expire.
+
+While the store is away nothing is spilled, and the commit waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from collector_processor.journal import Journal
+from collector_processor.kafka.progress import Part, Progress, Range
+from collector_processor.kafka.record_form import Place
+from collector_processor.otlp import Signal, TraceKey
+from collector_processor.store.database.connection import StoreError
+from collector_processor.store.spilled_parts import SpilledPart, SpilledPartRows, pack
+
+logger = logging.getLogger(__name__)
+
+MOST_BYTES: Final = 256 << 20
+"""Bytes, compressed, that one process has in the store; beyond it the commit waits as if there were none."""
+_AT_ONCE: Final = 64
+"""Parts written, or read, at once: some megabytes."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SpillCounts:
+    """Counts of parts since the start of the process."""
+
+    spilled: int = 0
+    """Written to the store."""
+    recalled: int = 0
+    """Taken from the store after an assignment."""
+    damaged: int = 0
+    """Not readable in the store: the verdict is made without them."""
+
+
+class Spilling:
+    """Parts of this process's open traces in the shared store; used on one event loop."""
+
+    def __init__(
+        self,
+        rows: SpilledPartRows,
+        in_db: Callable[..., Awaitable[Any]],
+        journal: Journal,
+        signals: Mapping[str, Signal],
+        *,
+        after_s: float,
+        monotonic: Callable[[], float],
+        wall_ns: Callable[[], int],
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        """Create it.
+
+        Args:
+            rows: the table.
+            in_db: makes one call on the store's thread.
+            journal: has the rows of open traces.
+            signals: each topic's signal.
+            after_s: seconds for which a part may hold the offset back.
+            monotonic: returns seconds.
+            wall_ns: returns Unix ns.
+            most_bytes: bound on the bytes in the store.
+        """
+        self._rows: Final = rows
+        self._in_db: Final = in_db
+        self._journal: Final = journal
+        self._signals: Final = signals
+        self._after_s: Final = after_s
+        self._monotonic: Final = monotonic
+        self._wall_ns: Final = wall_ns
+        self._most_bytes: Final = most_bytes
+        self._bytes: Final[dict[TraceKey, int]] = {}
+        self.bytes = 0
+        """Compressed bytes of this process's open traces in the store."""
+        self._is_away = False
+        self.counts: Final = SpillCounts()
+
+    async def turn(self, places: Mapping[Place, Progress], is_open: Callable[[TraceKey], bool]) -> None:
+        """Delete what is not needed any more, and write what is due; does nothing while the store is away.
+
+        Args:
+            places: the assigned partitions; changes while this waits.
+            is_open: whether a trace has no verdict yet.
+        """
+        try:
+            await self._forget_closed(is_open)
+            for place, progress in tuple(places.items()):
+                while (parts := self._due(progress, is_open)) and places.get(place) is progress:
+                    await self._spill(place, parts, places)
+            self._is_away = False
+        except StoreError as error:
+            if not self._is_away:
+                logger.warning("open traces cannot be spilled", extra={"reason": str(error)})
+            self._is_away = True
+
+    async def recall(self, place: Place, below: int, after: SpilledPart | None) -> Sequence[SpilledPart]:
+        """Return the next parts of a partition below its committed offset; at first, delete those above.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        if after is None:
+            await self._in_db(self._rows.drop, *place, below)
+        page: Sequence[SpilledPart] = await self._in_db(self._rows.of, *place, below, after, _AT_ONCE)
+        return page
+
+    def recalled(self, part: SpilledPart) -> None:
+        """Record that a part of an open trace is here now, and in the store as well."""
+        self._bytes[part.key] = self._bytes.get(part.key, 0) + len(part.packed)
+        self.bytes += len(part.packed)
+
+    def lost(self, keys: set[TraceKey]) -> None:
+        """Leave the parts of traces to the next owner of their partitions."""
+        for key in keys:
+            self.bytes -= self._bytes.pop(key, 0)
+
+    async def _forget_closed(self, is_open: Callable[[TraceKey], bool]) -> None:
+        closed = [key for key in self._bytes if not is_open(key)]
+        if closed:
+            await self._in_db(self._rows.forget, closed)
+            self.lost(set(closed))
+
+    def _due(self, progress: Progress, is_open: Callable[[TraceKey], bool]) -> list[Part]:
+        if self.bytes >= self._most_bytes:
+            return []
+        return progress.due(self._monotonic() - self._after_s, is_open, _AT_ONCE)
+
+    async def _spill(self, place: Place, parts: Sequence[Part], places: Mapping[Place, Progress]) -> None:
+        """Write parts; when that is durable, the commit may pass them."""
+        progress, signal = places[place], self._signals[place.topic]
+        bodies = await self._journal.read_rows(signal, [(part.seq, part.key.trace_id) for part in parts])
+        together: dict[tuple[TraceKey, Range], list[Part]] = {}
+        for part in parts:  # a large request has several rows
+            together.setdefault((part.key, part.range), []).append(part)
+        written: list[SpilledPart] = []
+        released: list[Part] = []
+        for (key, range_), some in together.items():
+            found = [bodies.get((part.seq, key.trace_id)) for part in some]
+            whole = [body for body in found if body is not None]
+            if len(whole) < len(some):
+                progress.keep(some)
+                continue
+            packed = pack(b"".join(whole))
+            written.append(SpilledPart(**place._asdict(), **range_._asdict(), key=key, packed=packed))
+            released += some
+        await self._in_db(self._rows.keep, written, self._wall_ns())
+        self.counts.spilled += len(written)
+        if places.get(place) is progress:  # else they are the next owner's
+            progress.release(released)
+            for one in written:
+                self.recalled(one)
+
+
+def by_trace(parts: Iterable[SpilledPart]) -> Collection[Sequence[SpilledPart]]:
+    """Return the parts of each trace, in their order."""
+    found: dict[TraceKey, list[SpilledPart]] = {}
+    for part in parts:
+        found.setdefault(part.key, []).append(part)
+    return found.values()

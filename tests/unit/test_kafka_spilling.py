@@ -1,0 +1,357 @@
+"""Spilling with a real journal and a real store: whoever dies when, the next owner has every span."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from collector_processor.forwarding.ledger import Ledger
+from collector_processor.journal import Journal, open_journal
+from collector_processor.journal.chunks import Chunk
+from collector_processor.kafka.custody import Custody
+from collector_processor.kafka.progress import Mark
+from collector_processor.kafka.record_form import Place, Record
+from collector_processor.kafka.spilling import MOST_BYTES, Spilling
+from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
+from collector_processor.receivers.intake import Intake, IntakeRules
+from collector_processor.store.database.connection import StoreConnection, StoreError
+from collector_processor.store.database.places import open_database
+from collector_processor.store.spilled_parts import SpilledPartRows, pack
+from collector_processor.wire.facts import TraceArrival
+from semconv.model import TraceId
+from tests.otlp_requests import log_request, numbers_in, record, request, span, trace_name
+
+SPANS: Final = Place("otlp_spans", 0)
+LOGS: Final = Place("otlp_logs", 0)
+SIGNALS: Final = {SPANS.topic: Signal.TRACES, LOGS.topic: Signal.LOGS}
+TENANT: Final = "x-scope-orgid"
+MINUTE_S: Final = 60.0
+
+
+def agent(number: int, *, trace: int = 1) -> bytes:
+    return request(span(number, trace=trace, attributes={"gen_ai.operation.name": "chat"}))
+
+
+def key(trace: int = 1, tenant: Tenant = NO_TENANT) -> TraceKey:
+    return TraceKey(tenant, TraceId(trace_name(trace)))
+
+
+@dataclass(slots=True)
+class Shared:
+    """What outlives a processor: the store, the commits, the clock."""
+
+    db: StoreConnection
+    now_s: float = 0.0
+    is_away: bool = False
+    before_answer: Callable[[], None] = lambda: None
+    """Called when a statement is done and its caller does not know yet."""
+    committed: dict[Place, Mark] = field(default_factory=dict)
+
+    async def in_db(self, call: Callable[..., Any], *args: Any) -> Any:
+        await asyncio.sleep(0)
+        if self.is_away:
+            raise StoreError("the server is away")
+        answer = call(*args)
+        self.before_answer()
+        return answer
+
+    @property
+    def parts(self) -> int:
+        count: int = self.db.execute("SELECT count(*) FROM spilled_part").fetchone()[0]
+        return count
+
+
+@dataclass(slots=True, kw_only=True)
+class Owner:
+    """A processor whose slow lane keeps every trace open until it is told otherwise."""
+
+    shared: Shared
+    journal: Journal
+    custody: Custody
+    spilling: Spilling
+    open: set[TraceKey] = field(default_factory=set)
+    offered: list[Chunk] = field(default_factory=list)
+
+    def offer(self, chunk: Chunk) -> None:
+        self.offered.append(chunk)
+
+    def discard(self, seqs: Iterable[int]) -> frozenset[int]:
+        return frozenset(seqs)
+
+    def is_unsettled(self, key: TraceKey) -> bool:
+        return key in self.open
+
+    def abandon(self, keys: Iterable[TraceKey]) -> None:
+        self.open.difference_update(keys)
+
+    def feed(self, arrival: TraceArrival) -> None:
+        self.open.add(TraceKey(arrival.tenant, arrival.trace_id))
+
+    async def take(self, *values: bytes, first: int = 0, place: Place = SPANS, tenant: str = "") -> None:
+        """Read records and forward them."""
+        headers = [(TENANT, tenant.encode())] if tenant else []
+        for offset, value in enumerate(values, first):
+            await self.custody.take([Record(place=place, offset=offset, headers=headers, value=value)])
+        self.journal.mark_done(self.offered)
+        self.offered.clear()
+
+    async def after_a_minute(self) -> None:
+        self.shared.now_s += MINUTE_S
+        await self.custody.spill()
+
+    async def commit(self) -> Mark:
+        self.shared.committed |= await self.custody.marks()
+        return self.shared.committed[SPANS]
+
+    async def numbers(self, one: TraceKey) -> list[int]:
+        ((rows, _),) = await self.journal.read_whole([one])
+        return sorted(numbers_in(*(body for _, body in rows)))
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterable[Shared]:
+    with closing(open_database(tmp_path / "store.db")) as database, closing(database.own()) as db:
+        yield Shared(db)
+
+
+@asynccontextmanager
+async def owner(shared: Shared, folder: Path, most_bytes: int = MOST_BYTES) -> AsyncIterator[Owner]:
+    journal = await open_journal(folder)
+
+    async def pause(_s: float) -> None:
+        await asyncio.sleep(0)
+
+    def now_s() -> float:
+        return shared.now_s
+
+    custody = Custody(journal, SIGNALS, (TENANT,), folder / "aside", pause=pause, monotonic=now_s)
+    spilling = Spilling(
+        SpilledPartRows(shared.db),
+        shared.in_db,
+        journal,
+        SIGNALS,
+        after_s=MINUTE_S,
+        monotonic=now_s,
+        wall_ns=lambda: int(shared.now_s * 1e9),
+        most_bytes=most_bytes,
+    )
+    lanes = Owner(shared=shared, journal=journal, custody=custody, spilling=spilling)
+    ledger = Ledger(journal.held_items)
+    rules = IntakeRules(instance_id="us", now_ns=lambda: 42, feed=lanes.feed)
+    custody.attach(Intake(journal, ledger, lanes, rules), lanes, ledger, lanes)
+    custody.spilling = spilling
+    marks = {place: shared.committed.get(place, Mark(offset=0)) for place in (LOGS, SPANS)}
+    await custody.assigned(marks)
+    try:
+        yield lanes
+    finally:
+        await journal.close()
+
+
+async def test_the_next_owner_has_the_spilled_part_and_reads_on_behind_it(
+    shared: Shared, tmp_path: Path
+) -> None:
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1), agent(2), agent(9, trace=2))
+        await first.custody.spill()
+        assert (shared.parts, (await first.commit()).offset) == (0, 0), "not for a minute yet"
+        await first.after_a_minute()
+        assert shared.parts == 3
+        assert first.spilling.bytes > 0
+        await first.take(agent(3), first=3)
+        assert (await first.commit()).offset == 3
+    async with owner(shared, tmp_path / "b") as second:
+        assert await second.numbers(key(1)) == [1, 2]
+        assert (await second.commit()).offset == 3, "what is in the store holds nothing back"
+        await second.take(agent(3), first=3)
+        assert await second.numbers(key(1)) == [1, 2, 3]
+        assert await second.numbers(key(2)) == [9]
+        assert not second.offered, "what was spilled was forwarded before"
+        assert second.spilling.bytes == first.spilling.bytes
+        second.open.discard(key(1))
+        await second.custody.spill()
+        assert shared.parts == 1, "only that of the other trace"
+
+
+async def test_a_kill_between_spill_and_commit_leaves_each_record_once(
+    shared: Shared, tmp_path: Path
+) -> None:
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1), agent(2))
+        await first.after_a_minute()
+        assert shared.parts == 2
+    async with owner(shared, tmp_path / "b") as second:
+        assert shared.parts == 0, "Kafka has them"
+        await second.take(agent(1), agent(2))
+        assert await second.numbers(key()) == [1, 2]
+
+
+async def test_a_kill_between_the_verdict_and_the_deletion_leaves_parts_that_the_next_owner_deletes(
+    shared: Shared, tmp_path: Path
+) -> None:
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1))
+        await first.after_a_minute()
+        await first.commit()
+        first.open.clear()
+    async with owner(shared, tmp_path / "b") as second:
+        assert shared.parts == 1
+        second.open.clear()  # its slow lane finds the verdict in the store
+        await second.custody.spill()
+        assert shared.parts == 0
+
+
+async def test_a_rebalance_in_the_middle_of_a_spill_takes_nothing_from_the_next_owner(
+    shared: Shared, tmp_path: Path
+) -> None:
+    async with owner(shared, tmp_path / "a") as first, owner(shared, tmp_path / "b") as second:
+        await first.take(agent(1))
+        await first.after_a_minute()
+        await first.commit()
+        await first.take(agent(2), first=1)
+        is_written, goes_on = asyncio.Event(), asyncio.Event()
+        plain = shared.in_db
+
+        async def slow(call: Callable[..., Any], *args: Any) -> Any:
+            answer = await plain(call, *args)
+            is_written.set()
+            await goes_on.wait()
+            return answer
+
+        first.spilling._in_db = slow  # type: ignore[misc] # the store answers after the rebalance
+        shared.now_s += MINUTE_S
+        spill = asyncio.create_task(first.custody.spill())
+        await is_written.wait()
+        shared.committed |= await first.custody.revoked([SPANS, LOGS])
+        assert shared.committed[SPANS].offset == 1
+        await second.custody.assigned(shared.committed)
+        goes_on.set()
+        await spill
+        await second.take(agent(2), first=1)
+        await first.custody.spill()
+        assert shared.parts == 1, "the first part is still there for the owner after the next"
+        assert await second.numbers(key()) == [1, 2]
+        assert first.spilling.bytes == 0
+
+
+async def test_while_the_store_is_away_nothing_is_spilled_and_the_commit_waits(
+    shared: Shared, tmp_path: Path
+) -> None:
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1))
+        shared.is_away = True
+        for _ in range(3):
+            await first.after_a_minute()
+            await first.take(request(span(7, trace=3)), first=1)
+            assert (await first.commit()).offset == 0
+        shared.is_away = False
+        await first.custody.spill()
+        assert (shared.parts, (await first.commit()).offset) == (1, 2)
+
+
+async def test_no_trace_is_read_for_its_verdict_before_its_spilled_parts_are_here(
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is away at the assignment: spans flow on, and the verdict waits."""
+    monkeypatch.setattr("collector_processor.kafka.custody._RECALL_S", 0.0)
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1))
+        await first.after_a_minute()
+        await first.commit()
+    shared.is_away = True
+    async with owner(shared, tmp_path / "b") as second:
+        await second.take(agent(2), first=1)
+        reading = asyncio.create_task(second.numbers(key()))
+        await asyncio.wait([reading], timeout=0.1)
+        assert not reading.done()
+        shared.is_away = False
+        assert await reading == [1, 2]
+
+
+async def test_a_damaged_part_is_counted_and_the_others_come(shared: Shared, tmp_path: Path) -> None:
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1), agent(2), agent(3), agent(4))
+        await first.after_a_minute()
+        await first.commit()
+    shared.db.execute("UPDATE spilled_part SET packed = ? WHERE first_offset = 1", (b"\0",))
+    shared.db.execute(
+        "UPDATE spilled_part SET packed = ? WHERE first_offset = 2",
+        (pack(b"\xff not OTLP"),),
+    )
+    async with owner(shared, tmp_path / "b") as second:
+        assert await second.numbers(key()) == [1, 4]
+        assert (second.spilling.counts.damaged, second.spilling.counts.recalled) == (2, 2)
+
+
+async def test_tenants_with_the_same_trace_id_keep_their_own_spans(shared: Shared, tmp_path: Path) -> None:
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1), tenant="red")
+        await first.take(agent(2), first=1, tenant="blue")
+        await first.after_a_minute()
+        await first.commit()
+        tenants = {one.tenant for one in first.open}
+    async with owner(shared, tmp_path / "b") as second:
+        assert second.open == first.open
+        found = [await second.numbers(key(1, tenant)) for tenant in sorted(tenants)]
+        assert sorted(found) == [[1], [2]]
+        assert sum(map(len, found)) == 2
+
+
+async def test_bytes_in_the_store_are_bounded_and_beyond_them_the_commit_waits(
+    shared: Shared, tmp_path: Path
+) -> None:
+    async with owner(shared, tmp_path / "a", most_bytes=1) as first:
+        await first.take(agent(1), agent(2, trace=2))
+        await first.after_a_minute()
+        await first.take(agent(3, trace=3), first=2)
+        await first.after_a_minute()
+        assert shared.parts == 2
+        assert (await first.commit()).offset == 2
+        first.open -= {key(1), key(2)}
+        await first.custody.spill()
+        assert (shared.parts, (await first.commit()).offset) == (1, 3)
+
+
+async def test_very_many_open_traces_are_written_in_several_transactions(
+    shared: Shared, tmp_path: Path
+) -> None:
+    count = 300
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(*(agent(1, trace=number) for number in range(1, count + 1)))
+        await first.after_a_minute()
+        assert (shared.parts, (await first.commit()).offset) == (count, count)
+    async with owner(shared, tmp_path / "b") as second:
+        assert len(second.open) == count
+
+
+async def test_log_records_of_a_spilled_trace_come_too(shared: Shared, tmp_path: Path) -> None:
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1))
+        await first.take(log_request(record(trace=1)), place=LOGS)
+        await first.after_a_minute()
+        await first.commit()
+        assert (shared.parts, shared.committed[LOGS].offset) == (2, 1)
+    async with owner(shared, tmp_path / "b") as second:
+        ((spans, logs),) = await second.journal.read_whole([key()])
+        assert (len(spans), len(logs)) == (1, 1)
+
+
+async def test_a_record_that_fills_several_rows_is_spilled_whole(shared: Shared, tmp_path: Path) -> None:
+    """A large record with several traces is split; the trace's pieces have one place in the topic."""
+    wide = {"gen_ai.operation.name": "chat", "text": "x" * 3_000}
+    spans = [span(number, trace=1 + number % 2, attributes=wide) for number in range(1, 801)]
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(request(*spans))
+        ((rows, _),) = await first.journal.read_whole([key()])
+        assert len(rows) > 1
+        await first.after_a_minute()
+        assert (shared.parts, (await first.commit()).offset) == (2, 1)
+    async with owner(shared, tmp_path / "b") as second:
+        assert await second.numbers(key(1)) == list(range(2, 801, 2))
+        assert await second.numbers(key(2)) == list(range(1, 801, 2))
