@@ -37,6 +37,8 @@ AGENT: Final = "G"
 """First letter of the keys of agents."""
 ACTION: Final = "A"
 """First letter of the keys of actions."""
+END: Final = "E"
+"""First letter of the keys of the ends of runs."""
 _ERROR: Final = "error"
 COARSE: Final = (AGENT, ACTION)
 """First letters of the keys of agents and actions, which are kept before all others."""

@@ -134,8 +134,18 @@ def increase(element: Element, spectrum: Spectrum) -> Increase:
         reached=reached,
         value=value,
         interval=newcombe((shown.failed, shown.n), (reached.failed, reached.n)),
-        evidence=max(0.0, _evidence(shown, (reached.failed + _HALF) / (reached.n + 1))),
+        evidence=evidence_of(shown, reached),
     )
+
+
+def evidence_of(shown: Count, reached: Count) -> float:
+    """Return the evidence, at least 0, of an element that these runs show, among those that get there."""
+    return max(0.0, _evidence(shown, (reached.failed + _HALF) / (reached.n + 1)))
+
+
+def discount(evidence: float, new: float) -> float:
+    """Return the evidence less the part that novelty explains; ``new`` is that of the element's kind."""
+    return max(0.0, evidence + math.log(_FAULTS / (_FAULTS + new)))
 
 
 def _evidence(shown: Count, usual: float) -> float:
@@ -219,7 +229,7 @@ def novelty(spectrum: Spectrum) -> Mapping[int, float]:
 def _discounted(one: Increase, usual: Mapping[int, float]) -> Increase:
     """Return the evidence less the part that novelty explains: passing runs may show new elements too."""
     new = usual.get(kind_of(digest_of(one.element.key)), 0.0)
-    return replace(one, evidence=max(0.0, one.evidence + math.log(_FAULTS / (_FAULTS + new))))
+    return replace(one, evidence=discount(one.evidence, new))
 
 
 def _apart(one: Increase, actions: Sequence[str], spectrum: Spectrum) -> Increase:

@@ -22,7 +22,7 @@ from analyzer.issues.counting import IssueCounting
 from analyzer.issues.fix_reports import FixReports, IssueFix, fix_json
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, Poster, Receivers, opened_session
-from analyzer.issues.recurrence.issue import Issue, IssueState, age
+from analyzer.issues.recurrence.issue import Issue, IssueState, Notice, age
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports
 from analyzer.telemetry.metric import as_label
@@ -289,6 +289,18 @@ class IssueService:
         found = await self.in_db(self.counting.mute, tenant, issue_id, until_ns)
         self._look()
         return found is not None
+
+    async def announce(self, notice: Notice) -> None:
+        """Queue a notice that no counted run causes, for every receiver."""
+
+        def queue() -> None:
+            with self.store.db.transaction():
+                for rules in self.receivers.notifiers:
+                    self.store.queue_notice(rules.name, notice)
+
+        if self.receivers.notifiers:
+            await self.in_db(queue)
+            self._look()
 
     def _look(self) -> None:
         for notifier in self._notifiers:

@@ -40,6 +40,7 @@ _WORDS: Final = {
     NoticeKind.REGRESSED: "Came back",
     NoticeKind.FAILS_MORE: "Alarm",
     NoticeKind.CALM_AGAIN: "Calm again",
+    NoticeKind.EARLY: "Early warning",
     NoticeKind.MORE: "Held back",
 }
 _GAP: Final = "\u200b"

@@ -21,7 +21,8 @@ from typing import Any, Final
 from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model
 from analyzer.service.analyses import stepping_elsewhere
 from analyzer.service.durable import conditions, expire, look_for_damage, open_files, steady_clock
-from analyzer.service.kafka_lane import open_kafka, start_reading
+from analyzer.service.early_warning import open_early_warning, start_early_looks
+from analyzer.service.kafka_lane import open_kafka, start_reading, start_spilling
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.listeners import open_listeners, refuse_own_endpoint
 from analyzer.service.page_sources import web_parts
@@ -46,6 +47,7 @@ from collector_processor.pipeline.examine import owns_all
 from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.settings import Settings
 from collector_processor.store.records import StoredVerdict
+from collector_processor.store.spilled_parts import SpilledPartRows
 from collector_processor.wire.agent_markers import hints_of
 
 logger = logging.getLogger(__name__)
@@ -124,16 +126,18 @@ class _Service:
             verdict_counters=counters,
             issues=issues,
             owns=owns_all if kafka is None else kafka.owns,
+            early=open_early_warning(settings, issue_service.announce),
         )
         examiner, deliveries = start_deliveries(settings, lifetime, files, exporters, analysis)
         lifetime.background(issue_service.run())
         budget = await open_budget(analyst, files.store, examiner)
         pipeline = await start_pipeline(settings, lifetime, files.journal, examiner)
+        early = start_early_looks(lifetime, analysis.early, examiner, pipeline)
         rules = IntakeRules(
             instance_id=instance_id,
             now_ns=now_ns,
             holds=pipeline.holds,
-            feed=pipeline.feed,
+            feed=pipeline.feed if early is None else early.feed,
             max_item_bytes={signal: exporter.max_bytes for signal, exporter in exporters.items()},
             hints=hints_of(open_reader(settings.mappings).marks),
         )
@@ -145,6 +149,14 @@ class _Service:
                     delivery.wake()
                 issue_service.counted()
 
+            start_spilling(
+                kafka,
+                lifetime,
+                journal=files.journal,
+                rows=SpilledPartRows(files.db),
+                in_db=examiner.in_db,
+                after_s=settings.spill_s,
+            )
             start_reading(
                 kafka,
                 lifetime,
@@ -176,6 +188,7 @@ class _Service:
             repetitions=lambda: issue_service.repetitions,
             notices=issue_service.delivery,
             executor=analysis.executor_counters,
+            early=early,
             kafka=KafkaCounts if kafka is None else kafka.counts,
         )
         lifetime.background(export_metrics(settings, metrics.collect, exporters, instance_id))

@@ -17,7 +17,9 @@ from analyzer.executor.composition import (
 )
 from analyzer.executor.step_process import StepServer
 from analyzer.executor.worker import OpenWork, Work, main
-from analyzer.history.failed_run import failed_run, to_text
+from analyzer.history.early import elements_so_far
+from analyzer.history.elements import elements_of
+from analyzer.history.failed_run import FailedRun, failed_run, to_text
 from analyzer.history.known_runs import facts_of
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
@@ -28,7 +30,14 @@ from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT
 from collector_processor.pipeline.analyst_protocol import Analysis, Analyst
-from collector_processor.pipeline.prepare import KeepRun, KeptRun, Look, Preparer, no_comparison
+from collector_processor.pipeline.prepare import (
+    KeepRun,
+    KeptRun,
+    Look,
+    Preparer,
+    no_comparison,
+    nothing_so_far,
+)
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import omit
 from collector_processor.rebuild.stages import Run
@@ -73,6 +82,7 @@ def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cl
         reader=open_reader(settings.mappings),
         facts=_facts,
         compared=_compared if is_compared else no_comparison,
+        so_far=_so_far if settings.early_false_alarms else nothing_so_far,
     )
 
 
@@ -85,6 +95,12 @@ def _compared(run: Run, analysis: Analysis) -> str:
     if analysis.attribution.status not in COMPARED:
         return ""
     return to_text(failed_run(run.trajectory, service_of(run)))
+
+
+def _so_far(run: Run) -> str:
+    """Return what of a run that has not ended is compared with others."""
+    elements = elements_so_far(elements_of(run.trajectory))
+    return to_text(FailedRun(service=service_of(run), elements=elements))
 
 
 def passed_by(unasked: Look) -> Look:

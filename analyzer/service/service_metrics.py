@@ -19,6 +19,7 @@ from analyzer.executor.executor import ExecutorCounters, Outcome
 from analyzer.issues.issue_service import IssueCounts
 from analyzer.issues.notifier import DeliveryCounters
 from analyzer.models.budget import HourlyBudget
+from analyzer.service.early_warning import EarlyLane
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import Labels
 from analyzer.telemetry.process_stats import ProcessStats
@@ -48,6 +49,10 @@ class KafkaCounts:
     stale_commits: int = 0
     failed_commits: int = 0
     partitions: int = 0
+    spilled: int = 0
+    recalled: int = 0
+    damaged: int = 0
+    spilled_bytes: int = 0
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -74,6 +79,8 @@ class ServiceMetrics(Collector):
     refusals: Counter[Cause] = field(default_factory=Counter)
     """Requests that the receivers refused."""
     stores: Mapping[str, Condition] = field(default_factory=dict)
+    early: EarlyLane | None = None
+    """Early warnings; ``None`` if they are off."""
     kafka: Callable[[], KafkaCounts] = KafkaCounts
     """Counts of the records of Kafka."""
     process: ProcessStats = field(default_factory=ProcessStats)
@@ -109,6 +116,10 @@ class ServiceMetrics(Collector):
             ((reason,), getattr(kafka, f"{reason}_commits")) for reason in ("stale", "failed")
         )
         yield table.KAFKA_PARTITIONS.single(kafka.partitions)
+        yield table.KAFKA_SPILLED_PARTS.family(
+            ((name,), getattr(kafka, name)) for name in ("spilled", "recalled", "damaged")
+        )
+        yield table.KAFKA_SPILLED_BYTES.single(kafka.spilled_bytes)
         yield table.MALFORMED.single(self.ledger.malformed_requests)
 
     def _queues(self) -> Iterator[Family]:
@@ -133,6 +144,10 @@ class ServiceMetrics(Collector):
     def _analyses(self) -> Iterator[Family]:
         yield table.OPEN_TRACES.single(self.pipeline.open_traces)
         yield table.EXAMINATIONS.single(self.pipeline.under_way)
+        if self.early is not None:
+            yield table.EARLY_WARNINGS.single(self.early.warnings)
+            looks = (("done", self.early.looks.done), ("skipped", self.early.looks.skipped))
+            yield table.EARLY_LOOKS.family(((name,), count) for name, count in looks)
         yield table.EVICTED.single(self.pipeline.evictions)
         yield table.STORE_FAULTY.family(
             ((name,), float(one.fault is not None)) for name, one in self.stores.items()

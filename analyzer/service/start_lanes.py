@@ -19,6 +19,7 @@ from analyzer.methods import AUTO
 from analyzer.models.budget import HourlyBudget, StoredSpending
 from analyzer.service.analyses import open_executor
 from analyzer.service.durable import Files
+from analyzer.service.early_warning import EarlyWarning
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import keeping
 from analyzer.service.run_comparison import RunComparison
@@ -31,7 +32,7 @@ from collector_processor.journal import Journal
 from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Compare, Examiner, owns_all, without_others
+from collector_processor.pipeline.examine import Compare, Examiner, no_warning, owns_all, without_others
 from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.rebuild.redact_run import Cleaner
@@ -54,6 +55,8 @@ class AnalysisParts:
     issues: Issues
     owns: Callable[[TraceKey], bool] = owns_all
     """Whether this process has a trace's spans; with Kafka, they may go to another."""
+    early: EarlyWarning | None = None
+    """``None`` if early warnings are off."""
     executor_counters: ExecutorCounters = field(default_factory=ExecutorCounters)
 
 
@@ -98,6 +101,7 @@ def start_deliveries(
 
     examiner = _examiner(settings, lifetime, files, analysis, wake)
     examiner.owns = analysis.owns
+    examiner.early = no_warning if analysis.early is None else analysis.early.warn
     lifetime.watched.callback(examiner.close)
     for signal in (Signal.TRACES, Signal.LOGS):
         delivery = OutboxDelivery(
@@ -120,6 +124,7 @@ def _examiner(
         analysis.verdict_counters.count(summary, verdict)
         analysis.issues.service.committed(summary, verdict)
 
+    compare, early = _comparison(settings), analysis.early
     executor = open_executor(settings, analysis.analyst, analysis.cleaner, analysis.executor_counters)
     lifetime.stack.push_async_callback(executor.close)  # after the drain, which needs it
     return Examiner(
@@ -128,7 +133,7 @@ def _examiner(
         prepare=executor,
         analyst=analysis.analyst,
         kept=keeping(settings),
-        compare=_comparison(settings),
+        compare=compare if early is None else early.noting(compare),
         leaving=Leaving(
             policy=carrier_policy(settings),
             wall_ns=time.time_ns,

@@ -58,10 +58,34 @@ KAFKA_REFUSED_COMMITS: Final = counter(
 KAFKA_PARTITIONS: Final = gauge(
     "blamespan_kafka_partitions", "{partition}", "Partitions that this process has now."
 )
+KAFKA_SPILLED_PARTS: Final = counter(
+    "blamespan_kafka_spilled_parts{outcome}",
+    "{part}",
+    "Parts of traces open for more than a minute: `spilled` into PostgreSQL; `recalled` from there by a"
+    " partition's next owner; `damaged` there, and missing from the analysis.",
+    bound=3,
+)
+KAFKA_SPILLED_BYTES: Final = gauge(
+    "blamespan_kafka_spilled_bytes",
+    "By",
+    "Bytes, compressed, of this process's open traces in PostgreSQL; at most 256 MiB.",
+)
 HELD: Final = gauge("blamespan_items_held{signal}", "{item}", "Items in the journal waiting to be forwarded.")
 MALFORMED: Final = counter("blamespan_malformed_requests", "{request}", "Requests that could not be parsed.")
 OPEN_TRACES: Final = gauge("blamespan_open_traces", "{trace}", "Agent traces that are not complete yet.")
 EXAMINATIONS: Final = gauge("blamespan_examinations", "{trace}", "Traces being analysed.")
+EARLY_WARNINGS: Final = counter(
+    "blamespan_early_warnings",
+    "{run}",
+    "Runs warned of before their end.",
+    needs="BLAMESPAN_EARLY_FALSE_ALARMS",
+)
+EARLY_LOOKS: Final = counter(
+    "blamespan_early_looks{outcome}",
+    "{look}",
+    "Looks at runs before their end: `done`, or `skipped` because too many traces waited for one.",
+    needs="BLAMESPAN_EARLY_FALSE_ALARMS",
+)
 EVICTED: Final = counter(
     "blamespan_traces_evicted",
     "{trace}",
@@ -373,8 +397,9 @@ SPENT: Final = counter(
 )
 
 METRICS: Final = (
-    *ITEMS, HELD, KAFKA_RECORDS, KAFKA_REFUSED_COMMITS, KAFKA_PARTITIONS, MALFORMED, OPEN_TRACES,
-    EXAMINATIONS, EVICTED,
+    *ITEMS, HELD, KAFKA_RECORDS, KAFKA_REFUSED_COMMITS, KAFKA_PARTITIONS, KAFKA_SPILLED_PARTS,
+    KAFKA_SPILLED_BYTES, MALFORMED, OPEN_TRACES,
+    EXAMINATIONS, EARLY_WARNINGS, EARLY_LOOKS, EVICTED,
     PREPARED, PREPARING_S, EARLIER_PREPARED, EARLIER_PREPARING_S,
     PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, STORE_FAULTY, TLS_FAILED,
     QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, OLDEST_ACTIONABLE, SEND_FAILURES, REFUSALS,

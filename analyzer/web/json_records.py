@@ -52,6 +52,22 @@ class ProofFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyWarned:
+    """A warning before a run's end."""
+
+    step: int
+    """The step that looks least like runs that passed."""
+    agent: str
+    """`unknown` if the span that names it has not arrived."""
+    text: str
+    """The fact about the step as prose, after the agent's name."""
+    as_high: int
+    """Passing runs that looked as unusual before their end."""
+    passing: int
+    """Passing runs that it was compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunVerdict:
     """The verdict on a run, as `blamespan attribute --format json` prints it."""
 
@@ -104,6 +120,8 @@ class Run(RunVerdict):
     """The experiment that made the verdict, if one did."""
     notes: tuple[str, ...]
     """Notes for people, such as another run that this one may belong to."""
+    early_warning: EarlyWarned | None
+    """The warning that it is likely to fail, while it goes on (`BLAMESPAN_EARLY_FALSE_ALARMS`)."""
     tenant: str
     version: int
     """Version of the verdict, from 1."""

@@ -20,7 +20,7 @@ from analyzer.web.reads.page_records import RunPage, RunQuery, Sort, row_of
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.analyst_protocol import NOTES
+from collector_processor.pipeline.analyst_protocol import EARLY, NOTES
 from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict
@@ -209,7 +209,7 @@ def run_document(verdict: StoredVerdict) -> dict[str, Any]:
     document.pop(CONFIRMED, None)  # the label fields replace it
     document.pop(SECOND_OPINION, None)  # likewise the opinions
     return (
-        {PROOF: None, NOTES: []}
+        {PROOF: None, NOTES: [], EARLY: None}
         | document
         | {
             "tenant": verdict.tenant,

@@ -1,9 +1,9 @@
 """``python -m benchmarks.history PART``: what the history of a workflow tells, and what it costs.
 
-``accuracy``: signals, ranker, history and their pool on the example systems. ``stable``: false alarms of
-months without a change. ``delay``: runs until a bad release is noticed. ``cost``: bytes and CPU time kept
-of a run. ``million``: a store with a million runs, and what pages and verdicts read of it.
-``archive``: Parquet files of a hundred million synthetic steps, and SQL over them.
+``accuracy``: signals, ranker, history and their pool on the example systems. ``early``: warnings before a
+run's end. ``stable``: false alarms of months without a change. ``delay``: runs until a bad release is
+noticed. ``cost``: bytes and CPU time kept of a run. ``million``: a store with a million runs, and what pages
+and verdicts read of it. ``archive``: Parquet files of a hundred million synthetic steps, and SQL over them.
 ``exporting``: time of an export from a store. ``engines``: Spark and ClickHouse over exported files, by the
 scripts of ``docs/history.md``.
 """
@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.history import early
 from benchmarks.history.accuracy import measure, table
 from benchmarks.history.million import million
 from benchmarks.history.months import cost, delay, stable
@@ -23,7 +24,18 @@ def main() -> None:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.history", description=__doc__)
     parser.add_argument(
-        "what", choices=("accuracy", "stable", "delay", "cost", "million", "archive", "exporting", "engines")
+        "what",
+        choices=(
+            "accuracy",
+            "early",
+            "stable",
+            "delay",
+            "cost",
+            "million",
+            "archive",
+            "exporting",
+            "engines",
+        ),
     )
     parser.add_argument(
         "--number",
@@ -53,6 +65,8 @@ def main() -> None:
         engines()
     elif asked.what in parts:
         parts[asked.what](asked.number or 1000)
+    elif asked.what == "early":
+        early.table(early.measure(asked.number or 30, asked.seed))
     else:
         table(measure(asked.number or 30, asked.seed))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -11,6 +12,9 @@ from semconv.model import Attribution, Trajectory
 
 NOTES: Final = "notes"
 """Key of a verdict's notes in its document; absent if there are none."""
+
+EARLY: Final = "early_warning"
+"""Key of the warning in a provisional verdict's document; absent if there is none."""
 
 
 class AnalysisLostError(CollectorError):
@@ -29,6 +33,12 @@ class Analysis:
         fields = json.loads(self.document)
         notes = list(dict.fromkeys([*fields.get(NOTES, ()), note]))
         return replace(self, document=json.dumps({**fields, NOTES: notes}, ensure_ascii=False))
+
+    def with_warning(self, warning: Mapping[str, object], note: str) -> Analysis:
+        """Return the analysis with an early warning in its document, and a note of it for people."""
+        fields = json.loads(self.document)
+        document = json.dumps({**fields, EARLY: dict(warning)}, ensure_ascii=False)
+        return replace(self, document=document).with_note(note)
 
 
 class Analyst(Protocol):

@@ -50,6 +50,14 @@ Findings: TypeAlias = dict[bytes, Finding]
 """Findings by the digest of the analysed content."""
 
 
+Early: TypeAlias = Callable[[Tenant, PreparedRun, ReadRuns], Awaitable[Analysis | None]]
+"""Returns the analysis of a run that has not ended with a warning in its notes; ``None`` without one."""
+
+
+async def no_warning(_tenant: Tenant, _run: PreparedRun, _read: ReadRuns) -> None:
+    """Warn of no run."""
+
+
 async def without_others(_tenant: Tenant, _run: PreparedRun, finding: Finding, _read: ReadRuns) -> Finding:
     """Compare no run with others."""
     return finding
@@ -110,6 +118,8 @@ class Examiner:
         self._analyst: Final = analyst
         self._kept: Final = kept
         self._compare: Final = compare
+        self.early: Early = no_warning
+        """Warns of runs that have not ended."""
         self.owns: Callable[[TraceKey], bool] = owns_all
         """Returns whether this process has a trace's spans; another one judges it if not (Kafka)."""
         self._wall_ns: Final = leaving.wall_ns
@@ -186,6 +196,22 @@ class Examiner:
             if await self._committer.commit_if_unchanged(proposed, kept, claim):
                 return Examined(done=frozenset(loaded.upto))
 
+    async def look_early(self, key: TraceKey, others: Others) -> None:
+        """Warn of the runs of an open trace that are likely to fail; others get no verdict by this.
+
+        Raises:
+            AnalysisLostError: the trace crashed worker processes.
+        """
+        loaded = await self._loader.load(Released(key=key, completion=Completion.IDLE_OPEN), others)
+        runs = [run for run in loaded.prepared.runs if not run.is_trial]
+        if warned := await self._warned(key.tenant, runs):
+            await self._commit_provisionally(key.tenant, warned)
+
+    async def _warned(self, tenant: Tenant, runs: Sequence[PreparedRun]) -> Sequence[PreparedRun]:
+        """Return the runs that are warned of, with the warning in their analyses."""
+        found = [(run, await self.early(tenant, run, self._told)) for run in runs]
+        return [replace(run, analysis=analysis) for run, analysis in found if analysis is not None]
+
     async def _note_absent(self, absent: Sequence[AbsentParent]) -> None:
         for one in absent:
             context = {"service": one.service, "scope": one.scope, "span": one.name}
@@ -208,8 +234,10 @@ class Examiner:
     async def _without_analysis(self, released: Released, loaded: Loaded) -> Examined | None:
         """Return the outcome if there is nothing to analyse now; ``None`` if the trace must be analysed."""
         if released.completion is Completion.IDLE_OPEN:
+            tenant = released.key.tenant
             runs = [run for run in loaded.prepared.runs if not run.is_trial]
-            await self._commit_provisionally(released.key.tenant, runs)
+            warned = {run.identity.run_id: run for run in await self._warned(tenant, runs)}
+            await self._commit_provisionally(tenant, [warned.get(run.identity.run_id, run) for run in runs])
             return Examined(glanced=frozenset(loaded.upto))
         if released.key not in loaded.upto:
             return await self._nothing_left(released.key)

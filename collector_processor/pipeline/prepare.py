@@ -102,7 +102,7 @@ class PreparedRun:
     facts: RunFacts | None = None
     """Facts by which it is compared with other runs; ``None`` if it has not changed or has not ended."""
     compared: str = ""
-    """Facts compared with other runs, if it failed and step 1 analysed it; opaque to this package."""
+    """What is compared with others, if it failed and step 1 analysed it, or has not ended; opaque here."""
     trials: frozenset[str] = frozenset()
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
     is_trial: bool = False
@@ -136,6 +136,8 @@ Facts: TypeAlias = Callable[[Run], RunFacts | None]
 Look: TypeAlias = Callable[[Trajectory], Analysis | None]
 Compared: TypeAlias = Callable[[Run, Analysis], str]
 """Returns what of a run is compared with other runs, given its analysis; empty if nothing is. Pure."""
+SoFar: TypeAlias = Callable[[Run], str]
+"""Returns what of a run that has not ended is compared with others; empty if nothing is. Pure."""
 KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
 """Returns the stored form of an analysed run. Pure."""
 
@@ -147,6 +149,11 @@ def no_facts(_run: Run) -> None:
 
 def no_comparison(_run: Run, _analysis: Analysis) -> str:
     """Compare no run with others."""
+    return ""
+
+
+def nothing_so_far(_run: Run) -> str:
+    """Compare no run before its end."""
     return ""
 
 
@@ -167,6 +174,7 @@ class Preparer:
     """Reads the spans; with the user's mappings."""
     facts: Facts = no_facts
     compared: Compared = no_comparison
+    so_far: SoFar = nothing_so_far
 
     def __call__(self, trace: TraceBytes) -> Prepared:
         """Prepare the runs of a trace, in the order of their first spans."""
@@ -229,10 +237,15 @@ class Preparer:
             kept=None if analysis is None else self.kept(run.trajectory, analysis),
             totals=total_up(run) if is_news else None,
             facts=self.facts(run) if is_news and not is_open else None,
-            compared="" if analysis is None or is_open else self.compared(run, analysis),
+            compared=self._compared(run, analysis, is_open=is_open),
             trials=claimed_trials(run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory) if is_news and not is_open else None,
         )
+
+    def _compared(self, run: Run, analysis: Analysis | None, *, is_open: bool) -> str:
+        if is_open:
+            return self.so_far(run)
+        return "" if analysis is None else self.compared(run, analysis)
 
 
 def key_names(trace_id: TraceId, runs: Iterable[Run]) -> list[str]:

@@ -143,6 +143,13 @@ class Settings(KafkaSettings):
         description="share of good runs, 0 to 0.5, that may be called `suspected`; `0` turns suspected"
         " failures off",
     )
+    early_false_alarms: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="share of passing runs, 0 to 0.5, that may be warned of while they run; `0`: no early"
+        " warnings",
+    )
     suspect_mark: Literal["none", "error"] = Field(
         "none", description="mark on carriers of suspected failures; `error`: backends show them as errors"
     )
@@ -246,6 +253,8 @@ class Settings(KafkaSettings):
     """Seconds that a new series of ``/metrics`` stays at zero: longer than a scrape interval of 30 s."""
     shutdown_s: float = Field(20.0, exclude=True, repr=False)
     """Longest shutdown in seconds; unfinished work resumes at the next start."""
+    spill_s: float = Field(60.0, exclude=True, repr=False)
+    """With Kafka, seconds for which an open trace holds the offset back before it is kept in the store."""
     receiving_bytes: int = Field(default_factory=receiving_bytes_here, exclude=True, repr=False)
     """Bound in bytes on request bodies held at once for all clients; separate for HTTP and gRPC."""
 

@@ -207,6 +207,8 @@ class NoticeKind(StrEnum):
     """The watch on an agent raised its alarm."""
     CALM_AGAIN = "calm_again"
     """The watch on an agent ended its alarm."""
+    EARLY = "early_warning"
+    """A run that has not ended is likely to fail."""
     MORE = "more"
     """Further events, too many for a notice each."""
 

@@ -1,0 +1,181 @@
+"""Early warning: whether the arrived part of a run looks unlike runs of its workflow that passed. Pure.
+
+The score of a part is its strongest evidence: the highest log-likelihood ratio of its elements, as a failed
+run's elements are compared with its workflow's runs (``spectrum.py``). The threshold comes from passing runs
+alone, out of fold: each is scored in the same way against all others, as far as it was seen before its end.
+A run is warned of if so few of them score as high that, with 95 % confidence, at most the chosen share of
+passing runs would (a tolerance limit: Wilks, Annals of Mathematical Statistics, 1941). That takes 59 passing
+runs for a share of 5 %, and no failing run.
+
+Only parts that were seen while their runs went on are compared with each other: a part lacks the spans that
+enclose it, so its agents and its order may differ from those of the whole run.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from analyzer.history.elements import AGENT, END, RUN, Element, digest_of, kind_of
+from analyzer.history.spectrum import (
+    LEAST_EVIDENCE,
+    Count,
+    Said,
+    Spectrum,
+    discount,
+    evidence_of,
+    novelty,
+    spectrum_of,
+)
+from semconv.record import record
+
+MOST_PAIRS: Final = 120
+"""Elements of a part that are compared, in order of the steps."""
+_DOUBT: Final = 0.05
+"""Highest probability that the threshold lets through more than the chosen share of passing runs."""
+_RUN: Final = digest_of(RUN)
+
+
+@record
+class Part:
+    """The elements of a run that has not ended, each with its site, as digests."""
+
+    pairs: frozenset[tuple[bytes, bytes]] = frozenset()
+    agents: frozenset[bytes] = frozenset()
+
+    @property
+    def digests(self) -> frozenset[bytes]:
+        """The elements without their sites."""
+        return frozenset(digest for digest, _ in self.pairs)
+
+    def joined(self, other: Part) -> Part:
+        """Return everything that either part shows, at most ``MOST_PAIRS`` elements; this part's first."""
+        new = sorted(other.pairs - self.pairs)[: max(0, MOST_PAIRS - len(self.pairs))]
+        return Part(pairs=self.pairs.union(new), agents=self.agents | other.agents)
+
+
+@record
+class KnownPart:
+    """A run that has ended, with what was seen of it before its end."""
+
+    said: Said
+    part: Part
+    whole: frozenset[bytes]
+    """The elements of the whole run."""
+
+
+@record
+class Warned:
+    """Result of a comparison that calls for a warning."""
+
+    step: int
+    """The step that shows the strongest evidence."""
+    text: str
+    """The evidence as prose, after the agent's name."""
+    score: float
+    as_high: int
+    """Passing runs that scored as high before their end."""
+    passing: int
+
+
+@record
+class EarlyAlarm:
+    """Spectrum of a workflow, and the scores of its passing runs before their end."""
+
+    spectrum: Spectrum
+    usual: Mapping[int, float]
+    """New elements of each kind in a passing run (``spectrum.novelty``)."""
+    scores: tuple[float, ...]
+    """In ascending order."""
+    share: float
+    """Highest share of passing runs that may be warned of."""
+
+    def as_high(self, score: float) -> int:
+        """Return the number of passing runs that scored at least as high."""
+        return len(self.scores) - bisect_left(self.scores, score)
+
+    def is_warning(self, score: float) -> bool:
+        """Return whether a score calls for a warning."""
+        is_rare = _at_most(self.as_high(score), len(self.scores), self.share) <= _DOUBT
+        return is_rare and score >= LEAST_EVIDENCE
+
+    def score(self, part: Part) -> float:
+        """Return the strongest evidence in a part of a run that is not among the known ones."""
+        return _score(part, self.spectrum, self.usual, own=0)
+
+    def warned(self, elements: Sequence[Element]) -> Warned | None:
+        """Return the warning that the elements of a part call for; ``None`` if they call for none."""
+        rated = [
+            (_evidence((digest_of(one.key), digest_of(one.site)), self.spectrum, self.usual, own=0), one)
+            for one in elements
+        ]
+        if not rated:
+            return None
+        score, first = max(rated, key=lambda one: (one[0], -one[1].step))
+        if not self.is_warning(score):
+            return None
+        return Warned(
+            step=first.step,
+            text=first.text,
+            score=score,
+            as_high=self.as_high(score),
+            passing=len(self.scores),
+        )
+
+
+def _at_most(count: int, n: int, share: float) -> float:
+    """Return the probability that at most ``count`` of ``n`` runs score as high, if a ``share`` of all do."""
+    return sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(count + 1))
+
+
+def elements_so_far(elements: Iterable[Element]) -> tuple[Element, ...]:
+    """Return the elements that count before a run's end: its last step so far is not its end."""
+    return tuple(one for one in elements if one.key[0] != END)[:MOST_PAIRS]
+
+
+def part_of(elements: Iterable[Element]) -> Part:
+    """Return a part's elements as digests."""
+    counted = elements_so_far(elements)
+    return Part(
+        pairs=frozenset((digest_of(one.key), digest_of(one.site)) for one in counted),
+        agents=frozenset(digest_of(one.key) for one in counted if one.key[0] == AGENT),
+    )
+
+
+def early_alarm(known: Sequence[KnownPart], share: float) -> EarlyAlarm:
+    """Count known runs, and score each passing one against all others.
+
+    Args:
+        known: runs of one workflow that were seen before their end.
+        share: highest share of passing runs that may be warned of, 0 to 1.
+    """
+    spectrum = spectrum_of((one.said, one.whole | one.part.digests) for one in known)
+    usual = novelty(spectrum)
+    scores = [_score(one.part, spectrum, usual, own=1) for one in known if one.said is Said.PASSED]
+    return EarlyAlarm(spectrum=spectrum, usual=usual, scores=tuple(sorted(scores)), share=share)
+
+
+def _score(part: Part, spectrum: Spectrum, usual: Mapping[int, float], own: int) -> float:
+    return max((_evidence(pair, spectrum, usual, own) for pair in part.pairs), default=0.0)
+
+
+def _evidence(pair: tuple[bytes, bytes], spectrum: Spectrum, usual: Mapping[int, float], own: int) -> float:
+    """Return the evidence of an element in a run that is counted as failed.
+
+    ``own`` is the number of passing runs, 0 or 1, to subtract because they are the run itself. They are not
+    subtracted from those that get to the site: in place of it stands the run that is compared, so that the
+    same fact has the same evidence in both, and a tie is one.
+    """
+    digest, site = pair
+    shown = _other(spectrum.counts.get(digest, Count()), own)
+    reached = _other(spectrum.runs if site == _RUN else spectrum.counts.get(site, Count()), 0)
+    return discount(evidence_of(shown, reached), usual.get(kind_of(digest), 0.0))
+
+
+def _other(count: Count, own: int) -> Count:
+    return Count(passed=max(0, count.passed - own), failed=count.failed + 1)
+
+
+__all__ = ["EarlyAlarm", "KnownPart", "Part", "Warned", "early_alarm", "elements_so_far", "part_of"]
