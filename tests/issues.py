@@ -13,10 +13,10 @@ from analyzer.issues.counting import CountingRules, IssueCounting, noted_run
 from analyzer.issues.issue_rows import NotedRun
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import IssueReports, Wanted
-from analyzer.labels.label import Label, LabelKind
-from analyzer.labels.label_store import LabelStore
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.store.database.connection import StoreConnection

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
-from analyzer.labels.kept_run import pack
+from analyzer.issues.labels.kept_run import pack
 from collector_processor.otlp import NO_TENANT
 from tests.issues import START, judged
 

@@ -20,7 +20,7 @@ from mcp.types import ToolAnnotations
 from analyzer.api.run_source import RunSource
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.visible import visible
-from analyzer.labels.label import LabelKind, Statement
+from analyzer.issues.labels.run_label import LabelKind, Statement
 from collector_processor.otlp import CollectorError
 
 FAILED: Final = "attributed,suspected,undetermined,error"

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from analyzer.api.client import Client, ServiceError
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.labelling import accept_label, find_run
+from analyzer.issues.labels.run_label import Statement
 from analyzer.issues.report import IssueReports, Wanted, to_json
-from analyzer.labels.label import Statement
-from analyzer.labels.label_store import LabelStore
-from analyzer.labels.labelling import accept_label, find_run
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.run_api import kept_steps, page_document, run_document, versions_document
 from analyzer.web.run_list import read_filters

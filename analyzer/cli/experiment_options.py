@@ -10,10 +10,10 @@ from typing import Final
 
 from analyzer.cli.commands.prove.gateway import words_of
 from analyzer.cli.output import WrongUsage
+from analyzer.executor.models.completion import price_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains
-from analyzer.models.completion import price_of
 
 INTERRUPTED_CODE: Final = 130
 """Exit code after Ctrl-C, as shells give it."""

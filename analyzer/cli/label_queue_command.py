@@ -15,8 +15,8 @@ from rich.table import Table
 from analyzer.cli.output import CommandFailed, OutputFormat, print_json
 from analyzer.inquiry.present import console, counted, plain
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.labels.queue import Why
 from analyzer.issues.recurrence.issue import Issue
-from analyzer.labels.queue import Why
 from analyzer.web.json_records import QueuedRun
 from analyzer.web.pages.queue_pages import queued_run
 from analyzer.web.reads.archive import RunArchive

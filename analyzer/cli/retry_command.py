@@ -19,10 +19,11 @@ from analyzer.cli.commands.analyse.steps import load_runs, reader_here
 from analyzer.cli.experiment_options import INTERRUPTED_CODE, on_interrupt, require_prices
 from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
 from analyzer.executor.composition import open_analyst
+from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.retry.retry_gate import Gate, Share, to_json
 from analyzer.experiment.retry.retry_pilot import (
     INTERVENTIONS,
@@ -39,7 +40,6 @@ from analyzer.experiment.running.checks import Check, CheckFailed
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Command
 from analyzer.inquiry.present import console, counted, plain
-from analyzer.models.completion import price_of
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
 from semconv.model import Blame, Ranked, Status

@@ -1,1 +1,1 @@
-"""Evaluation of methods: labelled runs in, scores with confidence intervals out."""
+"""Evaluation of methods and training of the ranker: labelled runs in, scores with intervals or a model out."""

@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias
 
+from analyzer.evaluation.folds import RunKeys, families, history_key, keys_of, split, split_by_keys
 from analyzer.evaluation.scores import Score, as_abstention, confident, score
+from analyzer.evaluation.training import train
 from analyzer.evaluation.validation import prepare
 from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import AttributionMethod, consult, drive
-from analyzer.learning.folds import RunKeys, families, history_key, keys_of, split, split_by_keys
-from analyzer.learning.training import train
 from analyzer.methods.attribution import Attributor, no_model, took
 from analyzer.methods.without_model import ConstantAgent, ConstantStep
 from semconv.model import Attribution, Trajectory

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from analyzer.evaluation.folds import history_key
 from analyzer.evaluation.scores import TOTAL, Score, share, share_interval
 from analyzer.evaluation.significance import difference_interval, paired
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import same_agent
-from analyzer.learning.folds import history_key
 
 WITH_REFERENCE: Final = "+reference"
 

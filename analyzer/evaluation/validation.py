@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from analyzer.evaluation.folds import families, split_by_keys
 from analyzer.evaluation.scores import Score, Subject, confident, score, tabulate
+from analyzer.evaluation.training import FEWEST, Example, as_example, train
 from analyzer.inquiry.conversation import Conversation
-from analyzer.learning.folds import families, split_by_keys
-from analyzer.learning.ranker import Ranker
-from analyzer.learning.training import FEWEST, Example, as_example, train
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.without_model import rank
 from semconv.model import Attribution
 

@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from analyzer.executor.analyst import LocalOpinions, RunAnalyst
+from analyzer.executor.models.budget import HourlyBudget
+from analyzer.executor.models.completion import LiteLLM, Patience
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Model
-from analyzer.learning.model_file import read_model
-from analyzer.learning.ranker import Ranker
 from analyzer.methods.attribution import Attributor
-from analyzer.models.budget import HourlyBudget
-from analyzer.models.completion import LiteLLM, Patience
+from analyzer.methods.learned.model_file import read_model
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.signals.suspicion.weigh import least_suspicion
 from analyzer.signals.triage import Claim, output_matching
 from collector_processor.otlp import Signal

@@ -22,8 +22,8 @@ from analyzer.experiment.candidates import Fix, Suspects, beliefs_of_calls, susp
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.conduct import Conductor, Watch
 from analyzer.experiment.findings import Experiment
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.obstacles import undeclared_tool
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import NotReplayable, Tape

@@ -1,1 +1,1 @@
-"""Recurring failures: counted, stored and shown."""
+"""Recurring failures: counted, stored and shown; the labels that people give are below, in ``labels``."""

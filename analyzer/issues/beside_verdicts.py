@@ -16,7 +16,7 @@ from analyzer.history.spectrum import Said
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO, TRIAGE
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_rows import NotedRun, as_noted
-from analyzer.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from collector_processor.otlp import Tenant
 from collector_processor.pipeline.commit import Keep
 from collector_processor.pipeline.prepare import KeptRun

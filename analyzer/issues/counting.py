@@ -19,6 +19,8 @@ from analyzer.inquiry.match_agents import same_agent
 from analyzer.issues.agent_counts import AgentCounts
 from analyzer.issues.issue_rows import CountedRun, NotedRun
 from analyzer.issues.issue_store import DAY_NS, MAX_PENDING, CountedRows, IssueStore
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.recurrence.issue import (
     Change,
     Fingerprint,
@@ -32,8 +34,6 @@ from analyzer.issues.recurrence.issue import (
     seen,
     withdrawn,
 )
-from analyzer.labels.label import Label, LabelKind
-from analyzer.labels.label_store import LabelStore
 from analyzer.telemetry.verdict_counters import Move, RunCount, exemplar_of
 from collector_processor.otlp import Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis

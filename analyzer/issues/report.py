@@ -13,9 +13,9 @@ from analyzer.inquiry.present import counted
 from analyzer.issues.agent_counts import PAST_DAYS, WEEK, AgentCounts, Place
 from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import DAY_NS, IssueStore
+from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence.issue import Issue, IssueState, age
 from analyzer.issues.recurrence.watch import Count, Share, compared, observed, share_of
-from analyzer.labels.label import LabelKind
 from collector_processor.otlp import Tenant
 
 TREND_DAYS: Final = 14

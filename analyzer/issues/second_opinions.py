@@ -17,7 +17,7 @@ from typing import Final
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts, packed_run
 from analyzer.issues.issue_rows import as_noted
-from analyzer.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.examine import Examiner

@@ -11,7 +11,7 @@ from analyzer.inquiry.errors import UnknownMethod
 from analyzer.inquiry.method import AttributionMethod
 from analyzer.methods.bisect import Bisect
 from analyzer.methods.history import History
-from analyzer.methods.investigate import Investigate
+from analyzer.methods.investigation.investigate import Investigate
 from analyzer.methods.judge import Judge
 from analyzer.methods.published.reference import (
     PUBLISHED,

@@ -30,10 +30,10 @@ from analyzer.inquiry.method import (
 )
 from analyzer.inquiry.posterior import belief_in_signals, worth_of
 from analyzer.inquiry.visible import visible_run
-from analyzer.learning.features import VERSION
-from analyzer.learning.ranker import Ranker
 from analyzer.methods import AUTO, registered
 from analyzer.methods.history import History, Past, pooled_with
+from analyzer.methods.learned.features import VERSION
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.prompt_injection import doubt_if_injected
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (

@@ -17,8 +17,8 @@ from typing import Final
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import Inquiry, answered
 from analyzer.inquiry.posterior import LogShares, Opinion, from_ranking, pool, ranked
-from analyzer.learning.features import VERSION, tabulate
-from analyzer.learning.ranker import Ranker
+from analyzer.methods.learned.features import VERSION, tabulate
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.reasons import blame_first, with_product
 from analyzer.signals import findings
 from analyzer.signals.run_view import Finding, read

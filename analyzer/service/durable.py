@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.issues.issue_store import IssueStore
-from analyzer.labels.label_store import LabelStore
+from analyzer.issues.labels.label_store import LabelStore
 from analyzer.service.lifetime import Lifetime
 from collector_processor.journal import Journal, clear_journal, open_journal, relaxed_segment
 from collector_processor.journal.chunks import JournalLimits

@@ -12,10 +12,10 @@ from prometheus_client.registry import CollectorRegistry
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import carrier_policy, tls_files
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.labels.correcting import Corrections
+from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.run_label import Label
 from analyzer.issues.second_opinions import SecondOpinions
-from analyzer.labels.correcting import Corrections
-from analyzer.labels.label import Label
-from analyzer.labels.opinion_store import OpinionStore
 from analyzer.service.analyzer_half.open_remote import opinions_of
 from analyzer.service.durable import Files, conditions
 from analyzer.service.lifetime import Lifetime

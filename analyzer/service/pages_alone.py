@@ -17,10 +17,10 @@ from analyzer.executor.composition import open_cleaner, tls_files
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
+from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.notifier import counting_rules, receivers_of
-from analyzer.labels.label import Label, Statement
-from analyzer.labels.label_store import LabelStore
-from analyzer.labels.labelling import AcceptedLabel, accept_label
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
 from analyzer.telemetry.process_stats import ProcessStats

@@ -23,7 +23,7 @@ from analyzer.history.failed_run import FailedRun, failed_run, to_text
 from analyzer.history.known_runs import facts_of
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
-from analyzer.labels.kept_run import pack
+from analyzer.issues.labels.kept_run import pack
 from analyzer.methods import AUTO
 from analyzer.methods.history import COMPARED
 from analyzer.telemetry.json_lines import configure_logging

@@ -14,10 +14,10 @@ from typing import Final
 
 from analyzer.executor.codec import read_answer
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.issues.labels.kept_trace import kept_trace
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.opinion_store import Waiting, WaitingExperiments
 from analyzer.issues.second_opinions import SecondOpinions, Wanted
-from analyzer.labels.kept_trace import kept_trace
-from analyzer.labels.label_store import LabelStore
-from analyzer.labels.opinion_store import Waiting, WaitingExperiments
 from collector_processor.store.database.connection import StoreConnection, StoreError
 from collector_processor.store.records import EXPERIMENT
 from semconv.dialects import USUAL, Reader

@@ -16,9 +16,9 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from analyzer.executor.executor import ExecutorCounters, Outcome
+from analyzer.executor.models.budget import HourlyBudget
 from analyzer.issues.issue_service import IssueCounts
 from analyzer.issues.notifier import DeliveryCounters
-from analyzer.models.budget import HourlyBudget
 from analyzer.service.early_warning import EarlyLane
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import Labels

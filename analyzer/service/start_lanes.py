@@ -9,14 +9,14 @@ from typing import Final
 
 from analyzer.executor.composition import budget_of, carrier_policy, notice_text
 from analyzer.executor.executor import ExecutorCounters
+from analyzer.executor.models.budget import HourlyBudget, StoredSpending
 from analyzer.issues.beside_verdicts import BesideVerdicts, keeper
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.labels.correcting import Corrections
 from analyzer.issues.notifier import InDb, counting_rules, receivers_of
-from analyzer.labels.correcting import Corrections
 from analyzer.methods import AUTO
-from analyzer.models.budget import HourlyBudget, StoredSpending
 from analyzer.service.analyses import open_executor
 from analyzer.service.durable import Files
 from analyzer.service.early_warning import EarlyWarning

@@ -14,9 +14,9 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter
 
 from analyzer.inquiry.whole_run import RunOutline, WholeStep
+from analyzer.issues.labels.queue import Why
+from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence.issue import IssueState
-from analyzer.labels.label import LabelKind
-from analyzer.labels.queue import Why
 from semconv.model import ProofDecision, Status
 
 

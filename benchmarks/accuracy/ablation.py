@@ -19,14 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.folds import families, split_by_keys
 from analyzer.evaluation.scores import Score, score
+from analyzer.evaluation.training import Example, fit_linear, train
 from analyzer.evaluation.validation import FOLDS, Labelled, prepare
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import LogShares, log_softmax, ranked
-from analyzer.learning.features import FEATURES, FEATURES_OF, Table
-from analyzer.learning.folds import families, split_by_keys
-from analyzer.learning.ranker import linear_shares
-from analyzer.learning.training import Example, fit_linear, train
+from analyzer.methods.learned.features import FEATURES, FEATURES_OF, Table
+from analyzer.methods.learned.ranker import linear_shares
 from analyzer.signals import SIGNALS, findings
 from analyzer.signals.run_view import Reading, Signal, read
 from analyzer.signals.scoring import posterior, prior

@@ -24,16 +24,16 @@ from typing import Any
 
 from analyzer.evaluation.benchmark import select
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.folds import split_by_keys
 from analyzer.evaluation.scores import Score
 from analyzer.evaluation.significance import calibration_error, error_if_calibrated
+from analyzer.evaluation.training import Example, count_records, fit_curve, library, train
 from analyzer.evaluation.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
 from analyzer.inquiry.calibration import Calibration, calibrate
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.posterior import LogShares, Opinion, log_softmax, pool
-from analyzer.learning.folds import split_by_keys
-from analyzer.learning.ranker import Ranker, signal_shares, step_rows
-from analyzer.learning.training import Example, count_records, fit_curve, library, train
+from analyzer.methods.learned.ranker import Ranker, signal_shares, step_rows
 
 SPLITS = 3
 PRECISIONS = (0.5, 0.6, 0.7, 0.8)

@@ -13,19 +13,19 @@ from statistics import mean
 
 import aiohttp
 
+from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.injection.gates import gate_line, purity, shortcut_gates
-from analyzer.experiment.injection.inject import Failure, Injector, Plan, Tried
+from analyzer.experiment.injection.injector import Failure, Injector, Plan, Tried
 from analyzer.experiment.injection.organic import likeness_line, likenesses, samples_of
-from analyzer.experiment.replay.gateway import Gateway, serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import Contains
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Function
-from analyzer.models.completion import price_of
 from benchmarks.experiment.light import talk
 from benchmarks.experiment.systems import FLOWS, Order, decisive, order, scripted_model, share, succeeded
 from collector_processor.rebuild.encode import encode

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from analyzer.learning.model_file import read_model
+from analyzer.methods.learned.model_file import read_model
 from analyzer.methods.without_model import judge_by_signals, rank
 from benchmarks.experiment.light import talk
 from benchmarks.experiment.systems import FLOWS, decisive, order, scripted_model, share, succeeded

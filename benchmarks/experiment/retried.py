@@ -18,9 +18,10 @@ import aiohttp
 
 from analyzer.evaluation.significance import mcnemar
 from analyzer.executor.composition import open_analyst
+from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import Ledger
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.retry.retry_gate import SURE, Share, probability_of_gain
@@ -36,7 +37,6 @@ from analyzer.experiment.running.checks import Contains
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Function
 from analyzer.inquiry.intervals import wilson
-from analyzer.models.completion import price_of
 from benchmarks.experiment.light import talk
 from benchmarks.experiment.systems import Order, order, scripted_model
 from collector_processor.settings import load_settings

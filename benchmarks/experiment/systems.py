@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 
+from analyzer.executor.models.completion import price_of
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.open_experiment import Request, experiment
 from analyzer.experiment.replay.gateway_options import GatewayOptions
@@ -23,7 +24,6 @@ from analyzer.experiment.running.checks import Contains
 from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import Function
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.models.completion import price_of
 from benchmarks.experiment.light import Said, talk
 from collector_processor.rebuild.stages import Run
 

@@ -13,12 +13,12 @@ from typing import Final
 
 from analyzer.evaluation.dataset import read_dataset
 from analyzer.evaluation.significance import paired
+from analyzer.evaluation.training import train
 from analyzer.evaluation.validation import named, prepare
 from analyzer.experiment.injection.gates import balanced_weights
-from analyzer.experiment.injection.inject import Failure
+from analyzer.experiment.injection.injector import Failure
 from analyzer.inquiry.conversation import Conversation
-from analyzer.learning.ranker import Ranker
-from analyzer.learning.training import train
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.without_model import judge_by_signals, rank
 from benchmarks.experiment.ranked import Judged, Method, judged
 from benchmarks.experiment.systems import FLOWS, share

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.evaluation.significance import paired
+from analyzer.evaluation.training import train
 from analyzer.evaluation.validation import named, prepare
 from analyzer.history.elements import elements_of, pack, unpack
 from analyzer.history.spectrum import Comparison, Said, compare, spectrum_of
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.visible import visible_run
-from analyzer.learning.ranker import Ranker
-from analyzer.learning.training import train
 from analyzer.methods.history import judge_by_history, pooled_with
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.without_model import blame, judge_by_signals, ranking
 from benchmarks.history.stories import FLOWS, KINDS, SHAPES, Played, played
 from semconv.model import Attribution, Blame, Trajectory, Verdict

@@ -18,9 +18,9 @@ from typing import Final
 
 import duckdb
 
-from analyzer.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
-from analyzer.archive.parquet_files import PartitionBatch
-from analyzer.archive.query import query
+from analyzer.cli.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
+from analyzer.cli.archive.parquet_files import PartitionBatch
+from analyzer.cli.archive.sql_query import query
 from collector_processor.otlp import Tenant
 
 STEPS_OF_A_RUN: Final = 20

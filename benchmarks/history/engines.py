@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from analyzer.archive.query import query
+from analyzer.cli.archive.sql_query import query
 from tools.markdown_blocks import DOCS, blocks
 
 _MARK: Final = "# pip install "

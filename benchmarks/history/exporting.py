@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from analyzer.archive.export import ArchiveExport
-from analyzer.archive.parquet_files import only_exporter
+from analyzer.cli.archive.archive_export import ArchiveExport
+from analyzer.cli.archive.parquet_files import only_exporter
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.store.database.places import RUNS, open_database
 

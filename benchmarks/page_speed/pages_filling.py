@@ -9,9 +9,9 @@ from typing import Final
 
 from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.label_store import PackedRun
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, seen
-from analyzer.labels.kept_run import pack
-from analyzer.labels.label_store import PackedRun
 from analyzer.web.reads.page_records import RunKey
 from analyzer.web.run_list import write_key
 from collector_processor.otlp import NO_TENANT

@@ -23,9 +23,9 @@ from typing import Final
 from analyzer.history.elements import elements_of, pack
 from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import MAX_RUNS, IssueStore
+from analyzer.issues.labels.kept_run import pack as pack_run
+from analyzer.issues.labels.label_store import PackedRun
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState
-from analyzer.labels.kept_run import pack as pack_run
-from analyzer.labels.label_store import PackedRun
 from benchmarks.page_speed.pages import serving
 from benchmarks.page_speed.pages_filling import write_key_of
 from benchmarks.page_speed.server_cpu import cpu_s, listener

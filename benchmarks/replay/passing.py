@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 from aiohttp import web
 
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.tape import Answer
 from analyzer.experiment.replay.trial import Change
 from semconv.record import record

@@ -8,8 +8,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.tape import Answer
 from tests.frameworks.catalogue import catalogue
 from tests.frameworks.install import install

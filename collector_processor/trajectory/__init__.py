@@ -17,13 +17,13 @@ from collector_processor.trajectory.assign_agents import (
     name_by_request,
     name_lead,
 )
+from collector_processor.trajectory.build_trajectory import trajectory_of
 from collector_processor.trajectory.functions import name_behind_tools, name_by_function, name_by_prompt
 from collector_processor.trajectory.handoffs import add_unseen_handoffs, drop_trailing_summaries
 from collector_processor.trajectory.leaves import choose_steps
 from collector_processor.trajectory.relations import group_parallel_steps
 from collector_processor.trajectory.siblings import attach_detached_agents, merge_duplicate_calls
 from collector_processor.trajectory.step_texts import inherit_content
-from collector_processor.trajectory.steps import trajectory_of
 from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, Trace, Trajectory
 

@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
-from analyzer.labels.kept_trace import NotKept, kept_trace
-from analyzer.labels.label import Label, LabelKind
-from analyzer.labels.label_store import LabelStore, PackedRun
-from analyzer.labels.labelling import NoSuchRun
-from analyzer.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.kept_trace import NotKept, kept_trace
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels.labelling import NoSuchRun
+from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.run_label import Label, LabelKind
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper

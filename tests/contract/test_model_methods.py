@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.methods.attribution import Attributor
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Status, StepKind, Trajectory
 from tests.runs import run, step, tool
 

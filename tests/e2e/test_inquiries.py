@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from analyzer.executor.models.completion import LiteLLM
 from analyzer.methods.attribution import Attributor
-from analyzer.models.completion import LiteLLM
 from semconv.model import Attribution, Blame
 from tests.e2e.model_server import ModelServer, Scripted, serve
 from tests.runs import run, step, tool
@@ -61,7 +61,9 @@ async def test_verifiers_answer_by_schema() -> None:
 async def test_a_bisection_ends_when_one_step_is_likely_enough() -> None:
     found = {"reason": "r", "step": 2, "quote": "Ten cost 14,500."}
     # Is it step 0 or 1? Asked again, the question is inverted: no and yes in turn always mean step 2.
-    attribution, server = await asked("bisect", *[found | {"answer": answer} for answer in ("no", "yes")] * 15)
+    attribution, server = await asked(
+        "bisect", *[found | {"answer": answer} for answer in ("no", "yes")] * 15
+    )
     assert isinstance(attribution.verdict, Blame)
     assert attribution.verdict.step == 2
     assert len(server.received) == attribution.effort.calls < 31

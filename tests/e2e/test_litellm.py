@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from analyzer.executor.models.budget import HourlyBudget
+from analyzer.executor.models.completion import LiteLLM, Patience
 from analyzer.inquiry.errors import ModelFailure
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.methods.attribution import Attributor
-from analyzer.models.budget import HourlyBudget
-from analyzer.models.completion import LiteLLM, Patience
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 from semconv.model import Attribution, Blame, Status
 from tests.e2e.model_server import ModelServer, Scripted, serve

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from analyzer.executor.models.completion import LiteLLM
 from analyzer.methods.attribution import Attributor
-from analyzer.models.completion import LiteLLM
 from semconv.model import Blame
 from tests.e2e.model_server import Scripted, serve
 from tests.runs import run, step

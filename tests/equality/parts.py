@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from analyzer.executor.analyst import analysis_of
 from analyzer.executor.composition import carrier_policy, kept_texts, open_analyst, open_cleaner
-from analyzer.labels.kept_run import Clean, pack, unpack
+from analyzer.issues.labels.kept_run import Clean, pack, unpack
 from analyzer.signals.triage import triage
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.pipeline.analyst_protocol import Analysis

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import NotReplayable, ReadTape
 from analyzer.experiment.replay.trial import TrialReport

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.experiment.replay.trial import TrialReport
 from semconv.dialects.reading.action import Message, ToolCall

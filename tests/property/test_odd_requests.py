@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.experiment.call_budget import Ledger
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.tape import Answer
 from analyzer.experiment.replay.trial import Change, Edit
 from analyzer.experiment.replay.wire import WIRES, UnreadableRequest

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.published.reference import AllAtOnce
 from analyzer.methods.replies.free_text import read_answer
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Status, Verdict
 from tests.inquiries import attribute
 from tests.runs import run, step

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 
 from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
-from analyzer.models.scripted import ScriptedModel
 from analyzer.signals.triage import output_matching
 from semconv.model import UNKNOWN_AGENT, Outcome, Status
 from tests.runs import failed_tool, run, step

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
-from analyzer.archive.export import ArchiveExport, Exported
-from analyzer.archive.parquet_files import ArchiveBusy, only_exporter, recorded
-from analyzer.archive.query import QueryFailed, QueryLimits, query
+from analyzer.cli.archive.archive_export import ArchiveExport, Exported
+from analyzer.cli.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
+from analyzer.cli.archive.parquet_files import ArchiveBusy, only_exporter, recorded
+from analyzer.cli.archive.sql_query import QueryFailed, QueryLimits, query
 from analyzer.cli.main import run as run_command
 from analyzer.history.elements import elements_of, pack
-from analyzer.labels import kept_run
-from analyzer.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels import kept_run
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import ALL_KINDS, keep, make_redactor
 from collector_processor.rebuild.run_totals import RunTotals

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, ModelNeeded, UnknownMethod
 from analyzer.inquiry.verdict import to_json
 from analyzer.methods.attribution import Attributor
-from analyzer.models.scripted import ScriptedModel
 from collector_processor.rebuild.redaction import redact
 from semconv.model import Blame, Status
 from tests.runs import run, step

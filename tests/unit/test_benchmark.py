@@ -21,10 +21,10 @@ from analyzer.evaluation.benchmark import (
     trained_on,
 )
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.folds import history_key
 from analyzer.evaluation.scores import Score, Subject, score, tabulate
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.learning.folds import history_key
 from analyzer.methods.attribution import Attributor
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step

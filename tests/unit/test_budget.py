@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from analyzer.executor.models.budget import HOUR_S, HourlyBudget, StoredSpending
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Prompt, Reply
-from analyzer.models.budget import HOUR_S, HourlyBudget, StoredSpending
 from analyzer.service.analyzer_half.open_remote import keep_spending
 from analyzer.service.lifetime import Lifetime
 from collector_processor.otlp import CollectorError

@@ -13,8 +13,8 @@ import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from analyzer.cli.local_checks import Finding, Health, check_certificate, check_store
-from analyzer.cli.neighbour_checks import (
+from analyzer.cli.checks.local_checks import Finding, Health, check_certificate, check_store
+from analyzer.cli.checks.neighbour_checks import (
     Neighbour,
     check_analyzer,
     check_clock,

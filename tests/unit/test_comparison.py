@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from analyzer.evaluation.comparison import compare, multi_reference, second_labels
+from analyzer.evaluation.folds import history_key
 from analyzer.evaluation.scores import Score, score
 from analyzer.inquiry.conversation import Conversation, Label
-from analyzer.learning.folds import history_key
 from semconv.model import Attribution, Blame, Trajectory
 from tests.runs import run, step
 

@@ -17,12 +17,12 @@ import pytest
 from analyzer.executor import consulting
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.consulting import Order, Stepper, ThreadSteps
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.executor.step_process import ProcessSteps
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, Reply
 from analyzer.methods.attribution import Attributor, Steps
-from analyzer.models.scripted import ScriptedModel
 from analyzer.service.analyses import COMMAND, worker_settings
 from collector_processor.settings import Settings, load_settings
 from semconv.model import Blame, SpanStatus, Status, Trajectory

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.labels.correcting import follow_labels
-from analyzer.labels.kept_run import pack
-from analyzer.labels.label import LabelKind, Statement
-from analyzer.labels.label_store import LabelStore, PackedRun
-from analyzer.labels.labelling import AcceptedLabel, accept_label
+from analyzer.issues.labels.correcting import follow_labels
+from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
+from analyzer.issues.labels.run_label import LabelKind, Statement
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode

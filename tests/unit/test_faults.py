@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.experiment.injection.fault_kinds import FaultKind, corrupted
 from analyzer.experiment.injection.gates import Gate, balanced_weights, purity, shortcut_gates
-from analyzer.experiment.injection.inject import Failure, Fault, Plan, Tried, faults_of
+from analyzer.experiment.injection.injector import Failure, Fault, Plan, Tried, faults_of
 from analyzer.experiment.injection.twins import Next, Twin, course
 from analyzer.experiment.replay.tape import Answer, RecordedCall
 from analyzer.experiment.sequential import Arm, Reason

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.folds import RunKeys, families, history_key, split, split_by_keys
 from analyzer.inquiry.conversation import Conversation
-from analyzer.learning.folds import RunKeys, families, history_key, split, split_by_keys
 from tests.runs import run, step
 
 DATASETS = Path(__file__).parents[3] / "shared" / "datasets"

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 from openai import APIStatusError, AsyncOpenAI
 
-from analyzer.experiment.replay.gateway import Gateway, serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
+from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.tape import Answer, CallKind
 from analyzer.experiment.replay.trial import Change, Edit

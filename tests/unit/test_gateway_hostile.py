@@ -14,8 +14,8 @@ import pytest
 from yarl import URL
 
 from analyzer.experiment.call_budget import Ledger
-from analyzer.experiment.replay.gateway import serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
+from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.matching import TapeIndex
 from analyzer.experiment.replay.open_trial import RunningTrial
 from analyzer.experiment.replay.stdio import StandIns

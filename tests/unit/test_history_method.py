@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.history.elements import elements_of, pack
 from analyzer.history.known_runs import KnownRun, KnownRuns
 from analyzer.history.spectrum import Said
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.history import MOST_CONFIDENT
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Blame, Status, Trajectory
 from tests.runs import run, step, tool
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from analyzer.methods.investigate import Investigate
-from analyzer.methods.reading_session import Request, carry_out, requests_in
-from analyzer.models.scripted import ScriptedModel
+from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.methods.investigation.investigate import Investigate
+from analyzer.methods.investigation.reading_session import Request, carry_out, requests_in
 from semconv.model import Abstention, Attribution, Blame, Evidence, Status, StepKind, Trajectory
 from tests.inquiries import MARKER, attribute
 from tests.runs import run, step, tool

@@ -12,6 +12,8 @@ from analyzer.issues.agent_counts import FEWEST_RUNS, Place
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts
 from analyzer.issues.counting import CountingRules
 from analyzer.issues.issue_rows import noted_document
+from analyzer.issues.labels.label_store import PackedRun
+from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence.issue import IssueState, NoticeKind
 from analyzer.issues.recurrence.watch import Count
 from analyzer.issues.report import (
@@ -23,8 +25,6 @@ from analyzer.issues.report import (
     share_text,
     to_json,
 )
-from analyzer.labels.label import LabelKind
-from analyzer.labels.label_store import PackedRun
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import StoreError
 from collector_processor.store.records import Commit

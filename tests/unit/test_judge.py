@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.methods.judge import Judge
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Evidence, Status, Trajectory, Verdict
 from tests.inquiries import MARKER, attribute
 from tests.runs import run, step, tool

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.labels.kept_run import MAX_PACKED, pack, unpack
-from analyzer.learning.features import featurise
+from analyzer.issues.labels.kept_run import MAX_PACKED, pack, unpack
+from analyzer.methods.learned.features import featurise
 from collector_processor.rebuild.redaction import keep, omit, redact
 from semconv.model import SpanStatus, StepKind
 from tests.runs import failed_tool, run, step, tool

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.labels.queue import (
+from analyzer.issues.labels.queue import (
     Candidate,
     Why,
     choose,

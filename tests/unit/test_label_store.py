@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.labels.label import Label, LabelKind
-from analyzer.labels.label_store import MAX_LABELS_OF_A_RUN, LabelStore, PackedRun
+from analyzer.issues.labels.label_store import MAX_LABELS_OF_A_RUN, LabelStore, PackedRun
+from analyzer.issues.labels.run_label import Label, LabelKind
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
 from collector_processor.store.database.connection import StoreError
 from semconv.model import SpanId
@@ -109,7 +109,7 @@ def test_two_processes_write_at_once(tmp_path: Path, store: LabelStore) -> None:
 def test_a_label_survives_a_kill(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from analyzer.labels.label_store import LabelStore\n"
+        "from analyzer.issues.labels.label_store import LabelStore\n"
         "from tests.unit.test_label_store import LABEL, packed\n"
         "store = LabelStore(Path(sys.argv[1]))\n"
         "store.keep([packed('run-1')], 1); store.add(LABEL)\n"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from analyzer.issues.beside_verdicts import keeper
-from analyzer.labels.kept_run import pack
-from analyzer.labels.label import LabelKind, Statement
-from analyzer.labels.label_store import LabelStore, PackedRun
-from analyzer.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
+from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
+from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.service.preparing import keeping
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.labels.label import Label, LabelKind, LabelRefused, Statement, as_label, place_of
+from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, as_label, place_of
 from collector_processor.otlp import Tenant
 from collector_processor.store.records import StoredVerdict
 from semconv.model import SpanId, Trajectory

@@ -9,8 +9,8 @@ import pytest
 
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
-from analyzer.labels.kept_run import pack
-from analyzer.labels.kept_trace import rebuilt
+from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.kept_trace import rebuilt
 from analyzer.web.pages.try_pages import loading
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.run_api import kept_steps

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Budget, Inquiry, Message, Prompt, Reply, answered
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Status, Trajectory
 from tests.inquiries import attribute
 from tests.runs import run, step

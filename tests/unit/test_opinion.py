@@ -21,12 +21,12 @@ from analyzer.executor.codec import (
     write_run,
 )
 from analyzer.executor.composition import open_analyst, open_opinions
+from analyzer.executor.models.budget import HourlyBudget
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.executor.remote import AwayError, HttpAsk
 from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
-from analyzer.models.budget import HourlyBudget
-from analyzer.models.scripted import ScriptedModel
 from analyzer.service.analyzer_half.open_remote import AWAY_S, FRESH_S, RemoteOpinions
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from collector_processor.otlp import Address

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.models.pausing_imports import PAUSE_S, pausing_imports
+from analyzer.executor.models.pausing_imports import PAUSE_S, pausing_imports
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import pytest
 
 from analyzer.cli.commands.learn.train import read_store
 from analyzer.cli.main import run
-from analyzer.labels.kept_run import pack
-from analyzer.labels.label import LabelKind, Statement
-from analyzer.labels.label_store import LabelStore, PackedRun
-from analyzer.labels.labelling import accept_label
-from analyzer.labels.queue import is_blind, is_random
-from analyzer.learning.features import FEATURES, VERSION
-from analyzer.learning.model_file import read_model, write_model
-from analyzer.learning.ranker import Panel, Ranker, Record
+from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels.labelling import accept_label
+from analyzer.issues.labels.queue import is_blind, is_random
+from analyzer.issues.labels.run_label import LabelKind, Statement
+from analyzer.methods.learned.features import FEATURES, VERSION
+from analyzer.methods.learned.model_file import read_model, write_model
+from analyzer.methods.learned.ranker import Panel, Ranker, Record
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.redaction import keep
 from collector_processor.rebuild.run_totals import total_up

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from analyzer.learning.promotion import ALPHA, Contest, Ruling, contest, log_evidence
+from analyzer.evaluation.promotion import ALPHA, Contest, Ruling, contest, log_evidence
 
 WIN, LOSS, BOTH, NEITHER = (False, True), (True, False), (True, True), (False, False)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from analyzer.evaluation.training import fit_linear
 from analyzer.executor.codec import write_answer
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix
@@ -14,13 +15,12 @@ from analyzer.experiment.findings import Experiment, Finding
 from analyzer.experiment.proofs import attribution_of
 from analyzer.experiment.sequential import Arm, Comparison, Decision
 from analyzer.inquiry.conversation import Label
+from analyzer.issues.labels.correcting import follow_labels
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels.labelling import accept_label, proved_runs, training_runs
+from analyzer.issues.labels.opinion_store import WaitingExperiments
+from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.issues.second_opinions import Outcome
-from analyzer.labels.correcting import follow_labels
-from analyzer.labels.label import LabelKind, Statement
-from analyzer.labels.label_store import LabelStore, PackedRun
-from analyzer.labels.labelling import accept_label, proved_runs, training_runs
-from analyzer.labels.opinion_store import WaitingExperiments
-from analyzer.learning.training import fit_linear
 from analyzer.service.proving import Proving
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode

@@ -10,9 +10,10 @@ from analyzer.inquiry.calibration import Calibration
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.inquiry.posterior import log_softmax
-from analyzer.learning.features import FEATURES, VERSION, Table, featurise
-from analyzer.learning.model_file import read_model, write_model
-from analyzer.learning.ranker import (
+from analyzer.methods.attribution import Attributor
+from analyzer.methods.learned.features import FEATURES, VERSION, Table, featurise
+from analyzer.methods.learned.model_file import read_model, write_model
+from analyzer.methods.learned.ranker import (
     Panel,
     Ranker,
     Record,
@@ -20,7 +21,6 @@ from analyzer.learning.ranker import (
     linear_shares,
     step_rows,
 )
-from analyzer.methods.attribution import Attributor
 from analyzer.methods.without_model import pool_with_judge, rank, ranking
 from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
 from tests.runs import run, step

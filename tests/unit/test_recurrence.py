@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from analyzer.issues.counting import counts_as, where_it_belongs
 from analyzer.issues.issue_rows import CountedRun
+from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence.issue import (
     EXAMPLES,
     Change,
@@ -27,7 +28,6 @@ from analyzer.issues.recurrence.issue import (
     withdrawn,
 )
 from analyzer.issues.recurrence.watch import Count, Watch, compared, observe, share_of, threshold
-from analyzer.labels.label import LabelKind
 from collector_processor.otlp import NO_TENANT
 from semconv.model import Blame, Status, Step, StepKind
 

@@ -9,8 +9,8 @@ import pytest
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import open_cleaner
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
-from analyzer.models.scripted import ScriptedModel
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.settings import SettingsError, load_settings

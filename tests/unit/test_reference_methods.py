@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.methods import registered
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.published.reference import BinarySearch
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
 from tests.inquiries import attribute
 from tests.runs import run, step

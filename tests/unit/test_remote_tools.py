@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from analyzer.experiment.replay.gateway import Gateway, serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.experiment.replay.trial import Change

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.executor.models.reply_cache import CacheUnusable, _prepare, cached, open_cache, place_of_models
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
 from analyzer.inquiry.method import Message, Prompt, Reply, ResponseSchema
-from analyzer.models.reply_cache import CacheUnusable, _prepare, cached, open_cache, place_of_models
-from analyzer.models.scripted import ScriptedModel
 
 PROMPT = Prompt(messages=(Message(role="user", content="who?"),), max_output_tokens=100)
 

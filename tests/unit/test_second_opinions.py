@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.issues.labels.correcting import follow_labels
+from analyzer.issues.labels.labelling import accept_label
+from analyzer.issues.labels.opinion_store import MAX_OF_A_RUN, OpinionStore
+from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.issues.second_opinions import Outcome, SecondOpinions, Wanted
-from analyzer.labels.correcting import follow_labels
-from analyzer.labels.label import LabelKind, Statement
-from analyzer.labels.labelling import accept_label
-from analyzer.labels.opinion_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.service.preparing import keeping
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.pipeline.commit import Leaving

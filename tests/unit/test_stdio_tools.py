@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.experiment.replay.gateway import Gateway, serving
 from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.tape import RemoteTools
 from semconv.emit.tool_playback import TRIAL_VARIABLE

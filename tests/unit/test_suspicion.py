@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.suspicion import suspect
-from analyzer.models.scripted import ScriptedModel
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
 from analyzer.signals.suspicion.figures import figures

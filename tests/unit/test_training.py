@@ -11,12 +11,7 @@ from statistics import fmean, pstdev
 import pytest
 
 from analyzer.cli.main import run as blamespan
-from analyzer.evaluation.validation import Labelled, across_systems, cross_validated, prepare
-from analyzer.inquiry.conversation import Conversation, Label
-from analyzer.inquiry.posterior import Opinion, pool
-from analyzer.learning.model_file import read_model, write_model
-from analyzer.learning.ranker import Ranker, Record, linear_shares, signal_shares, step_rows
-from analyzer.learning.training import (
+from analyzer.evaluation.training import (
     PENALTIES,
     TrainingImpossible,
     as_example,
@@ -25,6 +20,11 @@ from analyzer.learning.training import (
     library,
     train,
 )
+from analyzer.evaluation.validation import Labelled, across_systems, cross_validated, prepare
+from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.posterior import Opinion, pool
+from analyzer.methods.learned.model_file import read_model, write_model
+from analyzer.methods.learned.ranker import Ranker, Record, linear_shares, signal_shares, step_rows
 from analyzer.recordings.conversation_log import read_conversation
 
 pytest.importorskip("sklearn")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.posterior import (
     RIGHT_STEP_USD,
     SIGNALS_ACCURACY,
@@ -19,7 +20,6 @@ from analyzer.inquiry.posterior import (
     worth_of,
 )
 from analyzer.methods.attribution import Attributor
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Status
 from tests.runs import run, step
 

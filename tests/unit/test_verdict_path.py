@@ -14,8 +14,8 @@ import pytest
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.codec import read_prepared, read_traces, write_prepared, write_traces
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
-from analyzer.models.scripted import ScriptedModel
 from analyzer.recordings.read_files import read_recording
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey

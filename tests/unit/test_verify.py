@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.method import Reply
 from analyzer.methods.verify import Criterion, Verify, read_rulings
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Status, Trajectory, Verdict
 from tests.inquiries import MARKER, attribute
 from tests.runs import run, step, tool

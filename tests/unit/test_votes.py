@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnknownMethod
 from analyzer.methods import registered
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.judge import Judge
 from analyzer.methods.votes import Sampled, combine
-from analyzer.models.scripted import ScriptedModel
 from semconv.model import Abstention, Blame, Ranked, Status, Verdict
 from tests.inquiries import MARKER, attribute
 from tests.runs import run, step

@@ -12,8 +12,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar
 
-from analyzer.labels.label import Label, Statement
-from analyzer.labels.labelling import AcceptedLabel
+from analyzer.issues.labels.labelling import AcceptedLabel
+from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.telemetry.metric_table import FAILURES
 from analyzer.telemetry.verdict_counters import Counter
 from analyzer.web.api import Labels

@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.labels.label import Label, LabelKind, LabelRefused, Statement, as_label
-from analyzer.labels.labelling import AcceptedLabel
+from analyzer.issues.labels.labelling import AcceptedLabel
+from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, as_label
 from analyzer.web.api import Labels, read_statement
 from analyzer.web.app import WebParts, make_app
 from collector_processor.otlp import Tenant

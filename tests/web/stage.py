@@ -15,12 +15,12 @@ from analyzer.executor.analyst import LocalOpinions, RunAnalyst
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.fix_reports import IssueFix
 from analyzer.issues.issue_store import DAY_NS
+from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
+from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState, mute, resolve
 from analyzer.issues.report import AgentShare
-from analyzer.labels.kept_run import pack
-from analyzer.labels.label import Label, Statement
-from analyzer.labels.label_store import LabelStore, PackedRun
-from analyzer.labels.labelling import AcceptedLabel, accept_label
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import Deleting, Labels

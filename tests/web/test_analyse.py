@@ -13,9 +13,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from analyzer.executor.analyst import Choice, LocalOpinions, RunAnalyst
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
-from analyzer.models.scripted import ScriptedModel
 from analyzer.web.app import make_app
 from analyzer.web.pages.try_pages import MAX_UPLOAD
 from analyzer.web.requested_analyses import Jobs

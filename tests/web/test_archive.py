@@ -12,8 +12,8 @@ from aiohttp.web import Application, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.labels.kept_run import TextSearch, pack, task_of
-from analyzer.labels.label import Label, LabelKind
+from analyzer.issues.labels.kept_run import TextSearch, pack, task_of
+from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.telemetry.metric import as_label
 from analyzer.web.events import Changes
 from analyzer.web.reads import archive

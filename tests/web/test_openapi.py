@@ -20,8 +20,8 @@ from analyzer.inquiry.verdict import to_json
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.issue_service import IssueService
+from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence.issue import IssueState
-from analyzer.labels.label import LabelKind
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
 from analyzer.web.app import make_app

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
-from analyzer.labels.queue import is_blind, is_random
+from analyzer.issues.labels.queue import is_blind, is_random
 from analyzer.web.app import make_app
 from analyzer.web.pages.queue_pages import curve_of
 from semconv.model import Blame, Proof, ProofDecision

@@ -13,7 +13,7 @@ from aiohttp.web import Application, Request
 
 from analyzer.web.reads import whole_runs
 from analyzer.web.views.formatted import formatted, json_html, shown_text
-from analyzer.web.views.step_texts import MOST_TEXT
+from analyzer.web.views.marked_texts import MOST_TEXT
 from analyzer.web.views.verdict_versions import versions_of
 from collector_processor.otlp import NO_TENANT
 from collector_processor.store.records import PERSON, Commit, StoredVerdict

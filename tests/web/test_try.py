@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.executor.analyst import Choice, LocalOpinions, Offer, RunAnalyst
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.methods.attribution import Attributor
-from analyzer.models.scripted import ScriptedModel
 from analyzer.recordings.file_bytes import unpack
 from analyzer.web.app import make_app
 from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD, MOST_FILES, MOST_REFERENCE, loading

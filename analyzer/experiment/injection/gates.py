@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
-from analyzer.experiment.injection.inject import Failure, Tried
+from analyzer.experiment.injection.injector import Failure, Tried
 from analyzer.experiment.replay.tape import Tape
 from semconv.model import StepKind
 from semconv.record import record

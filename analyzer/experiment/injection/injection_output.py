@@ -11,7 +11,7 @@ from rich.table import Table
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.injection.fault_kinds import FaultKind
 from analyzer.experiment.injection.gates import Gate, Purity, gate_json, gate_line, purity, purity_json
-from analyzer.experiment.injection.inject import Tried, twin_json
+from analyzer.experiment.injection.injector import Tried, twin_json
 from analyzer.experiment.injection.organic import NAME, Likeness, likeness_json, likeness_line
 from analyzer.inquiry.present import counted, plain
 

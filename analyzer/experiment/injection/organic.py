@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from analyzer.experiment.injection.inject import Tried
+from analyzer.experiment.injection.injector import Tried
 from analyzer.history.elements import action_of, elements_of
 from analyzer.inquiry.intervals import Interval
 from semconv.model import Trajectory

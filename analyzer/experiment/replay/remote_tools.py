@@ -25,7 +25,7 @@ from analyzer.experiment.replay.upstream import (
     Within,
     forwarded_headers,
 )
-from analyzer.experiment.replay.wire import mcp
+from analyzer.experiment.replay.wire import mcp_messages as mcp
 from semconv.json_text import read_json
 from semconv.record import record
 

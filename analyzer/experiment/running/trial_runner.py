@@ -7,7 +7,7 @@ from typing import Final
 
 from analyzer.experiment.call_budget import Ledger, Spent
 from analyzer.experiment.replay.canonical import Difference
-from analyzer.experiment.replay.gateway import Gateway
+from analyzer.experiment.replay.gateway_server import Gateway
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.replay.trial import CLIENT_GONE, Change, TrialReport
 from analyzer.experiment.running.checks import Check

@@ -21,9 +21,9 @@ from analyzer.executor.analyst import Called, Choice, Offer, Opinions, RunAnalys
 from analyzer.executor.codec import Progress, write_offer
 from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
 from analyzer.executor.job_client import ANALYZER, OFFER, JobAsk
+from analyzer.executor.models.budget import HourlyBudget, StoredSpending
 from analyzer.executor.remote import AwayError, ChoosingAsk, HttpAsk, RemoteAnalyst
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.models.budget import HourlyBudget, StoredSpending
 from analyzer.service.analyzer_half.job_worker import JobWorker
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from analyzer.service.lifetime import Lifetime

@@ -31,9 +31,9 @@ from analyzer.executor.codec import (
     write_offer,
     write_progress,
 )
+from analyzer.executor.models.budget import HourlyBudget
 from analyzer.executor.remote import TooLargeError, read_bounded
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.models.budget import HourlyBudget
 from analyzer.service.analyzer_half.shared_answers import AnalyzerMetrics, Answers, BusyError, key_of
 from analyzer.web.app import HttpServer, common_routes
 from analyzer.web.guard import GuardRules, Sessions, guarding

@@ -21,7 +21,7 @@ from typing import Final
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.models.budget import HourlyBudget
+from analyzer.executor.models.budget import HourlyBudget
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import ANSWERS
 from analyzer.telemetry.process_stats import ProcessStats

@@ -14,11 +14,11 @@ from aiohttp import web
 
 from analyzer.executor.analyst import Offer
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.issues.labels.kept_run import KeptRun
+from analyzer.issues.labels.kept_trace import otlp_json, read_kept
+from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.second_opinions import SecondOpinions
-from analyzer.labels.kept_run import KeptRun
-from analyzer.labels.kept_trace import otlp_json, read_kept
-from analyzer.labels.label import LabelKind, LabelRefused, Statement
 from analyzer.web.api import FindOne, Labels, label_document, opinion_document
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed

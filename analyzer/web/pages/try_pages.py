@@ -17,8 +17,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from analyzer.executor.analyst import Choice, NotOffered
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.present import plain
+from analyzer.issues.labels.opinion_store import Opinion
 from analyzer.issues.second_opinions import Outcome, Wanted
-from analyzer.labels.opinion_store import Opinion
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import opinion_document, read_choice_fields

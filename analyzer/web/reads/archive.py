@@ -16,9 +16,9 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
-from analyzer.labels.kept_run import TextSearch, task_of
-from analyzer.labels.label_store import LabelStore
-from analyzer.labels.opinion_store import blamed_steps
+from analyzer.issues.labels.kept_run import TextSearch, task_of
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.opinion_store import blamed_steps
 from analyzer.web.reads.page_records import (
     Analysed,
     RunKey,

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from analyzer.issues.labels.queue import Candidate, Question, choose
 from analyzer.issues.recurrence.issue import Issue
-from analyzer.labels.queue import Candidate, Question, choose
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
 from collector_processor.otlp import Tenant

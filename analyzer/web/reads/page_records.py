@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from analyzer.issues.fix_reports import IssueFix
+from analyzer.issues.labels.run_label import Label
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import AgentShare
-from analyzer.labels.label import Label
 from analyzer.web.reads.documents import read_document
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals

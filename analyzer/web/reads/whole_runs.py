@@ -10,8 +10,8 @@ from threading import Lock
 from typing import Final
 
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
-from analyzer.labels.kept_run import KeptRun
-from analyzer.labels.kept_trace import read_kept, rebuilt
+from analyzer.issues.labels.kept_run import KeptRun
+from analyzer.issues.labels.kept_trace import read_kept, rebuilt
 from analyzer.web.reads.archive import RunArchive
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.kept_spans import unpack_spans

@@ -16,9 +16,9 @@ from urllib.parse import quote
 from analyzer.inquiry.visible import visible_run
 from analyzer.inquiry.whole_run import WholeRun, whole_steps
 from analyzer.web.views.formatted import shown_text
+from analyzer.web.views.marked_texts import MOST_TEXT
 from analyzer.web.views.picture import Suspicion, draw, lanes_of, name_board
 from analyzer.web.views.step_rows import WINDOW, Rows, ShownStep, ShownStretch, StepBody, Wanted, finds
-from analyzer.web.views.step_texts import MOST_TEXT
 from analyzer.web.views.timeline import Clock, overview
 from semconv.model import SpanStatus, Status, Trajectory
 

@@ -9,9 +9,7 @@ from typing import Final
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 from analyzer.web.views.formatted import shown_text
-from analyzer.web.views.picture import Suspicion
-from analyzer.web.views.repeats import stretches
-from analyzer.web.views.step_texts import (
+from analyzer.web.views.marked_texts import (
     MOST_TEXT,
     MOST_WHOLE,
     ShownText,
@@ -21,6 +19,8 @@ from analyzer.web.views.step_texts import (
     texts_of,
     tools_of,
 )
+from analyzer.web.views.picture import Suspicion
+from analyzer.web.views.repeats import stretches
 from analyzer.web.views.timeline import Clock
 from semconv.model import SpanStatus, Step
 

@@ -14,12 +14,12 @@ from statistics import fmean, stdev
 import aiohttp
 
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.folds import families
+from analyzer.evaluation.training import train
 from analyzer.evaluation.validation import Labelled, named, prepare
 from analyzer.inquiry.conversation import Conversation, Label
-from analyzer.labels.queue import Candidate, choose
-from analyzer.learning.folds import families
-from analyzer.learning.ranker import Ranker, signal_shares, step_rows
-from analyzer.learning.training import train
+from analyzer.issues.labels.queue import Candidate, choose
+from analyzer.methods.learned.ranker import Ranker, signal_shares, step_rows
 from semconv.record import replace
 
 FIRST = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from analyzer.evaluation.promotion import ALPHA, Ruling, contest
 from analyzer.inquiry.intervals import wilson
-from analyzer.learning.promotion import ALPHA, Ruling, contest
 
 MOST = 500
 """Labels of the random runs after which a simulation ends."""

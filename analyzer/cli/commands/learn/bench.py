@@ -43,11 +43,11 @@ from analyzer.evaluation.dataset import read_dataset
 from analyzer.evaluation.plot import to_svg
 from analyzer.evaluation.scores import Score, Subject, share, share_interval, tabulate
 from analyzer.executor.composition import budget_of, model_names, open_analyst, open_model
+from analyzer.executor.models.budget import HourlyBudget
+from analyzer.executor.models.reply_cache import ReplyCache, cached, open_cache, place_of_models
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.render import content_marker
 from analyzer.methods.attribution import Attributor
-from analyzer.models.budget import HourlyBudget
-from analyzer.models.reply_cache import ReplyCache, cached, open_cache, place_of_models
 from collector_processor.settings import Settings, load_settings
 from semconv.json_text import read_json
 

@@ -17,9 +17,9 @@ import typer
 from analyzer.cli.label_queue_command import list_queue
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.present import console, plain
-from analyzer.labels.label import LabelKind, Statement
-from analyzer.labels.label_store import LabelStore
-from analyzer.labels.labelling import AcceptedLabel, accept_label, find_run
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.labelling import AcceptedLabel, accept_label, find_run
+from analyzer.issues.labels.run_label import LabelKind, Statement
 from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, load_settings
 from collector_processor.store.database.connection import StoreConnection

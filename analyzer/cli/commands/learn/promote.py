@@ -13,16 +13,16 @@ import typer
 from analyzer.cli.commands.learn.label import DataDirOption, TenantOption, opened_store
 from analyzer.cli.commands.learn.train import owner_of
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, print_json
+from analyzer.evaluation.promotion import Contest, Ruling, contest
+from analyzer.evaluation.training import Example, as_example
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.present import console
-from analyzer.labels.label_store import LabelStore
-from analyzer.labels.labelling import training_runs
-from analyzer.labels.queue import is_random
-from analyzer.learning.features import VERSION
-from analyzer.learning.model_file import read_model
-from analyzer.learning.promotion import Contest, Ruling, contest
-from analyzer.learning.ranker import Ranker
-from analyzer.learning.training import Example, as_example
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.labelling import training_runs
+from analyzer.issues.labels.queue import is_random
+from analyzer.methods.learned.features import VERSION
+from analyzer.methods.learned.model_file import read_model
+from analyzer.methods.learned.ranker import Ranker
 from collector_processor.settings import Settings, load_settings
 
 _PREVIOUS: Final = ".previous"

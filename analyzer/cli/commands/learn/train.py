@@ -29,17 +29,17 @@ from analyzer.cli.output import (
     print_json,
 )
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.folds import history_key
+from analyzer.evaluation.training import FEWEST
 from analyzer.evaluation.validation import CURVE, FOLDS, Labelled, certify, named, prepare
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.present import console
-from analyzer.labels.label import Label
-from analyzer.labels.label_store import LabelStore
-from analyzer.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
-from analyzer.labels.opinion_store import OpinionStore
-from analyzer.labels.queue import Name, is_random
-from analyzer.learning.folds import history_key
-from analyzer.learning.model_file import write_model
-from analyzer.learning.training import FEWEST
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
+from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.queue import Name, is_random
+from analyzer.issues.labels.run_label import Label
+from analyzer.methods.learned.model_file import write_model
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.verdicts import RunStore

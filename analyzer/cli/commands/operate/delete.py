@@ -11,7 +11,7 @@ import typer
 from analyzer.cli.commands.learn.label import DataDirOption, opened_store
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.present import console, counted
-from analyzer.labels.labelling import find_run
+from analyzer.issues.labels.labelling import find_run
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.deletion import delete_run, delete_tenant

@@ -17,8 +17,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.cli.kafka_checks import check_kafka
-from analyzer.cli.local_checks import (
+from analyzer.cli.checks.kafka_checks import check_kafka
+from analyzer.cli.checks.local_checks import (
     Finding,
     Health,
     check_certificate,
@@ -28,13 +28,13 @@ from analyzer.cli.local_checks import (
     ok,
     warning,
 )
-from analyzer.cli.neighbour_checks import check_analyzer, check_clock, check_listener, check_notifiers
+from analyzer.cli.checks.neighbour_checks import check_analyzer, check_clock, check_listener, check_notifiers
 from analyzer.cli.output import FormatOption, OutputFormat, print_json
 from analyzer.executor.composition import model_names, open_analyst, tls_files
+from analyzer.executor.models.completion import LiteLLM
 from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.inquiry.present import console, plain
-from analyzer.models.completion import LiteLLM
 from analyzer.service.analyzer_half.open_remote import analyzer_trust
 from collector_processor.exporters import open_exporter
 from collector_processor.journal import is_in_use

@@ -22,7 +22,7 @@ from analyzer.cli.output import (
     print_json,
 )
 from analyzer.inquiry.present import console, counted
-from analyzer.labels.kept_trace import KeptTrace, kept_trace, otlp_json
+from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace, otlp_json
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
@@ -106,8 +106,8 @@ def _export_history(
     from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor  # noqa: PLC0415 - large
 
     try:
-        from analyzer.archive.export import ArchiveExport, Exported  # noqa: PLC0415 - an extra
-        from analyzer.archive.parquet_files import only_exporter  # noqa: PLC0415 - as above
+        from analyzer.cli.archive.archive_export import ArchiveExport, Exported  # noqa: PLC0415 - an extra
+        from analyzer.cli.archive.parquet_files import only_exporter  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
 

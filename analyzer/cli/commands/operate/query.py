@@ -41,7 +41,7 @@ def query(
     Example: [bold]blamespan query history "SELECT agent, count(*) FROM runs GROUP BY ALL"[/bold]
     """
     try:
-        from analyzer.archive import query as archive  # noqa: PLC0415 - an extra
+        from analyzer.cli.archive import sql_query as archive  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
 

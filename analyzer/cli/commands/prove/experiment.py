@@ -53,6 +53,7 @@ from analyzer.cli.trial_options import (
 )
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_analyst, open_span_keeper
+from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD
 from analyzer.experiment.candidates import ChangeKind, Fix
 from analyzer.experiment.conduct import Conductor
@@ -78,9 +79,8 @@ from analyzer.experiment.sequential import Decision
 from analyzer.experiment.walk import MOST_TRIALS
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import console
-from analyzer.labels.kept_trace import KeptTrace
-from analyzer.labels.opinion_store import WaitingExperiments
-from analyzer.models.completion import price_of
+from analyzer.issues.labels.kept_trace import KeptTrace
+from analyzer.issues.labels.opinion_store import WaitingExperiments
 from collector_processor.otlp import NO_TENANT, CollectorError
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.stages import Run

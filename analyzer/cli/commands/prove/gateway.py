@@ -27,8 +27,8 @@ from analyzer.cli.output import (
     print_json,
 )
 from analyzer.experiment.experiment_output import tool_lines
-from analyzer.experiment.replay.gateway import Gateway, serving
 from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
+from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.obstacles import undeclared_tool
 from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.read_tape import read_tape

@@ -18,7 +18,7 @@ from typing import Any, Final
 from analyzer.inquiry.method import Prompt
 from analyzer.inquiry.render import Rendering, excerpt, one_line, render
 from analyzer.methods.briefing import ask
-from analyzer.methods.influence import Influence, InfluenceGraph, Tie, influence_graph
+from analyzer.methods.investigation.influence import Influence, InfluenceGraph, Tie, influence_graph
 from analyzer.methods.judge import OUTPUT_TOKENS, WANTED
 from semconv.model import Step, Trajectory
 

@@ -14,10 +14,10 @@ from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.conversation import Label as Blamed
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.visible import visible_run
-from analyzer.labels.kept_run import KeptRun, unpack
-from analyzer.labels.label import Label, LabelKind, Statement, as_label, place_of, to_json
-from analyzer.labels.label_store import LabelledRun, LabelStore
-from analyzer.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.kept_run import KeptRun, unpack
+from analyzer.issues.labels.label_store import LabelledRun, LabelStore
+from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.run_label import Label, LabelKind, Statement, as_label, place_of, to_json
 from collector_processor.otlp import Tenant
 from collector_processor.store.records import EXPERIMENT, StoredVerdict
 from collector_processor.store.verdicts import RunStore

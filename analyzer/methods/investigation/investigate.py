@@ -21,8 +21,8 @@ from typing import Final
 from pydantic import Field, ValidationError
 
 from analyzer.inquiry.method import Inquiry, Prompt, Reply
+from analyzer.methods.investigation.reading_session import ReadingSession, Request, open_session, requests_in
 from analyzer.methods.judge import JudgeReply, Objects, Quote, claim, supported
-from analyzer.methods.reading_session import ReadingSession, Request, open_session, requests_in
 from analyzer.methods.replies.free_text import LONGEST, objects
 from analyzer.methods.replies.settle_answer import (
     check_quotes,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from analyzer.inquiry.calibration import Calibration
 from analyzer.inquiry.posterior import LogShares, Opinion, log_softmax, pool
-from analyzer.learning.features import FEATURES, Table
+from analyzer.methods.learned.features import FEATURES, Table
 
 _PRIOR: Final = 3.0
 """Pseudo-count, in runs, that shrinks an agent's record towards an even chance."""

@@ -29,10 +29,10 @@ from typing import Any, Final
 
 from opentelemetry import context
 
+from analyzer.executor.models.failures import translated
+from analyzer.executor.models.pausing_imports import pausing_imports
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Prompt, Reply
-from analyzer.models.failures import translated
-from analyzer.models.pausing_imports import pausing_imports
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 
 LONGEST_REPLY: Final = 1_000_000

@@ -17,8 +17,8 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzer.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS
-from analyzer.archive.table_rows import Row
+from analyzer.cli.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS
+from analyzer.cli.archive.table_rows import Row
 from analyzer.inquiry.errors import AnalyzerError
 
 ROW_GROUP: Final = 122_880

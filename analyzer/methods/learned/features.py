@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from analyzer.inquiry.match_agents import normalise
-from analyzer.learning.step_columns import (
+from analyzer.methods.learned.step_columns import (
     LED,
     OVERLAP,
     PLACE,

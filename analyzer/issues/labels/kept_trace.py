@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
-from analyzer.labels.kept_run import KeptRun, has_texts, unpack
-from analyzer.labels.labelling import find_run
+from analyzer.issues.labels.kept_run import KeptRun, has_texts, unpack
+from analyzer.issues.labels.labelling import find_run
 from collector_processor.otlp import MalformedRequestError, Signal, Tenant
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.kept_spans import KeptSpans, unpack_spans

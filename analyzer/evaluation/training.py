@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from analyzer.evaluation.folds import RunKeys, history_key, split_by_keys, task_key
 from analyzer.inquiry.calibration import calibrate
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.match_agents import normalise, same_agent
 from analyzer.inquiry.posterior import LogShares
-from analyzer.learning.features import VERSION, Table, featurise
-from analyzer.learning.folds import RunKeys, history_key, split_by_keys, task_key
-from analyzer.learning.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, step_rows
+from analyzer.methods.learned.features import VERSION, Table, featurise
+from analyzer.methods.learned.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, step_rows
 from semconv.model import Step
 
 Rows: TypeAlias = Sequence[Sequence[float]]

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from analyzer.cli.local_checks import Finding, Health, failed, ok, warning
+from analyzer.cli.checks.local_checks import Finding, Health, failed, ok, warning
 from analyzer.executor.codec import OFFER_PATH
 
 Clock = Callable[[], float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from analyzer.cli.local_checks import Finding, failed, ok, warning
+from analyzer.cli.checks.local_checks import Finding, failed, ok, warning
 from analyzer.inquiry.present import counted
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.settings import Settings

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from analyzer.inquiry.calibration import Calibration, Knots
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.learning.features import FEATURES, VERSION
-from analyzer.learning.ranker import STEP_COLUMNS, Panel, Ranker, Record
+from analyzer.methods.learned.features import FEATURES, VERSION
+from analyzer.methods.learned.ranker import STEP_COLUMNS, Panel, Ranker, Record
 
 FORMAT: Final = "blamespan-ranker/3"
 _FAMILY: Final = "blamespan-ranker/"

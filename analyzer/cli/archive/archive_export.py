@@ -12,11 +12,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.archive.arrow_tables import SPECTRA, STEPS, VERDICTS, partition
-from analyzer.archive.parquet_files import PartitionBatch, drop_unfinished, recorded
-from analyzer.archive.table_rows import ArchivedRun, Clean, spectrum_rows, step_rows, verdict_row
-from analyzer.labels.kept_trace import read_kept
-from analyzer.labels.label_store import LabelStore
+from analyzer.cli.archive.arrow_tables import SPECTRA, STEPS, VERDICTS, partition
+from analyzer.cli.archive.parquet_files import PartitionBatch, drop_unfinished, recorded
+from analyzer.cli.archive.table_rows import ArchivedRun, Clean, spectrum_rows, step_rows, verdict_row
+from analyzer.issues.labels.kept_trace import read_kept
+from analyzer.issues.labels.label_store import LabelStore
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.records import StoredVerdict

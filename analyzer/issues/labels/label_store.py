@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.labels.label import Label, LabelKind
+from analyzer.issues.labels.run_label import Label, LabelKind
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Flush, StoreError
 from collector_processor.store.database.places import StorePlace, connected

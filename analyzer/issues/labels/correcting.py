@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from analyzer.inquiry.verdict import to_json
-from analyzer.labels.label import Label, LabelKind, Statement, place_of
-from analyzer.labels.label_store import LabelStore
-from analyzer.labels.labelling import AcceptedLabel, accept_label
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
+from analyzer.issues.labels.run_label import Label, LabelKind, Statement, place_of
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.rebuild.stages import Run
 from collector_processor.store.database.connection import StoreError

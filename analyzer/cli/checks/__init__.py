@@ -1,0 +1,1 @@
+"""Checks of ``doctor``: of this machine, of its neighbours and of Kafka."""

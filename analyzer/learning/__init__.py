@@ -1,1 +1,0 @@
-"""Learning from labelled runs: the ranker's features, its training, and its model."""

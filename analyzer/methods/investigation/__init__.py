@@ -1,0 +1,1 @@
+"""The method ``investigate``: a model reads the run step by step, and its quotes are checked."""

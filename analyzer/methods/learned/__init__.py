@@ -1,0 +1,1 @@
+"""The learned ranker: its features, its model and its file."""
