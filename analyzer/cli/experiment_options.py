@@ -1,19 +1,45 @@
-"""Common parts of ``experiment`` and ``inject``: checks, the gateway, prices, interruption."""
+"""Common parts of ``experiment`` and ``inject``: options, checks, the gateway, prices, interruption."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Annotated, Final
 
-from analyzer.cli.commands.prove.gateway import words_of
-from analyzer.cli.output import WrongUsage
+import typer
+
+from analyzer.cli.output import WrongUsage, optional
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains
+
+CheckOption = Annotated[
+    str | None, optional("COMMAND", "Gets the trial's output on standard input; exit code 0 is success.")
+]
+ExpectOption = Annotated[str | None, optional("TEXT", "A trial whose output contains this succeeded.")]
+UpstreamOption = Annotated[
+    str | None, optional("URL", "The live model's address; default: the provider's own.")
+]
+ParallelOption = Annotated[int, typer.Option("--parallel", min=1, metavar="N", help="Trials at a time.")]
+BudgetOption = Annotated[
+    float, typer.Option("--budget-usd", min=0, metavar="USD", help="For the live calls of all trials.")
+]
+MaxCallsOption = Annotated[
+    int | None, optional("N", "Live calls in all; needed for a model whose price is unknown.", min=1)
+]
+AllowToolOption = Annotated[
+    list[str] | None, optional("NAME", "A tool that only reads, and may run in a trial.")
+]
+UrlOption = Annotated[
+    str | None, optional("URL", "Post each trial to a workflow behind HTTP, in place of COMMAND.")
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Time limit of a trial.")
+]
 
 INTERRUPTED_CODE: Final = 130
 """Exit code after Ctrl-C, as shells give it."""
@@ -48,6 +74,14 @@ def checks_of(check: str | None, expect: str | None, environment: Mapping[str, s
     if not found:
         raise WrongUsage("expected --check COMMAND or --expect TEXT: what tells a success from a failure")
     return found
+
+
+def words_of(command: str) -> tuple[str, ...]:
+    """Split a command as a shell does; nothing if a quotation does not end."""
+    try:
+        return tuple(shlex.split(command))
+    except ValueError:
+        return ()
 
 
 def require_one(command: Sequence[str] | None, url: str | None) -> None:

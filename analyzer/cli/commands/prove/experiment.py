@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,14 +14,10 @@ from typing import Annotated
 import typer
 
 from analyzer.cli.commands.analyse.steps import (
-    STANDARD_INPUT,
     LogsOption,
-    RecordedRun,
-    load_runs,
-    reader_here,
 )
-from analyzer.cli.commands.learn.label import TenantOption, opened_store
-from analyzer.cli.commands.operate.export import open_kept
+from analyzer.cli.commands.learn.label import TenantOption
+from analyzer.cli.commands.prove.experiment_runs import hand_over, open_run, trial_ids
 from analyzer.cli.commands.prove.gateway import (
     HttpToolOption,
     McpCommandOption,
@@ -32,15 +26,6 @@ from analyzer.cli.commands.prove.gateway import (
 )
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
-    checks_of,
-    gateway_options,
-    on_interrupt,
-    require_one,
-    require_prices,
-)
-from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.cli.retry_command import RetryRequest, retry_pilot
-from analyzer.cli.trial_options import (
     AllowToolOption,
     BudgetOption,
     CheckOption,
@@ -50,15 +35,21 @@ from analyzer.cli.trial_options import (
     TimeoutOption,
     UpstreamOption,
     UrlOption,
+    checks_of,
+    gateway_options,
+    on_interrupt,
+    require_one,
+    require_prices,
 )
-from analyzer.executor.codec import write_answer
-from analyzer.executor.composition import open_analyst, open_span_keeper
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.cli.retry_command import RetryRequest, retry_pilot
+from analyzer.executor.composition import open_analyst
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD
 from analyzer.experiment.candidates import ChangeKind, Fix
 from analyzer.experiment.conduct import Conductor
 from analyzer.experiment.experiment_output import conclusion, forecast, progress, tool_lines
-from analyzer.experiment.findings import Experiment, KeptArms, refusal, to_json
+from analyzer.experiment.findings import Experiment, refusal, to_json
 from analyzer.experiment.forecast import forecast_json, forecast_of
 from analyzer.experiment.open_experiment import (
     CannotReplay,
@@ -69,31 +60,18 @@ from analyzer.experiment.open_experiment import (
 from analyzer.experiment.open_experiment import (
     experiment as run_experiment,
 )
-from analyzer.experiment.proofs import attribution_of
 from analyzer.experiment.running.checks import Check, CheckFailed, every
-from analyzer.experiment.running.kept_trials import packed_trial
-from analyzer.experiment.running.trial_ids import TrialIds
 from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.experiment.sequential import Decision
 from analyzer.experiment.walk import MOST_TRIALS
-from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import console
-from analyzer.issues.labels.kept_trace import KeptTrace
-from analyzer.issues.labels.opinion_store import WaitingExperiments
-from collector_processor.otlp import NO_TENANT, CollectorError
-from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
-from collector_processor.store.records import StoredVerdict
-from collector_processor.store.small_tables import TrialRows
-from collector_processor.store.trial_arms import TrialArm, TrialArmRows, new_trial
-from semconv.model import Attribution, Blame, Ranked
+from semconv.model import Blame, Ranked
 from semconv.record import replace
 
 _INTERRUPTED = "interrupted"
-_STORES = frozenset({"data_dir", "store_url"})
-"""Settings that locate the store of the service that receives the trials' spans."""
 
 
 def experiment(
@@ -213,7 +191,7 @@ def experiment(
     other = [request.fix.text] if request.fix.kind is ChangeKind.MODEL else []
     require_prices([prepared.tape], budget_usd, max_calls, other)
     sys.stderr.writelines(f"{line}\n" for line in tool_lines(expected.tools))
-    with _trial_ids(kept, timeout) as issue:
+    with trial_ids(kept, timeout) as issue:
         try:
             result = asyncio.run(_run(found, workflow, every(checks), replace(request, issue=issue)))
         except CommandFailed as error:
@@ -221,7 +199,7 @@ def experiment(
             raise
     _show(result, output)
     if kept is not None:
-        _hand_over(result, found, kept)
+        hand_over(result, found, kept)
     if code := _exit_code(result):
         raise typer.Exit(code)
 
@@ -258,55 +236,6 @@ def _workflow(command: list[str] | None, url: str | None, run: Run) -> Workflow:
         return Endpoint(url=url, task=run.trajectory.task or "")
     assert command
     return Command(arguments=command)
-
-
-def open_run(run: str, tenant: str | None, logs: Sequence[Path] = ()) -> tuple[Run, KeptTrace | None]:
-    """Return the run of a file or of the store; of the store also what is kept of it."""
-    kept = _kept(run, tenant)
-    return (kept.run(), kept) if kept else (_recorded(run, logs), None)
-
-
-def _kept(run: str, tenant: str | None) -> KeptTrace | None:
-    """Return the kept run of this id; ``None`` if a file has this name or the name cannot be a run's id."""
-    path = Path(run)
-    if path == STANDARD_INPUT or path.exists() or path.name != run:
-        if tenant is not None:
-            raise WrongUsage("--tenant: expected with it the id of a kept run, and no file")
-        return None
-    try:
-        return open_kept(run, tenant=tenant)
-    except (AnalyzerError, CollectorError) as error:
-        raise WrongUsage(f"{run}: no such file, and no kept run: {error}") from error
-
-
-@contextmanager
-def _trial_ids(kept: KeptTrace | None, timeout_s: float) -> Iterator[TrialIds | None]:
-    """Issue trials in the store of a kept run, or of the configured data directory; ``None`` without one."""
-    settings = load_settings(os.environ, directory=Path.cwd(), model="")
-    if kept is None and not _STORES & settings.model_fields_set:
-        yield None
-        return
-    with ExitStack() as opened:
-        try:
-            db = opened.enter_context(opened_store(settings, "kept runs"))
-        except CommandFailed:  # a configured directory that no service has used yet
-            yield None
-            return
-        tenant = kept.verdict.tenant if kept else NO_TENANT
-        yield TrialIds(rows=TrialRows(db), tenant=tenant, timeout_s=timeout_s, now_ns=time.time_ns)
-
-
-def _recorded(run: str, logs: Sequence[Path]) -> Run:
-    """Return the run of a file."""
-    runs = [each for each in load_runs(Path(run), logs) if each.trace is not None]
-    if len(runs) != 1:
-        raise CommandFailed(f"{run}: holds {len(runs)} runs with spans, expected one")
-    return _as_run(runs[0])
-
-
-def _as_run(recorded: RecordedRun) -> Run:
-    assert recorded.trace is not None
-    return Run(trace=recorded.trace, trajectory=recorded.trajectory, reader=reader_here())
 
 
 def _ranking(run: Run) -> tuple[Ranked, ...]:
@@ -357,61 +286,6 @@ async def _run(run: Run, workflow: Workflow, check: Check, request: Request) -> 
         raise CommandFailed(f"the workflow cannot be started: {error.strerror or error}") from error
     except CheckFailed as error:
         raise CommandFailed(str(error)) from error
-
-
-def _hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:
-    """Pass the result to the service, which turns it into a new version of the verdict."""
-    attribution = attribution_of(result, run.trajectory, kept.verdict)
-    arms = _arms_to_show(result, attribution)
-    if attribution is None and arms is None:
-        return
-    settings = load_settings(os.environ, directory=Path.cwd(), model="")
-    with opened_store(settings, "kept runs") as db:
-        if arms is not None:
-            _keep_arms(TrialArmRows(db), kept.verdict, arms, open_span_keeper(settings))
-        if attribution is not None:
-            document = write_answer(attribution).decode()
-            queue = WaitingExperiments(db)
-            queue.add(kept.verdict.tenant, kept.verdict.run_id, time.time_ns(), document)
-            sys.stderr.write(
-                "The service writes it into the trace within seconds, or when it starts again.\n"
-            )
-
-
-def _arms_to_show(result: Experiment, attribution: Attribution | None) -> tuple[int, KeptArms] | None:
-    """Return the step that the experiment decided, or the only one tried, with a trial of each arm."""
-    if result.kept is None:
-        return None
-    proof = None if attribution is None else attribution.proof
-    decisive = None if result.decisive is None else result.decisive.candidate.step
-    step = decisive if proof is None else proof.step
-    arms = None if step is None else result.kept.by_step.get(step)
-    return None if step is None or arms is None else (step, arms)
-
-
-def _keep_arms(
-    rows: TrialArmRows, verdict: StoredVerdict, shown: tuple[int, KeptArms], keeper: SpanKeeper
-) -> None:
-    """Keep one trial of each arm beside the run, so that its page shows both."""
-    step, arms = shown
-    found: list[tuple[TrialArm, bytes]] = []
-    for trial in (arms.recorded, arms.changed):
-        packed = packed_trial(trial.file, keeper)
-        if packed is None:
-            sys.stderr.write(f"{trial.file}: too large for the run's page, or texts may not be kept\n")
-            return
-        arm = TrialArm(
-            tenant=verdict.tenant,
-            run_id=verdict.run_id,
-            id=new_trial(),
-            step=step,
-            is_changed=trial is arms.changed,
-            has_passed=trial.has_passed,
-        )
-        found.append((arm, packed))
-    rows.keep(found, time.time_ns())
-    recorded, changed = (arm.id for arm, _ in found)
-    sys.stderr.write(f"Both arms on the service's page: /compare?a=trial:{recorded}&b=trial:{changed}\n")
 
 
 def _show_refusal(run: Run, reason: str, output: OutputFormat, decision: Decision) -> None:

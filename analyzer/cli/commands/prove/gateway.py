@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import typer
 
 from analyzer.cli.commands.analyse.steps import LogsOption, load_runs, reader_here
+from analyzer.cli.experiment_options import words_of
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -170,14 +171,6 @@ def _started(commands: Sequence[str]) -> Iterator[RemoteTools]:
         found[command] = found.get(command, frozenset()) | {name}
     for place, (command, tools) in enumerate(found.items()):
         yield RemoteTools(variable=f"stdio-{place}", tools=tools, command=command, is_in_path=True)
-
-
-def words_of(command: str) -> tuple[str, ...]:
-    """Split a command as a shell does; nothing if a quotation does not end."""
-    try:
-        return tuple(shlex.split(command))
-    except ValueError:
-        return ()
 
 
 def _tape(path: Path, logs: list[Path], rules: ToolRules) -> Tape:

@@ -15,18 +15,10 @@ import typer
 
 from analyzer.cli.commands.analyse.steps import load_runs
 from analyzer.cli.commands.learn.label import TenantOption
-from analyzer.cli.commands.prove.experiment import open_run
+from analyzer.cli.commands.prove.experiment_runs import open_run
 from analyzer.cli.commands.prove.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
-    checks_of,
-    gateway_options,
-    on_interrupt,
-    require_one,
-    require_prices,
-)
-from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.cli.trial_options import (
     AllowToolOption,
     BudgetOption,
     CheckOption,
@@ -36,7 +28,13 @@ from analyzer.cli.trial_options import (
     TimeoutOption,
     UpstreamOption,
     UrlOption,
+    checks_of,
+    gateway_options,
+    on_interrupt,
+    require_one,
+    require_prices,
 )
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
 from analyzer.experiment.captured import Capture, capturing
