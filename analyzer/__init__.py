@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod, UnreadableInput
     from analyzer.inquiry.run_diff import RunDiff, StepPair
     from analyzer.inquiry.whole_run import OfferedTool, RequestedCall, StepMessage, WholeRun, WholeStep
+    from analyzer.web.issue_records import Issue
     from analyzer.web.json_records import (
         GivenLabel,
-        Issue,
         Job,
         Label,
         LabelledRun,
@@ -41,10 +41,10 @@ _PLACES = {
     "analyzer.inquiry.errors": ("AnalyzerError", "ModelNeeded", "UnknownMethod", "UnreadableInput"),
     "analyzer.inquiry.run_diff": ("RunDiff", "StepPair"),
     "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
+    "analyzer.web.issue_records": ("Issue",),
     "analyzer.web.json_records": (
         *(
             "GivenLabel",
-            "Issue",
             "Job",
             "Label",
             "LabelledRun",

@@ -18,9 +18,9 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.run_diff import RunDiff
+from analyzer.web.issue_records import Issue
 from analyzer.web.json_records import (
     GivenLabel,
-    Issue,
     Job,
     LabelledRun,
     ListedRun,

@@ -1,1 +1,1 @@
-"""Evaluation of methods and training of the ranker: labelled runs in, scores with intervals or a model out."""
+"""Evaluation of methods and training of the ranker: labelled runs in, scores or a model out."""

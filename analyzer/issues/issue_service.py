@@ -25,8 +25,8 @@ from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, Poster, R
 from analyzer.issues.recurrence.issue import Issue, IssueState, Notice, age
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports
+from analyzer.telemetry.issue_metrics import MAX_STANDING
 from analyzer.telemetry.metric import as_label
-from analyzer.telemetry.metric_table import MAX_STANDING
 from analyzer.telemetry.verdict_counters import Move
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreError
@@ -51,15 +51,15 @@ class IssueCounts:
     states: Mapping[str, int] = field(default_factory=dict)
     """Number of issues in each state."""
     standing: Series = field(default_factory=dict)
-    """1 for each issue that is new or regressed and not muted, by the labels of ``metric_table.STANDING``."""
+    """1 for each issue that is new or regressed, and not muted, by ``issue_metrics.STANDING``."""
     alarms: Series = field(default_factory=dict)
-    """1 for each agent with an alarm, by the labels of ``metric_table.ALARM``."""
+    """1 for each agent with an alarm, by the labels of ``issue_metrics.ALARM``."""
     shares_low: Mapping[tuple[str, ...], float] = field(default_factory=dict)
-    """Lower bounds of agents' shares of failures, by the labels of ``metric_table.SHARE_LOW``."""
+    """Lower bounds of agents' shares of failures, by the labels of ``issue_metrics.SHARE_LOW``."""
     regressed: Series = field(default_factory=dict)
-    """1 for each workflow whose newest version fails more often, by ``metric_table.WORKFLOW_REGRESSED``."""
+    """1 for each workflow whose newest version fails more often, by ``issue_metrics.WORKFLOW_REGRESSED``."""
     passed_shares: Mapping[tuple[str, ...], float] = field(default_factory=dict)
-    """Shares of passed runs, by the labels of ``metric_table.WORKFLOW_PASSED``."""
+    """Shares of passed runs, by the labels of ``issue_metrics.WORKFLOW_PASSED``."""
 
 
 def standing_of(issues: Iterable[Issue], now_ns: int) -> Series:

@@ -27,7 +27,7 @@ from analyzer.history.spectrum import Said, spectrum_of
 from analyzer.history.versions import Equality, equality
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.report import iso
-from analyzer.telemetry.metric_table import MAX_WORKFLOWS
+from analyzer.telemetry.issue_metrics import MAX_WORKFLOWS
 from collector_processor.otlp import Tenant
 from collector_processor.store.run_history import HistoryRow, RunHistoryRows, WorkflowRow
 from semconv.record import record

@@ -20,6 +20,7 @@ from analyzer.executor.models.budget import HourlyBudget
 from analyzer.issues.issue_service import IssueCounts
 from analyzer.issues.notifier import DeliveryCounters
 from analyzer.service.early_warning import EarlyLane
+from analyzer.telemetry import issue_metrics
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import Labels
 from analyzer.telemetry.process_stats import ProcessStats
@@ -178,14 +179,14 @@ class ServiceMetrics(Collector):
 
     def _issues(self) -> Iterator[Family]:
         found = self.issues()
-        yield table.ISSUES.family(((state,), count) for state, count in found.states.items())
-        yield table.STANDING.family(found.standing.items())
-        yield table.ALARM.family(found.alarms.items())
-        yield table.SHARE_LOW.family(found.shares_low.items())
-        yield table.WORKFLOW_REGRESSED.family(found.regressed.items())
-        yield table.WORKFLOW_PASSED.family(found.passed_shares.items())
-        yield table.REPEATED.single(self.repetitions())
-        for metric in table.NOTICES:
+        yield issue_metrics.ISSUES.family(((state,), count) for state, count in found.states.items())
+        yield issue_metrics.STANDING.family(found.standing.items())
+        yield issue_metrics.ALARM.family(found.alarms.items())
+        yield issue_metrics.SHARE_LOW.family(found.shares_low.items())
+        yield issue_metrics.WORKFLOW_REGRESSED.family(found.regressed.items())
+        yield issue_metrics.WORKFLOW_PASSED.family(found.passed_shares.items())
+        yield issue_metrics.REPEATED.single(self.repetitions())
+        for metric in issue_metrics.NOTICES:
             what = metric.name.removeprefix("blamespan_notices_")
             yield metric.family(((one.receiver,), getattr(one, what)) for one in self.notices)
 

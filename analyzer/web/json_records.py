@@ -1,7 +1,8 @@
 """Records of what programs receive: the JSON of commands and API as types. Pure data.
 
-The API's OpenAPI schemas are generated from these, and the Python API and its client return them. Field order
-and names are those of the JSON. A record that adds fields to another's JSON object inherits from it.
+The API's OpenAPI schemas are generated from these and from ``issue_records``, and the Python API and its
+client return them. Field order and names are those of the JSON. A record that adds fields to another's JSON
+object inherits from it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from pydantic import TypeAdapter
 from analyzer.inquiry.whole_run import RunOutline, WholeStep
 from analyzer.issues.labels.queue import Why
 from analyzer.issues.labels.run_label import LabelKind
-from analyzer.issues.recurrence.issue import IssueState
 from semconv.model import ProofDecision, Status
 
 
@@ -289,85 +289,6 @@ class RunSteps(RunOutline):
     is_whole: bool
     """Whether the spans are kept; otherwise messages, models, tokens and times are missing."""
     steps: tuple[WholeStep, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DayCount:
-    """Failures on one day."""
-
-    day: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A number with its 95 % interval."""
-
-    estimate: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share(Estimate):
-    """Share of an agent's runs of the last seven days in which it was to blame.
-
-    With labels of its service, the interval allows for the method's own errors; without, it is the
-    method's share.
-    """
-
-    blamed: int
-    """Runs it was blamed for."""
-    runs: int
-    """Runs it took part in."""
-    labelled: int
-    """Number of labels by which the method's errors are estimated."""
-    told: str
-    """The share as text, as commands and pages show it."""
-    against_past: Estimate
-    """Ratio of its share of blame to that of its own past."""
-    against_fellows: Estimate
-    """Ratio of its share of blame to that of the other agents of its service."""
-    alarm: bool
-    """Whether it fails more often than before."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Issue:
-    """A recurring failure."""
-
-    id: str
-    state: IssueState
-    title: str
-    """One line for people."""
-    tenant: str
-    service: str
-    agent: str
-    mode: str
-    kind: str
-    """Kind of the decisive step."""
-    suspected: bool
-    """Whether its runs reported no failure and are only suspected."""
-    tool: str
-    """The tool called or the agent handed over to; empty for other kinds."""
-    error: str
-    """The type of error; empty where there was none."""
-    count: int
-    """Number of runs that it has broken."""
-    first_seen: str
-    """ISO 8601, as all times of an issue."""
-    last_seen: str
-    since: str
-    """Time at which it entered its state."""
-    trend: tuple[DayCount, ...]
-    """Failures per day of the last two weeks, oldest first."""
-    examples: tuple[str, ...]
-    """Ids of the last runs it broke, newest first."""
-    muted: bool
-    muted_until: str | None
-    share: Share | None
-    share_off: str | None
-    """The reason why there is no share; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,9 @@ import yaml
 from pydantic import TypeAdapter
 
 from analyzer.inquiry.run_diff import RunDiff
-from analyzer.web.fix_records import IssueFix
+from analyzer.web.issue_records import Issue, IssueFix
 from analyzer.web.json_records import (
     GivenLabel,
-    Issue,
     Job,
     Label,
     LabelledRun,

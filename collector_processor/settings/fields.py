@@ -20,18 +20,11 @@ from collector_processor.otlp.destination import Destination, Forwarding, Protoc
 from collector_processor.rebuild.redaction import ALL_KINDS, check_pattern, read_kinds
 from collector_processor.settings.kafka import KafkaSettings
 from collector_processor.settings.machine import receiving_bytes_here
-from collector_processor.settings.value_types import ExportText, WriteBack, address
+from collector_processor.settings.value_types import ExportText, WriteBack, address, completion_timers
 from collector_processor.store.database.places import RUNS
 from collector_processor.writeback.annotate import Carriers
 
 MEBIBYTE: Final = 1 << 20
-_SILENCE: Final = 1.25
-"""Longest silence as a multiple of ``max_age``: allows for batches, and for work around such a pause."""
-_PAUSES: Final = 12
-"""Longest run as a multiple of ``max_age``, several pauses included."""
-_LONGEST_RUN_S: Final = 64_800.0
-"""Upper bound of that: 18 hours, less than the day for which the journal keeps the first spans of a run."""
-
 
 JOBS_IN_STORE: Final = "store"
 """Value of ``analyzer_endpoint``: analyzers take jobs from the store."""
@@ -382,13 +375,7 @@ class Settings(KafkaSettings):
     @property
     def assembler_limits(self) -> AssemblerLimits:
         """The completion timers, in the assembler's seconds."""
-        return AssemblerLimits(
-            root_grace_s=self.root_grace / 1000,
-            idle_close_s=self.idle_close / 1000,
-            absent_idle_s=10 * self.idle_close / 1000,
-            max_silence_s=_SILENCE * self.max_age / 1000,
-            max_age_s=max(self.max_age / 1000, min(_PAUSES * self.max_age / 1000, _LONGEST_RUN_S)),
-        )
+        return completion_timers(self.root_grace / 1000, self.idle_close / 1000, self.max_age / 1000)
 
     @property
     def forwarding(self) -> Forwarding:

@@ -1,10 +1,19 @@
-"""Types of settings' values, and the parser of addresses. Pure."""
+"""Types of settings' values, the parser of addresses, and the timers that follow from settings. Pure."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
+from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.otlp import Address
+
+_SILENCE: Final = 1.25
+"""Longest silence as a multiple of ``max_age_s``: allows for batches, and for work around such a pause."""
+_PAUSES: Final = 12
+"""Longest run as a multiple of ``max_age_s``, several pauses included."""
+_LONGEST_RUN_S: Final = 64_800.0
+"""Upper bound of that: 18 hours, less than the day for which the journal keeps the first spans of a run."""
 
 
 def address(text: str) -> Address:
@@ -32,3 +41,14 @@ class ExportText(StrEnum):
     NONE = "none"
     REDACTED = "redacted"
     FULL = "full"
+
+
+def completion_timers(root_grace_s: float, idle_close_s: float, max_age_s: float) -> AssemblerLimits:
+    """Return the assembler's timers; those without a setting of their own are multiples of these."""
+    return AssemblerLimits(
+        root_grace_s=root_grace_s,
+        idle_close_s=idle_close_s,
+        absent_idle_s=10 * idle_close_s,
+        max_silence_s=_SILENCE * max_age_s,
+        max_age_s=max(max_age_s, min(_PAUSES * max_age_s, _LONGEST_RUN_S)),
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, alarms_of, lows_of, standing_of
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState
-from analyzer.telemetry.metric_table import MAX_STANDING
+from analyzer.telemetry.issue_metrics import MAX_STANDING
 from collector_processor.store.database.connection import StoreError
 
 
