@@ -16,8 +16,8 @@ from analyzer.experiment.findings import Experiment, Fidelity, Finding, finding
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import CheckFailed
 from analyzer.experiment.running.trial_runner import Options, Parts, Ran, TrialRunner, described
-from analyzer.experiment.running.trials import TrialResult, latest_reasons
 from analyzer.experiment.sequential import Decision
+from analyzer.experiment.trials import TrialResult, latest_reasons
 from analyzer.experiment.walk import Walk
 
 _MOST_INVALID_IN_ROW: Final = 6

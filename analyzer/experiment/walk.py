@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.running.trials import Sampling, TrialResult, count
 from analyzer.experiment.sequential import (
     ALPHA,
     Arm,
@@ -26,6 +25,7 @@ from analyzer.experiment.sequential import (
     shares_of_alpha,
     unlike,
 )
+from analyzer.experiment.trials import Sampling, TrialResult, count
 
 MOST_TRIALS: Final = 40
 """Maximum number of valid trials per arm."""

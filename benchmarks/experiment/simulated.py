@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.running.trials import TrialResult
 from analyzer.experiment.sequential import ALPHA, Arm, Decision, decide
+from analyzer.experiment.trials import TrialResult
 from analyzer.experiment.walk import Walk
 
 Rate = Callable[[ArmKey], float]

@@ -25,10 +25,10 @@ from analyzer.web.reads.page_records import RunQuery
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection, StoreError
-from collector_processor.store.database.older_files import bring_up_to_date
 from collector_processor.store.database.places import RUNS, Database, open_database
 from collector_processor.store.database.upgrade import SCHEMA
 from collector_processor.store.deletion import delete_run
+from collector_processor.store.older_files import bring_up_to_date
 from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.store.records import Place as RunPlace
 from collector_processor.store.run_history import RunFacts

@@ -7,7 +7,6 @@ import random
 import pytest
 
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.running.trials import Draw, Sampling, TrialResult, count
 from analyzer.experiment.sequential import (
     Arm,
     Decision,
@@ -18,6 +17,7 @@ from analyzer.experiment.sequential import (
     log_evidence_of_healing,
     shares_of_alpha,
 )
+from analyzer.experiment.trials import Draw, Sampling, TrialResult, count
 from analyzer.experiment.walk import Walk
 from benchmarks.experiment.simulated import chain, texts, walk
 

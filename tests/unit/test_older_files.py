@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from collector_processor.otlp import CollectorError, Signal
-from collector_processor.store.database.older_files import BACKUP, bring_up_to_date, older_files
 from collector_processor.store.database.places import RUNS, connected
+from collector_processor.store.older_files import BACKUP, bring_up_to_date, older_files
 from collector_processor.store.verdicts import RunStore
 from tests.issues import START, Bench
 from tests.older_store import RUNS_OF_A_FILE, write_older_files
@@ -94,7 +94,7 @@ def test_a_new_directory_is_kept_from_older_versions_too(tmp_path: Path) -> None
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from collector_processor.store.database import older_files
+from collector_processor.store import older_files
 left = int(sys.argv[3])
 def dying(call):
     def called(*args):

@@ -19,9 +19,9 @@ from collector_processor.otlp import CollectorError
 from collector_processor.otlp.tls import reason_of
 from collector_processor.settings import Settings
 from collector_processor.store.database.connection import MEND
-from collector_processor.store.database.older_files import older_files
 from collector_processor.store.database.places import open_database
 from collector_processor.store.jobs import LEASE_S, NO_JOBS, JobRows, Replica, ReplicaRows, Waiting
+from collector_processor.store.older_files import older_files
 from collector_processor.store.records import AbsentParent
 from collector_processor.store.small_tables import AbsentRows
 

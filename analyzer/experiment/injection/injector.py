@@ -20,8 +20,8 @@ from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Answer, RecordedCall, Tape
 from analyzer.experiment.replay.trial import Change
 from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
-from analyzer.experiment.running.trials import Sampling, TrialResult, count
 from analyzer.experiment.sequential import Arm
+from analyzer.experiment.trials import Sampling, TrialResult, count
 from analyzer.recordings.labelled_trace import trace_document
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.stages import Run, rebuild

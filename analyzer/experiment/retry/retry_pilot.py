@@ -21,8 +21,8 @@ from analyzer.experiment.replay.tape import CallKind, Tape
 from analyzer.experiment.replay.trial import Change, Edit
 from analyzer.experiment.retry.retry_gate import SURE, Gate, Share, gate
 from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
-from analyzer.experiment.running.trials import TrialResult, latest_reasons
 from analyzer.experiment.sequential import Reason
+from analyzer.experiment.trials import TrialResult, latest_reasons
 from semconv.model import Ranked
 from semconv.record import record
 

@@ -38,10 +38,10 @@ from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
 from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.settings import Settings, SettingsError
 from collector_processor.settings.fields import JOBS_IN_STORE
-from collector_processor.store.database.older_files import bring_up_to_date
 from collector_processor.store.database.places import connected
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.jobs import JobRows, ReplicaRows
+from collector_processor.store.older_files import bring_up_to_date
 from collector_processor.store.small_tables import SpendingRows
 from collector_processor.store.verdicts import RUNS
 from semconv.model import Attribution, Trajectory

@@ -23,8 +23,8 @@ from analyzer.issues.labels.run_label import LabelKind, Statement
 from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, load_settings
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.older_files import older_files
 from collector_processor.store.database.places import open_database
+from collector_processor.store.older_files import older_files
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.model import UNKNOWN_AGENT, agent_label
