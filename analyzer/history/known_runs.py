@@ -1,13 +1,21 @@
-"""The known runs of workflows, as a failed run is compared with them. Pure."""
+"""A failed run and the known runs of its workflow, as they are compared. Pure.
+
+The failed run is taken in a worker process, where its texts are, and compared without them where the known
+runs are.
+
+Runs of the same workflow have the same service and name, and share at least half of the agents of the smaller
+one: a run that broke off early has few agents, and its workflow's other runs have them all. A name alone is
+not enough, because ``POST /chat`` may start any workflow.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from analyzer.history.elements import Element, agents_in, elements_of, pack, unpack
-from analyzer.history.shared_agents import has_shared_agents
 from analyzer.history.spectrum import (
     LEAST_PASSING,
     Comparison,
@@ -25,6 +33,10 @@ from semconv.dialects.reading.usage import model_call
 from semconv.model import Attributes, OutcomeSource, Span, Trace, Trajectory
 from semconv.record import record
 
+MOST_ELEMENTS: Final = 400
+"""Elements that are compared, in order of the steps; other runs keep 80."""
+LEAST_SHARED: Final = 0.5
+"""Share of the smaller run's agents that the other run must have."""
 _PROVE: Final = frozenset({OutcomeSource.EVALUATOR, OutcomeSource.REFERENCE, OutcomeSource.USER})
 """Sources whose success counts: an evaluator, a check, the program itself or a user's rule."""
 
@@ -158,4 +170,56 @@ def _spectrum(runs: Iterable[KnownRun]) -> Spectrum:
     return spectrum_of((run.said, unpack(run.elements)) for run in runs)
 
 
-__all__ = ["CountedRuns", "KnownRun", "KnownRuns", "known_run", "pooled_versions", "said_of"]
+def has_shared_agents(one: Iterable[object], other: Iterable[object]) -> bool:
+    """Return whether enough of the smaller run's agents, by name or digest, are in the other run."""
+    ours, theirs = frozenset(one), frozenset(other)
+    smaller = min(len(ours), len(theirs))
+    return not smaller or len(ours & theirs) >= LEAST_SHARED * smaller
+
+
+@record
+class FailedRun:
+    """The part of a failed run that is compared with other runs."""
+
+    service: str
+    """As in its verdict."""
+    elements: tuple[Element, ...]
+
+
+def failed_run(trajectory: Trajectory, service: str) -> FailedRun:
+    """Return what of a failed run is compared."""
+    return FailedRun(service=service, elements=elements_of(trajectory)[:MOST_ELEMENTS])
+
+
+def to_text(run: FailedRun) -> str:
+    """Write it as JSON."""
+    rows = [(each.key, each.site, each.step, each.text) for each in run.elements]
+    return json.dumps({"service": run.service, "elements": rows})
+
+
+def from_text(text: str) -> FailedRun:
+    """Read what ``to_text`` wrote."""
+    document = json.loads(text)
+    return FailedRun(
+        service=document["service"],
+        elements=tuple(
+            Element(key=key, site=site, step=step, text=told)
+            for key, site, step, told in document["elements"]
+        ),
+    )
+
+
+__all__ = [
+    "MOST_ELEMENTS",
+    "CountedRuns",
+    "FailedRun",
+    "KnownRun",
+    "KnownRuns",
+    "failed_run",
+    "from_text",
+    "has_shared_agents",
+    "known_run",
+    "pooled_versions",
+    "said_of",
+    "to_text",
+]

@@ -17,8 +17,7 @@ from typing import Final, TypeAlias
 
 from analyzer.history.early import EarlyAlarm, KnownPart, Part, Warned, early_alarm, part_of
 from analyzer.history.elements import Element, unpack
-from analyzer.history.failed_run import from_text
-from analyzer.history.shared_agents import has_shared_agents
+from analyzer.history.known_runs import from_text, has_shared_agents
 from analyzer.history.spectrum import Said
 from analyzer.issues.recurrence.issue import Notice, NoticeKind
 from analyzer.service.lifetime import Lifetime

@@ -19,8 +19,7 @@ from analyzer.executor.step_process import StepServer
 from analyzer.executor.worker import OpenWork, Work, main
 from analyzer.history.early import elements_so_far
 from analyzer.history.elements import elements_of
-from analyzer.history.failed_run import FailedRun, failed_run, to_text
-from analyzer.history.known_runs import facts_of
+from analyzer.history.known_runs import FailedRun, facts_of, failed_run, to_text
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
 from analyzer.issues.labels.kept_run import pack

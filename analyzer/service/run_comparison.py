@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.history.failed_run import FailedRun, failed_run, from_text
-from analyzer.history.known_runs import CountedRuns, KnownRun
+from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed_run, from_text
 from analyzer.history.spectrum import Comparison, Said
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.counting import noted_run

@@ -13,7 +13,7 @@ import pytest
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.codec import read_prepared, write_prepared
 from analyzer.history.elements import pack
-from analyzer.history.failed_run import MOST_ELEMENTS, failed_run, from_text, to_text
+from analyzer.history.known_runs import MOST_ELEMENTS, failed_run, from_text, to_text
 from analyzer.history.spectrum import LEAST_PASSING, Said
 from analyzer.methods.attribution import Attributor
 from analyzer.service.preparing import preparer_of

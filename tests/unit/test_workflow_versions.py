@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from analyzer.history.elements import elements_of, pack, unpack
-from analyzer.history.known_runs import KnownRun, KnownRuns, pooled_versions, said_of
-from analyzer.history.shared_agents import has_shared_agents
+from analyzer.history.known_runs import KnownRun, KnownRuns, has_shared_agents, pooled_versions, said_of
 from analyzer.history.spectrum import Said, Spectrum, spectrum_of
 from analyzer.history.versions import Decision, changed, equality, version_of
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
