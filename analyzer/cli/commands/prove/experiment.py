@@ -17,7 +17,6 @@ from analyzer.cli.commands.analyse.steps import (
     LogsOption,
 )
 from analyzer.cli.commands.learn.label import TenantOption
-from analyzer.cli.commands.prove.experiment_runs import hand_over, open_run, trial_ids
 from analyzer.cli.commands.prove.gateway import (
     HttpToolOption,
     McpCommandOption,
@@ -41,6 +40,7 @@ from analyzer.cli.experiment_options import (
     require_one,
     require_prices,
 )
+from analyzer.cli.experiment_runs import hand_over, open_run, trial_ids
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.cli.retry_command import RetryRequest, retry_pilot
 from analyzer.executor.composition import open_analyst

@@ -15,7 +15,6 @@ import typer
 
 from analyzer.cli.commands.analyse.steps import load_runs
 from analyzer.cli.commands.learn.label import TenantOption
-from analyzer.cli.commands.prove.experiment_runs import open_run
 from analyzer.cli.commands.prove.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
@@ -34,6 +33,7 @@ from analyzer.cli.experiment_options import (
     require_one,
     require_prices,
 )
+from analyzer.cli.experiment_runs import open_run
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
