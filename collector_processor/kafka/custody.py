@@ -23,11 +23,9 @@ from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Chunk, Entry
 from collector_processor.kafka.progress import Mark, Progress, Range, Span
 from collector_processor.kafka.record_form import Place, Record, request_of, runs_of
-from collector_processor.kafka.spilling import Spilling, by_trace
+from collector_processor.kafka.spilling import Spilling, by_trace, is_large
 from collector_processor.otlp import Arrival, MalformedRequestError, RefusedError, Signal, TraceKey
 from collector_processor.receivers.intake import Intake
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.database.thread import STORE_RETRY_S
 from collector_processor.store.spilled_parts import SpilledPart, unpack
 
 logger = logging.getLogger(__name__)
@@ -316,7 +314,7 @@ class Custody:
         for note in entry.traces:
             key = TraceKey(entry.tenant, note.trace_id)
             self._owner.setdefault(key, set()).add(place)
-            progress.opened(key, span, chunk.seq, self._monotonic())
+            progress.opened(key, span, chunk.seq, self._monotonic(), note.byte_count)
         yield from intake.feed(chunk, entry)
 
     # What was spilled.
@@ -334,20 +332,15 @@ class Custody:
     async def _recall(self, places: Sequence[Place], spilling: Spilling) -> None:
         """Take what was spilled of partitions; spans first: log records of unknown traces are not noted."""
         for place in sorted(places, key=lambda one: self._signals[one.topic] is not Signal.TRACES):
-            progress, last = self._progress.get(place), None
-            while progress is not None and self._progress.get(place) is progress:
-                try:
-                    page = await spilling.recall(place, progress.before.offset, last)
-                except StoreError as error:
-                    logger.warning("waiting for what was spilled", extra={"reason": str(error)})
-                    await self._pause(STORE_RETRY_S)
-                    continue
+            progress = self._progress.get(place)
+            if progress is None:
+                continue
+            async for page in spilling.recall(place, progress.before.offset, self._pause):
+                if self._progress.get(place) is not progress:
+                    break
                 async with asyncio.TaskGroup() as group:  # traces side by side, in few commits of the journal
                     for parts in by_trace(page):
                         group.create_task(self._take_parts(progress, place, parts, spilling))
-                if not page:
-                    break
-                last = page[-1]
 
     async def _take_parts(
         self, progress: Progress, place: Place, parts: Sequence[SpilledPart], spilling: Spilling
@@ -355,8 +348,8 @@ class Custody:
         signal, (intake, _, _, _) = self._signals[place.topic], self._attached
         for part in parts:
             try:
-                arrival = Arrival(signal=signal, body=unpack(part.packed), tenant=part.key.tenant)
-                looked = await intake.look(arrival)
+                body = await asyncio.to_thread(unpack, part.packed) if is_large(part) else unpack(part.packed)
+                looked = await intake.look(Arrival(signal=signal, body=body, tenant=part.key.tenant))
             except (MalformedRequestError, ValueError) as error:
                 spilling.counts.damaged += 1
                 logger.warning("spilled part is damaged: analysing without it", extra={"reason": str(error)})

@@ -24,6 +24,9 @@ VERSION: Final = "b1"
 _MOST_RANGES: Final = 120
 """Ranges in the metadata: 120 of 20 digits are below the broker's limit of 4,096 bytes."""
 
+_MOST_DUE_BYTES: Final = 8 << 20
+"""Bytes of parts that are due together: they are in memory at once."""
+
 
 class Range(NamedTuple):
     """Offsets from ``first`` to ``last``, both included."""
@@ -90,6 +93,7 @@ class Part(NamedTuple):
     """The records that are the row."""
     since_s: float
     """Time at which they were taken."""
+    byte_count: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,30 +127,33 @@ class Progress:
         if span.rows <= 0:  # a refused request may be stored in part, and again
             self._waiting.pop(span.range.first, None)
 
-    def opened(self, key: TraceKey, span: Span, seq: int, now_s: float) -> None:
+    def opened(self, key: TraceKey, span: Span, seq: int, now_s: float, byte_count: int = 0) -> None:
         """Record that a trace's part of these records is in a row of the journal."""
         if not span.is_spilled:
-            self._open[seq, key] = Part(key, seq, span.range, now_s)
+            self._open[seq, key] = Part(key, seq, span.range, now_s, byte_count)
 
     def due(self, before_s: float, is_open: Callable[[TraceKey], bool], most: int) -> list[Part]:
         """Return the first parts of open traces that were taken at or before a time.
 
-        Forgets parts of traces that are not open any more. Returns at most so many, and then the rest of the
-        last records.
+        Forgets parts of traces that are not open any more. Returns at most so many, fewer if they are large,
+        and then the rest of the last records.
         """
         found: list[Part] = []
         closed: list[Part] = []
         last: Range | None = None
+        room = _MOST_DUE_BYTES
         for part in self._open.values():
             if part.range.last >= self.next_offset:
                 break
-            if part.range != last and (before_s < part.since_s < inf or len(found) >= most):
+            is_full = len(found) >= most or room <= 0
+            if part.range != last and (before_s < part.since_s < inf or is_full):
                 break
             last = part.range
             if not is_open(part.key):
                 closed.append(part)
             elif part.since_s < inf:
                 found.append(part)
+                room -= part.byte_count
         self.release(closed)
         return found
 

@@ -11,8 +11,9 @@ While the store is away nothing is spilled, and the commit waits.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from collector_processor.kafka.progress import Part, Progress, Range
 from collector_processor.kafka.record_form import Place
 from collector_processor.otlp import Signal, TraceKey
 from collector_processor.store.database.connection import StoreError
+from collector_processor.store.database.thread import STORE_RETRY_S
 from collector_processor.store.spilled_parts import SpilledPart, SpilledPartRows, pack
 
 logger = logging.getLogger(__name__)
@@ -28,7 +30,10 @@ logger = logging.getLogger(__name__)
 MOST_BYTES: Final = 256 << 20
 """Bytes, compressed, that one process has in the store; beyond it the commit waits as if there were none."""
 _AT_ONCE: Final = 64
-"""Parts written, or read, at once: some megabytes."""
+"""Parts written, or read, at once, as far as they are some megabytes."""
+_LARGE_BYTES: Final = 64 << 10
+"""Compressed bytes of a part that is unpacked in a thread; they may be megabytes of text."""
+_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,16 +107,39 @@ class Spilling:
                 logger.warning("open traces cannot be spilled", extra={"reason": str(error)})
             self._is_away = True
 
-    async def recall(self, place: Place, below: int, after: SpilledPart | None) -> Sequence[SpilledPart]:
-        """Return the next parts of a partition below its committed offset; at first, delete those above.
+    async def recall(
+        self, place: Place, below: int, pause: Callable[[float], Awaitable[None]]
+    ) -> AsyncIterator[Sequence[SpilledPart]]:
+        """Yield a partition's parts below its committed offset, in pages; at first, delete those above.
 
-        Raises:
-            StoreError: the store refuses.
+        Each record of a trace comes once, even if a process that was suspended wrote it too. Waits while the
+        store is away.
         """
-        if after is None:
-            await self._in_db(self._rows.drop, *place, below)
-        page: Sequence[SpilledPart] = await self._in_db(self._rows.of, *place, below, after, _AT_ONCE)
-        return page
+        # Our successor, if this is late, spills what it takes ``after_s`` later; clocks may differ by half.
+        until_ns = self._wall_ns() + int(self._after_s * _NS / 2)
+        await self._patiently(pause, self._rows.drop, *place, below, until_ns)
+        upto: dict[TraceKey, int] = {}
+
+        def is_new(part: SpilledPart) -> bool:
+            before = upto.get(part.key, -1)
+            upto[part.key] = max(before, part.last)
+            return part.last > before
+
+        page: Sequence[SpilledPart] = ()
+        while page := await self._patiently(
+            pause, self._rows.of, *place, below, page[-1] if page else None, _AT_ONCE
+        ):
+            yield list(filter(is_new, page))
+
+    async def _patiently(
+        self, pause: Callable[[float], Awaitable[None]], call: Callable[..., Any], *args: Any
+    ) -> Any:
+        while True:
+            try:
+                return await self._in_db(call, *args)
+            except StoreError as error:
+                logger.warning("waiting for what was spilled", extra={"reason": str(error)})
+                await pause(STORE_RETRY_S)
 
     def recalled(self, part: SpilledPart) -> None:
         """Record that a part of an open trace is here now, and in the store as well."""
@@ -141,23 +169,36 @@ class Spilling:
         together: dict[tuple[TraceKey, Range], list[Part]] = {}
         for part in parts:  # a large request has several rows
             together.setdefault((part.key, part.range), []).append(part)
-        written: list[SpilledPart] = []
+        found: list[tuple[TraceKey, Range, bytes]] = []
         released: list[Part] = []
         for (key, range_), some in together.items():
-            found = [bodies.get((part.seq, key.trace_id)) for part in some]
-            whole = [body for body in found if body is not None]
+            rows = [bodies.get((part.seq, key.trace_id)) for part in some]
+            whole = [body for body in rows if body is not None]
             if len(whole) < len(some):
                 progress.keep(some)
                 continue
-            packed = pack(b"".join(whole))
-            written.append(SpilledPart(**place._asdict(), **range_._asdict(), key=key, packed=packed))
+            found.append((key, range_, b"".join(whole)))
             released += some
+        written = await asyncio.to_thread(_packed, place, found)
         await self._in_db(self._rows.keep, written, self._wall_ns())
         self.counts.spilled += len(written)
         if places.get(place) is progress:  # else they are the next owner's
             progress.release(released)
             for one in written:
                 self.recalled(one)
+
+
+def _packed(place: Place, found: Iterable[tuple[TraceKey, Range, bytes]]) -> Sequence[SpilledPart]:
+    """Return parts in the form in which they are kept; megabytes take too long for the event loop."""
+    return [
+        SpilledPart(**place._asdict(), **range_._asdict(), key=key, packed=pack(body))
+        for key, range_, body in found
+    ]
+
+
+def is_large(part: SpilledPart) -> bool:
+    """Return whether unpacking a part takes too long for the event loop."""
+    return len(part.packed) > _LARGE_BYTES
 
 
 def by_trace(parts: Iterable[SpilledPart]) -> Collection[Sequence[SpilledPart]]:

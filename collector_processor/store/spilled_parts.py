@@ -21,7 +21,13 @@ KEPT_S: Final = 2 * 86_400
 _NS: Final = 1_000_000_000
 _FASTEST: Final = 1
 _KEY: Final = "topic, partition, first_offset, tenant, trace_id"
-_WRITE: Final = upsert("spilled_part", f"{_KEY}, last_offset, spilled_ns, packed", keys=5)
+_WRITE: Final = (
+    upsert("spilled_part", f"{_KEY}, last_offset, spilled_ns, packed", keys=5)
+    # A process that was suspended may write what it read of the first of these records only.
+    + " WHERE excluded.last_offset >= spilled_part.last_offset"
+)
+_PAGE_BYTES: Final = 8 << 20
+"""Compressed bytes read at once; one larger part is read alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +101,17 @@ class SpilledPartRows:
             partition: its partition.
             below: the offset.
             after: the last part that was read, ``None`` for the first page.
-            most: parts to read.
+            most: parts to read, fewer if they are large.
         """
         last = (-1, "", "") if after is None else (after.first, after.key.tenant, after.key.trace_id)
+        order = "ORDER BY first_offset, tenant, trace_id"
         rows = self._db.execute(
-            f"SELECT {_KEY}, last_offset, packed FROM spilled_part"  # noqa: S608 - our own words
-            " WHERE topic = ? AND partition = ? AND first_offset < ?"
-            " AND (first_offset, tenant, trace_id) > (?, ?, ?)"
-            " ORDER BY first_offset, tenant, trace_id LIMIT ?",
-            (topic, partition, below, *last, most),
+            f"SELECT {_KEY}, last_offset, packed FROM (SELECT *,"  # noqa: S608 - our own words
+            f" sum(length(packed)) OVER ({order}) - length(packed) AS bytes_before FROM ("
+            "SELECT * FROM spilled_part WHERE topic = ? AND partition = ? AND first_offset < ?"
+            f" AND (first_offset, tenant, trace_id) > (?, ?, ?) {order} LIMIT ?) AS page) AS summed"
+            f" WHERE bytes_before < ? {order}",
+            (topic, partition, below, *last, most, _PAGE_BYTES),
         )
         return [
             SpilledPart(
@@ -117,15 +125,22 @@ class SpilledPartRows:
             for row in rows
         ]
 
-    def drop(self, topic: str, partition: int, from_offset: int) -> None:
+    def drop(self, topic: str, partition: int, from_offset: int, until_ns: int) -> None:
         """Delete a partition's parts from an offset on: Kafka still has their records, which are read again.
+
+        Args:
+            topic: the topic.
+            partition: its partition.
+            from_offset: the offset.
+            until_ns: Unix ns; what was written later is the next owner's, and this call comes late.
 
         Raises:
             StoreError: the store refuses.
         """
         self._db.execute(
-            "DELETE FROM spilled_part WHERE topic = ? AND partition = ? AND first_offset >= ?",
-            (topic, partition, from_offset),
+            "DELETE FROM spilled_part"
+            " WHERE topic = ? AND partition = ? AND first_offset >= ? AND spilled_ns <= ?",
+            (topic, partition, from_offset, until_ns),
         )
 
     def forget(self, keys: Iterable[TraceKey]) -> None:

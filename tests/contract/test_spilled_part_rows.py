@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -47,9 +48,33 @@ def test_parts_of_a_partition_below_an_offset_are_read_in_pages_each_once(db: St
 def test_parts_from_an_offset_on_are_dropped_of_this_partition_alone(db: StoreConnection) -> None:
     rows = SpilledPartRows(db)
     rows.keep([part(1), part(5), part(6), part(6, partition=1)], 0)
-    rows.drop("spans", 0, 5)
+    rows.drop("spans", 0, 5, until_ns=0)
     assert below(rows, 99) == [part(1)]
     assert below(rows, 99, partition=1) == [part(6, partition=1)]
+
+
+def test_what_was_written_after_a_time_is_not_dropped(db: StoreConnection) -> None:
+    rows = SpilledPartRows(db)
+    rows.keep([part(1)], 5)
+    rows.keep([part(2)], 6)
+    rows.drop("spans", 0, 0, until_ns=5)
+    assert below(rows, 99) == [part(2)]
+
+
+def test_a_part_that_is_written_again_keeps_its_longest_form(db: StoreConnection) -> None:
+    rows = SpilledPartRows(db)
+    longest = replace(part(1), last=9)
+    for one in (part(1), longest, part(1)):
+        rows.keep([one], 0)
+    assert below(rows, 99) == [longest]
+
+
+def test_pages_end_at_a_size_and_a_larger_part_is_a_page(db: StoreConnection) -> None:
+    rows = SpilledPartRows(db)
+    parts = [replace(part(first), packed=bytes(size << 20)) for first, size in enumerate((3, 3, 3, 9, 1))]
+    rows.keep(parts, 0)
+    pages = [rows.of("spans", 0, 99, after, 64) for after in (None, parts[2], parts[3])]
+    assert pages == [parts[:3], parts[3:4], parts[4:]]
 
 
 def test_a_trace_is_forgotten_in_all_partitions_and_not_another_tenants_of_that_id(

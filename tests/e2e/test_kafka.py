@@ -175,6 +175,38 @@ def test_a_trace_that_stays_open_outlives_its_processor_and_holds_no_commit_back
         wait_until(lambda: spilled(server) == 0, what="the deletion of what has a verdict")
 
 
+def test_while_postgresql_is_away_nothing_is_spilled_and_nothing_is_lost(
+    start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker, server: PostgresServer
+) -> None:
+    """The commit waits for PostgreSQL; a successor reads from there, and has the rest from the store."""
+    ids = [name(number) for number in range(12)]
+    with grpc_backend() as backend:
+        first = start_processor(forward_endpoint=backend.url, spill_s=1.0, **SLOW)
+        for trace_id in ids[:6]:
+            send(collector, encode(run(trace_id)[:2]))
+        wait_until(lambda: spilled(server) == 6, what="the first to be spilled")
+        wait_until(lambda: is_forwarded(kafka, "otlp_spans"), what="the commit")
+        server.stop("immediate")
+        for trace_id in ids[6:]:
+            send(collector, encode(run(trace_id)[:2]))
+            backend.await_spans(TraceId(trace_id), 2)
+        wait_until(lambda: first.said("open traces cannot be spilled"), what="the refusal")
+        wait_until(lambda: is_forwarded(kafka, "otlp_spans"), what="the commit")
+        kept = committed(kafka, "otlp_spans").values()
+        assert sum(mark.upto - mark.offset for mark in kept) >= 6, "open traces hold the commit back"
+        first.server.kill()
+        server.start()
+        other = start_processor(forward_endpoint=backend.url, spill_s=1.0)
+        for trace_id in ids:
+            send(collector, encode(run(trace_id)[2:]))
+        for trace_id in ids:
+            verdict = other.verdict(trace_id)
+            assert (verdict["agent"], verdict["version"]) == ("planner", 1)
+            backend.await_spans(TraceId(trace_id), SPANS + CARRIERS)
+            assert set(times_each(backend, trace_id).values()) == {1}
+        wait_until(lambda: spilled(server) == 0, what="the deletion of what has a verdict")
+
+
 def spilled(server: PostgresServer) -> int:
     """Return how many parts of traces are in the store."""
     with psycopg.connect(server.url().replace("+psycopg", "")) as db:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from random import Random
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -32,6 +33,7 @@ LOGS: Final = Place("otlp_logs", 0)
 SIGNALS: Final = {SPANS.topic: Signal.TRACES, LOGS.topic: Signal.LOGS}
 TENANT: Final = "x-scope-orgid"
 MINUTE_S: Final = 60.0
+InDb: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 def agent(number: int, *, trace: int = 1) -> bytes:
@@ -53,8 +55,13 @@ class Shared:
     """Called when a statement is done and its caller does not know yet."""
     committed: dict[Place, Mark] = field(default_factory=dict)
 
+    suspended: asyncio.Event | None = None
+    """Calls made while it is set reach the store when it is."""
+
     async def in_db(self, call: Callable[..., Any], *args: Any) -> Any:
         await asyncio.sleep(0)
+        if self.suspended is not None:
+            await self.suspended.wait()
         if self.is_away:
             raise StoreError("the server is away")
         answer = call(*args)
@@ -101,6 +108,13 @@ class Owner:
         self.journal.mark_done(self.offered)
         self.offered.clear()
 
+    async def take_at_once(self, *values: bytes, first: int = 0) -> None:
+        """Read neighbouring records as one request, and forward it."""
+        records = [Record(place=SPANS, offset=at, value=value) for at, value in enumerate(values, first)]
+        await self.custody.take(records)
+        self.journal.mark_done(self.offered)
+        self.offered.clear()
+
     async def after_a_minute(self) -> None:
         self.shared.now_s += MINUTE_S
         await self.custody.spill()
@@ -121,7 +135,9 @@ def shared(tmp_path: Path) -> Iterable[Shared]:
 
 
 @asynccontextmanager
-async def owner(shared: Shared, folder: Path, most_bytes: int = MOST_BYTES) -> AsyncIterator[Owner]:
+async def owner(
+    shared: Shared, folder: Path, most_bytes: int = MOST_BYTES, in_db: InDb | None = None
+) -> AsyncIterator[Owner]:
     journal = await open_journal(folder)
 
     async def pause(_s: float) -> None:
@@ -133,7 +149,7 @@ async def owner(shared: Shared, folder: Path, most_bytes: int = MOST_BYTES) -> A
     custody = Custody(journal, SIGNALS, (TENANT,), folder / "aside", pause=pause, monotonic=now_s)
     spilling = Spilling(
         SpilledPartRows(shared.db),
-        shared.in_db,
+        in_db or shared.in_db,
         journal,
         SIGNALS,
         after_s=MINUTE_S,
@@ -238,6 +254,81 @@ async def test_a_rebalance_in_the_middle_of_a_spill_takes_nothing_from_the_next_
         assert shared.parts == 1, "the first part is still there for the owner after the next"
         assert await second.numbers(key()) == [1, 2]
         assert first.spilling.bytes == 0
+
+
+async def test_a_process_that_was_suspended_deletes_nothing_of_its_successor(
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was about to delete what lies behind the commit of its assignment."""
+    monkeypatch.setattr("collector_processor.kafka.custody._RECALL_S", 0.0)
+    goes_on = shared.suspended = asyncio.Event()
+    async with owner(shared, tmp_path / "suspended"):
+        await asyncio.sleep(0)
+        shared.suspended = None
+        async with owner(shared, tmp_path / "successor") as second:
+            await second.take(agent(1), agent(2))
+            await second.after_a_minute()
+            assert (shared.parts, (await second.commit()).offset) == (2, 2)
+        goes_on.set()
+    async with owner(shared, tmp_path / "third") as third:
+        assert await third.numbers(key()) == [1, 2]
+
+
+async def test_what_a_suspended_process_writes_late_takes_no_record_of_its_successor(
+    shared: Shared, tmp_path: Path
+) -> None:
+    """Both have a part that begins with the same record; the successor read more records at once."""
+    async with owner(shared, tmp_path / "suspended") as first, owner(shared, tmp_path / "b") as second:
+        await first.take(agent(1))
+        await second.take_at_once(agent(1), agent(2), agent(3))
+        await second.after_a_minute()
+        await second.commit()
+        await first.custody.spill()
+        assert first.spilling.counts.spilled == 1
+    async with owner(shared, tmp_path / "third") as third:
+        assert await third.numbers(key()) == [1, 2, 3]
+
+
+async def test_records_that_two_processes_wrote_in_different_parts_come_once(
+    shared: Shared, tmp_path: Path
+) -> None:
+    async with owner(shared, tmp_path / "suspended") as first, owner(shared, tmp_path / "b") as second:
+        await first.take_at_once(agent(1), agent(2), agent(3))
+        await second.take(agent(1), agent(2), agent(3))
+        await second.after_a_minute()
+        await second.commit()
+        await first.custody.spill()
+        assert shared.parts == 3
+    async with owner(shared, tmp_path / "third") as third:
+        assert await third.numbers(key()) == [1, 2, 3]
+
+
+async def test_large_parts_are_written_and_read_a_few_at_a_time(shared: Shared, tmp_path: Path) -> None:
+    noise = Random(1)
+    texts = [noise.randbytes(2 << 20).hex() for _ in range(10)]  # 4 MiB of text, 2 compressed
+    bodies = [
+        request(span(number, attributes={"gen_ai.operation.name": "chat", "text": text}))
+        for number, text in enumerate(texts, 1)
+    ]
+    asked: list[int] = []
+
+    async def counted(call: Callable[..., Any], *args: Any) -> Any:
+        answer = await shared.in_db(call, *args)
+        match call.__name__:
+            case "keep":
+                asked.append(len(args[0]))
+            case "of":
+                asked.append(len(answer))
+        return answer
+
+    async with owner(shared, tmp_path / "a", in_db=counted) as first:
+        await first.take(*bodies)
+        await first.after_a_minute()
+        assert (max(asked), sum(asked), (await first.commit()).offset) == (2, 10, 10)
+    asked.clear()
+    async with owner(shared, tmp_path / "b", in_db=counted) as second:
+        assert await second.numbers(key()) == list(range(1, 11))
+        assert (max(asked), sum(asked)) == (4, 10)
 
 
 async def test_while_the_store_is_away_nothing_is_spilled_and_the_commit_waits(
