@@ -61,8 +61,8 @@ def keeping(settings: Settings) -> KeepRun:
 
     def kept(trajectory: Trajectory, analysis: Analysis) -> KeptRun:
         is_failure = analysis.attribution.status is not Status.NO_FAILURE
-        # Successful runs keep only agents and order: most runs succeed, and cleaning text takes time.
-        packed = pack(trajectory, texts if is_failure else omit)
+        # Successful runs keep only task, agents and order: most runs succeed, and cleaning text takes time.
+        packed = pack(trajectory, texts) if is_failure else pack(trajectory, omit, clean_task=texts)
         noted = noted_document(noted_run(NO_TENANT, trajectory, analysis, noticed))
         return KeptRun(run_id=trajectory.run_id, is_failure=is_failure, packed=packed, noted=noted)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.issues.beside_verdicts import keeper
-from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.kept_run import pack, task_of, unpack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
 from analyzer.issues.labels.run_label import LabelKind, Statement
@@ -160,7 +160,9 @@ def kept(run: Trajectory, status: Status) -> tuple[Tenant, KeptRun]:
     return NO_TENANT, keeping(load_settings({"BLAMESPAN_REDACT": "none"}))(run, analysis(status))
 
 
-async def test_the_service_keeps_what_failed_redacted_and_of_the_rest_who_acted(tmp_path: Path) -> None:
+async def test_the_service_keeps_what_failed_redacted_and_of_the_rest_the_task_and_who_acted(
+    tmp_path: Path,
+) -> None:
     bench = Bench(folder=tmp_path)
     keep_runs = keeper(bench.beside)
     fine = stored_without_blame("no_failure", run_id="run-2")
@@ -172,3 +174,24 @@ async def test_the_service_keeps_what_failed_redacted_and_of_the_rest_who_acted(
     (learned,) = training_runs(bench.labels.labelled(NO_TENANT)).runs
     assert learned.trajectory.steps[0].output == "plan for [e-mail]"
     bench.close()
+
+
+@pytest.mark.parametrize(
+    ("export", "shown"),
+    [("redacted", "Write to [e-mail]"), ("full", "Write to ann@example.org"), ("none", "")],
+)
+def test_a_run_that_passed_keeps_its_task_as_the_settings_allow(export: str, shown: str) -> None:
+    settings = load_settings({"BLAMESPAN_REDACT": "none", "BLAMESPAN_EXPORT_TEXT": export})
+    asked = replace(RUN, task="Write to ann@example.org", output="Sent.")
+    packed = keeping(settings)(asked, analysis(Status.NO_FAILURE)).packed
+    assert packed is not None
+    assert task_of(packed, 100) == shown
+    run = unpack(packed).trajectory
+    assert (run.output, [one.output for one in run.steps]) == ("", ["", "", ""])
+
+
+def test_a_long_task_of_a_run_that_passed_is_shortened() -> None:
+    packed = pack(replace(RUN, task="Sum up: " + 100_000 * "very long "), lambda _text: "", lambda text: text)
+    assert packed is not None
+    assert unpack(packed).trajectory.task.startswith("Sum up: very long ")
+    assert len(unpack(packed).trajectory.task) < 1_100

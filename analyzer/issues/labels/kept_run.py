@@ -31,6 +31,8 @@ MAX_PACKED: Final = 256 << 10
 """Largest kept run, in compressed bytes."""
 _LENGTHS: Final = (20_000, 5_000, 1_000, 0)
 """Characters kept of each text; the next limit is tried while the run is too large."""
+_TASK: Final = 1_000
+"""Characters kept of the task of a run whose other texts are not kept."""
 _LEVEL: Final = 3
 _PART: Final = 1 << 20
 """Bytes that a search unpacks at once."""
@@ -68,10 +70,17 @@ class KeptRun:
     """Digest of the source of the steps, if known."""
 
 
-def pack(trajectory: Trajectory, clean: Clean) -> bytes | None:
-    """Encode a run; ``None`` if it is too large even without its texts."""
+def pack(trajectory: Trajectory, clean: Clean, clean_task: Clean | None = None) -> bytes | None:
+    """Encode a run; ``None`` if it is too large even without its texts.
+
+    Args:
+        trajectory: the run.
+        clean: removes secrets from a text.
+        clean_task: the same for the task's ends, if the other texts are kept differently.
+    """
+    task = None if clean_task is None else _shortener(clean_task, _TASK)(trajectory.task)
     for length in _LENGTHS:
-        document = _document(trajectory, _shortener(clean, length))
+        document = _document(trajectory, _shortener(clean, length), task)
         packed = zlib.compress(json.dumps(document, separators=(",", ":")).encode(), _LEVEL)
         if len(packed) <= MAX_PACKED:
             return packed
@@ -144,8 +153,8 @@ def task_of(packed: bytes, limit: int) -> str:
     return task[:limit].encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
 
 
-def _document(trajectory: Trajectory, shorten: Clean) -> dict[str, Any]:
-    run = _fields(trajectory, _RUN_FIELDS, shorten)
+def _document(trajectory: Trajectory, shorten: Clean, task: str | None) -> dict[str, Any]:
+    run = _fields(trajectory, _RUN_FIELDS, shorten) | ({} if task is None else {"task": task})
     steps = [_fields(step, _STEP_FIELDS, shorten) for step in trajectory.steps]
     return {"format": FORMAT, "run_id": trajectory.run_id, **run, "steps": steps}
 
