@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -72,6 +73,7 @@ class Renderer:
             "when": when,
             "percent": percent,
             "usd": usd,
+            "usd_more": usd_more,
             "seconds": seconds,
             "duration": duration,
             "compact": compact,
@@ -149,8 +151,21 @@ def percent(share: float | None) -> str:
 
 
 def usd(amount: float | None) -> str:
-    """Return an amount of money; ``None`` means an unknown price."""
-    return "unknown" if amount is None else f"${amount:.4f}" if amount else "$0"
+    """Return an amount of money; ``None`` means an unknown price.
+
+    Four decimals, or two digits of what is too small for them: a call of a cheap model is not free.
+    """
+    if not amount:
+        return "unknown" if amount is None else "$0"
+    if 0 < amount < 1e-6:
+        return "<$0.000001"
+    decimals = 1 - math.floor(math.log10(amount)) if 0 < amount < 1e-3 else 4
+    return f"${amount:.{decimals}f}"
+
+
+def usd_more(amount: float) -> str:
+    """Return a difference between two amounts of money, with its sign."""
+    return f"{'-' if amount < 0 else '+'}{usd(abs(amount))}"
 
 
 def seconds(duration: float | None) -> str:

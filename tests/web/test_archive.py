@@ -18,7 +18,7 @@ from analyzer.telemetry.metric import as_label
 from analyzer.web.events import Changes
 from analyzer.web.reads import archive
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import RunQuery, Sort, Trend
+from analyzer.web.reads.page_records import Bucket, RunQuery, Sort, Trend
 from analyzer.web.reads.recent_work import FRESH_NS as WORK_FRESH_NS
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Trends, bucket_width, trend_of
@@ -241,7 +241,7 @@ async def test_a_trend_is_read_once_in_a_while_and_an_old_one_is_shown_meanwhile
     async def read(query: RunQuery, now_ns: int) -> Trend:
         reads.append(query)
         await asyncio.sleep(0)
-        return Trend(width_ns=now_ns or 1)
+        return Trend(width_ns=now_ns or 1, buckets=(Bucket(since_ns=0, runs=1, failed=0),))
 
     trends = Trends(read=read, now_ns=lambda: times[0])
     first = await asyncio.gather(trends.of(RunQuery(text="a")), trends.of(RunQuery(limit=7)))
@@ -252,6 +252,18 @@ async def test_a_trend_is_read_once_in_a_while_and_an_old_one_is_shown_meanwhile
         await asyncio.sleep(0)
     assert (await trends.of(RunQuery())).width_ns == times[0]
     assert len(reads) == 2
+
+
+async def test_the_trend_of_the_first_runs_is_not_the_empty_one_from_before() -> None:
+    times = [0]
+
+    async def read(_query: RunQuery, now_ns: int) -> Trend:
+        return Trend(width_ns=1, buckets=(Bucket(since_ns=0, runs=1, failed=0),) if now_ns else ())
+
+    trends = Trends(read=read, now_ns=lambda: times[0])
+    assert not (await trends.of(RunQuery())).buckets
+    times[0] = FRESH_NS // 10
+    assert (await trends.of(RunQuery())).buckets
 
 
 async def test_runs_of_one_agent_of_one_service_are_those_that_metrics_count_for_it(stage: Stage) -> None:

@@ -14,6 +14,7 @@ from aiohttp.web import Application, Request
 
 from analyzer.issues.recurrence.issue import Fingerprint, IssueState
 from analyzer.web.pages.run_pages import read_form
+from analyzer.web.rendering import usd, usd_more
 from collector_processor.rebuild.run_totals import RunTotals
 from semconv.model import (
     UNKNOWN_AGENT,
@@ -458,3 +459,18 @@ async def test_a_run_is_downloaded_as_a_file_that_no_browser_takes_for_a_page(
     assert "<" not in text
     assert json.loads(text)["error"] == "<script>alert(1)</script><!--"
     assert json.loads(text)["service"] == "<svg onload=alert(1)>"
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (None, "unknown"), (0.0, "$0"), (1.5, "$1.5000"), (0.0021, "$0.0021"), (0.00003, "$0.000030"),
+        (1e-300, "<$0.000001"), (-0.5, "$-0.5000"), (float("nan"), "$nan"), (float("inf"), "$inf"),
+    ],
+)  # fmt: skip
+def test_a_small_amount_of_money_is_not_shown_as_none(amount: float | None, shown: str) -> None:
+    assert usd(amount) == shown
+
+
+def test_a_difference_of_money_has_its_sign() -> None:
+    assert (usd_more(0.0021), usd_more(-0.00003)) == ("+$0.0021", "-$0.000030")

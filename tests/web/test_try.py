@@ -140,6 +140,28 @@ async def test_a_form_that_asks_too_much_is_refused(
         assert answer.status == status
 
 
+@pytest.mark.parametrize(
+    ("fields", "data", "status", "said"),
+    [
+        ({}, b"", 400, "expected a file that is not empty"),
+        ({}, b"x" * (MAX_UPLOAD + 1), 413, "too large: expected at most 8 MiB"),
+        ({"method": "judge"}, b"{}", 400, "method: expected one of"),
+        ({"reference": "x" * (MOST_REFERENCE + 1)}, b"{}", 400, "reference: expected at most"),
+        ({"method": "<script>alert(1)</script>"}, b"{}", 400, "method: expected one of"),
+    ],
+)
+async def test_what_is_wrong_with_the_form_is_said_above_it(
+    client: Client, fields: dict[str, str], data: bytes, status: int, said: str
+) -> None:
+    browser = OURS | {"Accept": "text/html"}
+    async with client.post("/try", data=form(data, **fields), headers=browser) as answer:
+        page = await answer.text()
+        assert answer.status == status
+    assert re.search(rf'role="alert">{re.escape(said)}', page)
+    assert 'id="drop"' in page
+    assert "<script>alert" not in page
+
+
 async def test_what_is_no_form_is_refused(client: Client) -> None:
     async with client.post("/try", data=b"{}", headers=OURS | {"Content-Type": "application/json"}) as answer:
         assert answer.status == 415
@@ -190,6 +212,7 @@ async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
         chosen = {"method": "all-at-once", "reference": " <b>42 crates", **shown}
         page = await ended(client, await sent(client, json.dumps(LOG).encode(), failed="yes", **chosen))
         assert "<b>42 crates" not in page
+        assert '<h2>The expected answer</h2><pre tabindex="0">&lt;b&gt;42 crates</pre>' in page
         assert ("method all-at-once+reference" in page) is sees
         async with client.post(
             "/runs/run-1/again", data=chosen, headers=OURS, allow_redirects=False
@@ -289,7 +312,8 @@ async def test_a_job_tells_its_time_and_cost_and_is_cancelled_on_its_page(stage:
         now[0] = 22.5
         state = json.loads(await body_of(client, f"{path}/state"))
         assert (state["calls"], state["cost_usd"], state["elapsed_s"]) == (1, 0.25, 12.5)
-        assert "1 model calls, $0.2500" in await body_of(client, path)
+        assert state["spent"] == "12.5 s, 1 model call, $0.2500"
+        assert state["spent"] in await body_of(client, path)
         async with client.post(f"{path}/cancel", headers={"Origin": "http://evil.example"}) as answer:
             assert answer.status == 403
         async with client.post(f"{path}/cancel", headers=OURS) as answer:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from analyzer.inquiry.present import plain
 from analyzer.inquiry.run_diff import compare_runs, nearest_run
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.pages.front import routed
@@ -117,7 +118,10 @@ async def _side(context: CompareContext, request: web.Request, name: str) -> _Si
     """
     if name.startswith(TRIAL_NAME):
         return await _trial_side(context, request, name.removeprefix(TRIAL_NAME))
-    verdict = await context.find(request, name)
+    try:
+        verdict = await context.find(request, name)
+    except web.HTTPNotFound as error:
+        raise web.HTTPNotFound(text=f"no such run: {plain(name, 80)}\n") from error
     return _Side(whole=await _read(context, verdict), verdict=verdict)
 
 

@@ -26,6 +26,7 @@ from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import Front, routed
 from analyzer.web.pages.run_pages import PageContext, chance_of, kept_run
 from analyzer.web.reads.documents import read_document
+from analyzer.web.rendering import seconds, usd
 from analyzer.web.requested_analyses import MOST_RUNS, Asked, Job, Jobs, Load, TooBusy
 from analyzer.web.views.run_page import view
 from collector_processor.otlp import Signal
@@ -73,21 +74,35 @@ def again_routes(context: PageContext) -> list[web.RouteDef]:
     )
 
 
-async def _ask(context: Front, request: web.Request) -> web.StreamResponse:
+async def _ask(context: Front, request: web.Request, error: str = "") -> web.Response:
     jobs = context.jobs
     mine = jobs.of(context.sessions.owner(request)) if jobs else []
     chance = await chance_of(jobs)
     return await context.show(
-        request, "try.html", chance=chance, jobs=mine, most=MAX_UPLOAD >> 20, most_runs=MOST_RUNS
+        request, "try.html", chance=chance, jobs=mine, most=MAX_UPLOAD >> 20, most_runs=MOST_RUNS, error=error
     )
 
 
 async def _take(context: Front, request: web.Request) -> web.StreamResponse:
+    """Start an analysis; what is wrong with the form is said above it."""
     require_stated_origin(request)
+    try:
+        return await _taken(context, request)
+    except web.HTTPError as refusal:
+        if "text/html" not in request.headers.get("Accept", ""):
+            raise
+        page = await _ask(context, request, (refusal.text or "").strip())
+        page.set_status(refusal.status)
+        if "Retry-After" in refusal.headers:
+            page.headers["Retry-After"] = refusal.headers["Retry-After"]
+        return page
+
+
+async def _taken(context: Front, request: web.Request) -> web.StreamResponse:
     jobs = _jobs(context)
     files, fields = await _upload(request)
     if not files:
-        raise web.HTTPBadRequest(text="expected a file\n")
+        raise web.HTTPBadRequest(text="expected a file that is not empty\n")
     choice = await read_choice(jobs, fields, takes_as_failed="failed" in fields)
     reference = read_reference(fields)
     load = loading(files, context.clean, context.reader, reference)
@@ -180,8 +195,15 @@ async def _watch(context: Front, request: web.Request) -> web.StreamResponse:
         lambda: [(found.document, view(found.trajectory, found.document)) for found in job.found]
     )
     said = None if job.outcome is None else _SAID[job.outcome]
-    elapsed_s = _jobs(context).elapsed_s(job)
-    return await context.show(request, "job.html", job=job, shown=shown, outcome=said, elapsed_s=elapsed_s)
+    spent = spent_on(job, _jobs(context).elapsed_s(job))
+    return await context.show(request, "job.html", job=job, shown=shown, outcome=said, spent=spent)
+
+
+def spent_on(job: Job, elapsed_s: float) -> str:
+    """Return what an analysis took so far, as the page says it: time, calls, dollars."""
+    calls = f"{job.calls} model call{'' if job.calls == 1 else 's'}"
+    cost = f", {usd(job.cost_usd)}" if job.cost_usd else ", no price known" if job.calls else ""
+    return f"{seconds(elapsed_s)}, {calls}{cost}"
 
 
 async def _cancel(context: Front, request: web.Request) -> web.StreamResponse:
@@ -194,8 +216,9 @@ async def _cancel(context: Front, request: web.Request) -> web.StreamResponse:
 async def _state(context: Front, request: web.Request) -> web.StreamResponse:
     job = _job(context, request)
     counts = {"runs": job.runs, "done": len(job.found), "calls": job.calls, "cost_usd": job.cost_usd}
-    counts["elapsed_s"] = _jobs(context).elapsed_s(job)
-    return web.json_response({"state": job.state.value, "over": job.is_over, **counts})
+    elapsed_s = _jobs(context).elapsed_s(job)
+    shown = {"elapsed_s": elapsed_s, "spent": spent_on(job, elapsed_s)}
+    return web.json_response({"state": job.state.value, "over": job.is_over, **counts, **shown})
 
 
 def expecting(trajectory: Trajectory, reference: str) -> Trajectory:
@@ -252,7 +275,7 @@ async def _upload(request: web.Request) -> tuple[list[bytes], dict[str, str]]:
     if request.content_type != "multipart/form-data":
         raise web.HTTPUnsupportedMediaType(text="expected a form with a file\n")
     if (request.content_length or 0) > MAX_UPLOAD + (1 << 16):
-        raise web.HTTPRequestEntityTooLarge(max_size=MAX_UPLOAD, actual_size=request.content_length or 0)
+        raise _too_large(request.content_length or 0)
     files: list[bytes] = []
     fields: dict[str, str] = {}
     left = MAX_UPLOAD
@@ -287,9 +310,13 @@ async def _part(part: BodyPartReader, limit: int) -> bytes:
     while chunk := await part.read_chunk():
         body += chunk
         if len(body) > limit:
-            told = f"too large: expected at most {MAX_UPLOAD >> 20} MiB\n"
-            raise web.HTTPRequestEntityTooLarge(max_size=limit, actual_size=len(body), text=told)
+            raise _too_large(len(body))
     return bytes(body)
+
+
+def _too_large(size: int) -> web.HTTPRequestEntityTooLarge:
+    told = f"too large: expected at most {MAX_UPLOAD >> 20} MiB\n"
+    return web.HTTPRequestEntityTooLarge(max_size=MAX_UPLOAD, actual_size=size, text=told)
 
 
 def _begin(context: Front, request: web.Request, asked: Asked) -> web.StreamResponse:

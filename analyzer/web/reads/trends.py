@@ -13,6 +13,8 @@ from semconv.model import Status
 
 MOST_BUCKETS: Final = 60
 FRESH_NS: Final = 30 * 10**9
+_EMPTY_NS: Final = FRESH_NS // 10
+"""The same for a trend without runs: the first ones show soon."""
 _REMEMBERED: Final = 64
 _SECOND: Final = 10**9
 _WIDTHS: Final = tuple(
@@ -57,16 +59,16 @@ class Trends:
     _renewing: dict[RunQuery, asyncio.Task[Trend]] = field(default_factory=dict)
 
     async def of(self, query: RunQuery) -> Trend:
-        """Return a query's trend; an old one is returned while it is renewed."""
+        """Return a query's trend; an old one is returned while it is renewed, unless it has no runs."""
         key, now_ns = _key_of(query), self.now_ns()
         known = self._known.get(key)
-        if known is not None and 0 <= now_ns - known[0] < FRESH_NS:
+        if known is not None and 0 <= now_ns - known[0] < (FRESH_NS if known[1].buckets else _EMPTY_NS):
             return known[1]
         renewing = self._renewing.get(key)
         if renewing is None:
             renewing = self._renewing[key] = asyncio.create_task(self._renewed(key, now_ns))
             renewing.add_done_callback(lambda _task: self._renewing.pop(key, None))
-        return known[1] if known is not None else await asyncio.shield(renewing)
+        return known[1] if known is not None and known[1].buckets else await asyncio.shield(renewing)
 
     async def _renewed(self, key: RunQuery, now_ns: int) -> Trend:
         trend = await self.read(key, now_ns)

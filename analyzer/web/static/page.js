@@ -67,7 +67,7 @@ function followJob() {
     const runs = state.runs > 1 ? `, run ${state.done + 1} of ${state.runs}` : "";
     const words = state.state + runs;
     if (progress.textContent !== words) progress.textContent = words;
-    spent.textContent = `${state.elapsed_s.toFixed(0)} s, ${state.calls} model calls, $${state.cost_usd.toFixed(4)}`;
+    spent.textContent = state.spent;
     setTimeout(look, POLL_MS);
   };
   setTimeout(look, POLL_MS);
