@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from analyzer.executor.analyst import Choice, Offer
-from analyzer.executor.codec import read_answer, read_offer, write_choice, write_run
+from analyzer.executor.codec import read_answer, read_offer, read_progress, write_choice, write_run
 from analyzer.executor.remote import AwayError, Watch
 from collector_processor.store.database.connection import StoreError
 from collector_processor.store.jobs import LEASE_S, JobRows, Replica, ReplicaRows
@@ -75,9 +75,11 @@ class JobAsk:
         self,
         trajectory: Trajectory,
         choice: Choice | None = None,
-        watch: Watch | None = None,  # noqa: ARG002 - jobs in the store tell no progress
+        watch: Watch | None = None,
     ) -> Attribution:
         """Return an analyzer's attribution of a run, by its settings or by a person's choice.
+
+        ``watch`` is called with the calls and dollars that the analyzer told with its last renewal.
 
         Raises:
             AwayError: no analyzer answered in time, or the run crashed several.
@@ -91,7 +93,7 @@ class JobAsk:
         except StoreError as error:
             raise AwayError(str(error)) from error
         del body
-        attribution = read_answer(await self._answer(id_), trajectory)
+        attribution = read_answer(await self._answer(id_, watch), trajectory)
         if attribution.status is Status.ERROR or attribution.fallback is not None:
             await self._forget(id_)  # the next attempt may succeed
         return attribution
@@ -112,7 +114,7 @@ class JobAsk:
     async def close(self) -> None:
         """Do nothing: the store is closed by its owner."""
 
-    async def _answer(self, id_: str) -> bytes:
+    async def _answer(self, id_: str, watch: Watch | None) -> bytes:
         """Wait for an answer.
 
         Raises:
@@ -125,6 +127,8 @@ class JobAsk:
             pause_s = min(pause_s * _PAUSE_FACTOR, _LONGEST_PAUSE_S)
             try:
                 found = await self._in_db(self._jobs.answered, [id_])
+                if watch is not None and not found:
+                    await self._tell(id_, watch)
                 if self._clock() >= looked + _LOOK_EVERY_S:
                     looked = self._clock()
                     await self._require_analyzer()
@@ -138,6 +142,11 @@ class JobAsk:
                 return await self._found(id_, found[id_])
         await self._forget(id_)
         raise AwayError(f"no answer within {self._timeout_s:g} s: {reason}")
+
+    async def _tell(self, id_: str, watch: Watch) -> None:
+        told: str = await self._in_db(self._jobs.progress, id_)
+        if told:
+            watch(read_progress(told.encode()))
 
     async def _found(self, id_: str, answer: bytes | None) -> bytes:
         if answer is None:

@@ -119,13 +119,24 @@ class JobRows:
             return None
         return Job(id=row[0], claim=row[1], choice=json.loads(row[2]), body=bytes(row[3]))
 
-    def renew(self, job: Job, lease_s: float) -> bool:
+    def renew(self, job: Job, lease_s: float, progress: str = "") -> bool:
         """Extend a claim; return ``False`` if it is no longer valid and the work should stop.
+
+        ``progress`` is what the analyzer tells the collector.
 
         Raises:
             StoreError: the store refuses.
         """
-        return self._changed(job, f"lease_ns = {self._now} + ?", int(lease_s * _NS))
+        return self._changed(job, f"lease_ns = {self._now} + ?, progress = ?", int(lease_s * _NS), progress)
+
+    def progress(self, id_: str) -> str:
+        """Return what an analyzer last told of a job; empty if nothing.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        row = self._db.execute("SELECT progress FROM job WHERE id = ?", (id_,)).fetchone()
+        return "" if row is None else str(row[0])
 
     def answer(self, job: Job, answer: bytes) -> bool:
         """Store the answer of the newest claim, and delete the run's text; return whether it was accepted.

@@ -231,6 +231,7 @@ _table(
     int_("lease_ns", server_default=text("0")),
     blob("answer", nullable=True),
     int_("answered_ns", server_default=text("0")),
+    text_("progress", server_default=text("''")),
     Index("job_by_age", "asked_ns"),
 )
 _table(

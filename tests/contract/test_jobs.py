@@ -75,6 +75,18 @@ def test_the_job_of_an_analyzer_that_died_is_taken_over_and_its_late_answer_refu
     assert jobs.answered(["a"]) == {"a": b"answer"}
 
 
+def test_a_renewal_tells_what_an_analysis_has_spent_unless_another_took_over(jobs: JobRows) -> None:
+    jobs.ask("a", {}, b"run")
+    assert (jobs.progress("a"), jobs.progress("b")) == ("", "")
+    dead = claimed(jobs, OVER_S)
+    assert jobs.renew(dead, OVER_S, "two calls")
+    assert jobs.progress("a") == "two calls"
+    heir = claimed(jobs)
+    assert not jobs.renew(dead, LEASE_S, "three calls")
+    assert jobs.renew(heir, LEASE_S, "one call")
+    assert jobs.progress("a") == "one call"
+
+
 def test_an_analyzer_that_was_slow_may_still_answer_if_no_other_took_over(jobs: JobRows) -> None:
     jobs.ask("a", {}, b"run")
     slow = claimed(jobs, OVER_S)

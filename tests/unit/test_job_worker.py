@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from analyzer.executor.analyst import Choice, Offer
-from analyzer.executor.codec import read_run, write_offer
+from analyzer.executor.codec import Progress, read_run, write_offer
 from analyzer.executor.job_client import ANALYZER, NO_ANALYZER, OFFER, JobAsk
 from analyzer.executor.remote import AwayError
 from analyzer.service.analyzer_half import job_worker
@@ -45,6 +45,7 @@ class Analyzer:
     at_once: int = 4
     asked: list[tuple[Trajectory, Choice | None]] = field(default_factory=list)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    spent: Progress = field(default_factory=Progress)
 
     @asynccontextmanager
     async def working(self, *, lease_s: float = 3600.0) -> AsyncIterator[JobWorker]:
@@ -63,6 +64,7 @@ class Analyzer:
             self.store.thread,
             begin,
             lambda: self.at_once - answers.under_way,
+            progress=lambda _key: self.spent,
             pause=shortly,
             beat_s=SHORT_S,
             lease_s=lease_s,
@@ -146,6 +148,19 @@ async def test_a_run_is_answered_through_the_store(store: Store) -> None:
         choice = Choice(method="judge", takes_as_failed=True, budget_usd=0.5)
         assert await store.client()(FAILED, choice) == said(FAILED)
     assert analyzer.asked == [(FAILED, None), (FAILED, choice)]
+
+
+async def test_calls_and_dollars_are_told_while_an_analysis_goes_on(store: Store) -> None:
+    analyzer, told = Analyzer(store), list[Progress]()
+    async with analyzer.working():
+        waiting = ask(store.client()(FAILED, Choice(method="judge"), told.append))
+        for calls in (1, 2):
+            analyzer.spent = Progress(calls=calls, cost_usd=calls / 4)
+            await until(lambda calls=calls: any(one.calls == calls for one in told))  # type: ignore[misc]
+        assert not waiting.done()
+        analyzer.may_answer.set()
+        assert await waiting == said(FAILED)
+    assert told[-1] == Progress(calls=2, cost_usd=0.5)
 
 
 async def test_a_collector_that_asks_again_after_a_restart_gets_the_same_answer(store: Store) -> None:

@@ -160,9 +160,7 @@ def kept(run: Trajectory, status: Status) -> tuple[Tenant, KeptRun]:
     return NO_TENANT, keeping(load_settings({"BLAMESPAN_REDACT": "none"}))(run, analysis(status))
 
 
-async def test_the_service_keeps_what_failed_redacted_and_of_the_rest_the_task_and_who_acted(
-    tmp_path: Path,
-) -> None:
+async def test_the_service_keeps_failed_runs_redacted_and_of_the_rest_who_acted(tmp_path: Path) -> None:
     bench = Bench(folder=tmp_path)
     keep_runs = keeper(bench.beside)
     fine = stored_without_blame("no_failure", run_id="run-2")

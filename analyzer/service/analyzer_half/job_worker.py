@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from analyzer.executor.analyst import Choice, NotOffered
-from analyzer.executor.codec import read_choice, read_run, write_answer
+from analyzer.executor.codec import Progress, read_choice, read_run, write_answer, write_progress
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.service.analyzer_half.shared_answers import BusyError
 from collector_processor.store.database.connection import StoreError
@@ -40,6 +40,7 @@ class JobWorker:
         begin: Begin,
         room: Callable[[], int],
         *,
+        progress: Callable[[bytes], Progress] = lambda _key: Progress(),
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         beat_s: float = BEAT_S,
         lease_s: float = LEASE_S,
@@ -51,6 +52,7 @@ class JobWorker:
             thread: runs calls on it.
             begin: begins an analysis.
             room: returns how many more analyses may begin.
+            progress: returns what the analysis under a key has spent; each renewal tells it.
             pause: sleeps for the given seconds.
             beat_s: seconds between renewals of a claim.
             lease_s: seconds after which a claim that is not renewed expires.
@@ -59,6 +61,7 @@ class JobWorker:
         self._thread: Final = thread
         self._begin: Final = begin
         self._room: Final = room
+        self._progress: Final = progress
         self._pause: Final = pause
         self._beat_s: Final = beat_s
         self._lease_s: Final = lease_s
@@ -150,11 +153,12 @@ class JobWorker:
 
     async def _begun(self, job: Job) -> asyncio.Future[Attribution]:
         trajectory = await asyncio.to_thread(read_run, job.body)
-        return self._begin(f"{job.id}/{job.claim}".encode(), trajectory, read_choice(job.choice))
+        return self._begin(_key(job), trajectory, read_choice(job.choice))
 
     async def _renewed(self, job: Job) -> bool:
         try:
-            return await self._thread.run(self._jobs.renew, job, self._lease_s)
+            progress = write_progress(self._progress(_key(job))).decode()
+            return await self._thread.run(self._jobs.renew, job, self._lease_s, progress)
         except StoreError as error:  # the next renewal or the answer tells whether the claim is still valid
             logger.warning("cannot renew a claim", extra={"job": job.id, "reason": str(error)})
             return True
@@ -164,3 +168,8 @@ class JobWorker:
             await self._thread.run(self._jobs.give_back, job)
         except StoreError as error:  # its lease expires
             logger.warning("cannot give a job back", extra={"job": job.id, "reason": str(error)})
+
+
+def _key(job: Job) -> bytes:
+    """Return the key of a claim's analysis: another claim of the job begins another analysis."""
+    return f"{job.id}/{job.claim}".encode()

@@ -225,7 +225,7 @@ async def share_spending(store: SharedStore, budget: HourlyBudget) -> None:
 
 async def take_jobs(server: AnalyzerServer, store: SharedStore, lifetime: Lifetime) -> None:
     """Take jobs from the store from now on, as long as the server is ready."""
-    worker = JobWorker(JobRows(store.db), store.thread, server.begin, server.room)
+    worker = JobWorker(JobRows(store.db), store.thread, server.begin, server.room, progress=server.progress)
     server.metrics.waiting = lambda: worker.waiting
     facts = {OFFER: write_offer(await server.offer()).decode()}
     announcer = Announcer(ReplicaRows(store.db), store.thread.run, ANALYZER, facts)

@@ -186,6 +186,10 @@ class AnalyzerServer:
         """Return how many more analyses may begin now."""
         return self._rules.at_once - self._answers.under_way if self._is_ready else 0
 
+    def progress(self, key: bytes) -> Progress:
+        """Return what the analysis in progress under a key has spent so far."""
+        return self._progress.get(key, Progress())
+
     def begin(self, key: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
         """Begin an analysis, or join the one in progress with the same key.
 
@@ -213,7 +217,7 @@ class AnalyzerServer:
             return (await self._analyst.analyse(trajectory)).attribution
 
         def called(calls: int, usd: float) -> None:
-            so_far = self._progress.get(key, Progress())
+            so_far = self.progress(key)
             spent = max(0.0, so_far.cost_usd + usd)
             self._progress[key] = Progress(calls=so_far.calls + calls, cost_usd=spent)
 
