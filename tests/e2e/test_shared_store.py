@@ -88,6 +88,38 @@ def test_the_jobs_of_an_analyzer_that_is_killed_are_taken_over_and_each_run_is_a
         )
 
 
+def test_a_page_tells_the_calls_of_an_analysis_while_an_analyzer_works_on_its_job(
+    start_line: StartLine, start_analyzer: StartAnalyzer, server: PostgresServer
+) -> None:
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
+        start_analyzer(**settings_for(model) | {"store_url": server.url()})
+        line = start_line(half="collector", forward_endpoint=backend.url, store_url=server.url(), **STORE)
+        played = play_demo()
+        send(line, played.body)
+        backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
+        browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
+
+        def page(path: str, form: bytes | None = None) -> tuple[str, str]:
+            asked = Request(line.web + path, data=form, headers={"Sec-Fetch-Site": "same-origin"})
+            with browser.open(asked, timeout=300) as answer:
+                return answer.url, answer.read().decode()
+
+        model.may_answer.clear()
+        address, _ = page(f"/runs/{line.runs()[0]['run_id']}/again", b"method=judge&reference=no&model=")
+        path = address.removeprefix(line.web)
+        state: dict[str, Any] = {}
+
+        def is_told() -> bool:
+            state.update(json.loads(page(f"{path}/state")[1]))
+            return bool(state["calls"])
+
+        wait_until(is_told, what="the page to tell a call")
+        assert (state["over"], state["calls"], "1 model call" in page(path)[1]) == (False, 1, True)
+        assert state["elapsed_s"] > 0
+        model.may_answer.set()
+        wait_until(lambda: json.loads(page(f"{path}/state")[1])["over"], what="the analysis to end")
+
+
 def test_one_hours_budget_holds_over_all_analyzers_of_a_store(
     start_line: StartLine, start_analyzer: StartAnalyzer, server: PostgresServer
 ) -> None:

@@ -20,6 +20,7 @@ from semconv.model import Attribution, Trajectory
 from tests.web.browser import browsing, chromium
 from tests.web.stage import ANALYST, open_stage, serving
 from tests.web.test_browser import LOG_FILE, PAGES, Site, opened_site
+from tests.web.test_compare import TRIAL_A, TRIAL_B, keep_trials
 from tools import axe
 
 IS_REQUIRED = os.environ.get("BLAMESPAN_REQUIRE_BROWSER") == "true"
@@ -51,7 +52,9 @@ async def test_no_page_shuts_anybody_out(
     views = [
         "/runs?q=nothing", "/runs?sort=longest&min_steps=1", "/compare", "/queue", "/queue?skip=1",
         f"/compare?a={site.ids['demo']}&b={site.ids['hostile']}", f"{site.path('demo')}?said=label",
+        f"/compare?a=trial:{TRIAL_A}&b=trial:{TRIAL_B}",
     ]  # fmt: skip
+    await keep_trials(site.stage, run_id=site.ids["demo"])
     for path in [*(site.path(name) for name in PAGES), *views]:
         page = await site.open(path, viewport={"width": width, "height": 844}, color_scheme=scheme)
         found[path] = await axe.violations(page, source)
@@ -129,14 +132,22 @@ async def test_errors_and_an_analysis_to_cancel_shut_nobody_out(
     jobs = Jobs(Endless(analyst=ANALYST))
     async with serving(stage.parts(pages=replace(pages, jobs=jobs))) as address, browsing() as browser:
         page = await browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
-        for path, status in (("/runs/none", 404), ("/issues/none", 404), ("/runs?sort=x", 400)):
+        for path, status in (
+            ("/runs/none", 404),
+            ("/issues/none", 404),
+            ("/runs?sort=x", 400),
+            ("/compare?a=none", 404),
+        ):
             answer = await page.goto(address + path)
             assert answer is not None
             assert answer.status == status
             assert await axe.violations(page, source) == []
         await page.goto(f"{address}/try")
-        await page.locator("input[type=file]").set_input_files(LOG_FILE)
-        await page.get_by_role("button", name="Analyse").click()
+        for file in (LOG_FILE | {"buffer": b""}, LOG_FILE):
+            assert await axe.violations(page, source) == []
+            await page.locator("input[type=file]").set_input_files(file)
+            await page.get_by_role("button", name="Analyse").click()
+            await page.locator(".notice.error, #job").wait_for()
         await page.get_by_role("button", name="Cancel").wait_for()
         assert await axe.violations(page, source) == []
         await page.get_by_role("button", name="Cancel").click()

@@ -32,7 +32,7 @@ from tests.factories import TRACE, chat, workflow
 from tests.runs import run, step, tool
 from tests.security.test_hostile_text import HOSTILE
 from tests.web.stage import Stage, serving
-from tests.web.test_pages import blame, text_of
+from tests.web.test_pages import Page, blame, text_of
 
 Client = TestClient[Request, Application]
 ASKED = "How many seats has the Marianne?"
@@ -201,18 +201,27 @@ def test_many_agents_share_the_last_lane() -> None:
 TRIAL_A, TRIAL_B = "a" * 32, "b" * 32
 
 
-async def keep_trials(stage: Stage, tenant: Tenant = NO_TENANT, said: str = "12 seats.") -> None:
+async def keep_trials(
+    stage: Stage,
+    tenant: Tenant = NO_TENANT,
+    said: str = "12 seats.",
+    run_id: str = "failed",
+    ids: tuple[str, str] = (TRIAL_A, TRIAL_B),
+    **fields: str,
+) -> None:
     """Keep a failed trial with the recorded answer and a passed one with another."""
     found = []
-    for trial, text in ((TRIAL_A, said), (TRIAL_B, "120 seats.")):
+    for trial, text in zip(ids, (said, "120 seats."), strict=True):
         rules = make_redactor(())
-        body = encode([workflow(1), chat(2, answer=text, agent_name="desk", trace_id=TRACE)])
+        spans = [
+            workflow(1, **fields),
+            chat(2, answer=text, agent_name=fields.get("answer", "desk"), trace_id=TRACE),
+        ]
+        body = encode(spans)
         (packed,) = SpanKeeper(redactor=rules).pack([body], (), [((), rules.for_run())], [True])
         assert packed is not None
-        changed = trial == TRIAL_B
-        arm = TrialArm(
-            tenant=tenant, run_id="failed", id=trial, step=0, is_changed=changed, has_passed=changed
-        )
+        changed = trial == ids[1]
+        arm = TrialArm(tenant=tenant, run_id=run_id, id=trial, step=0, is_changed=changed, has_passed=changed)
         found.append((arm, packed))
     with closing(open_database(stage.folder / RUNS)) as database, closing(database.connect()) as db:
         TrialArmRows(db).keep(found, 1)
@@ -237,6 +246,17 @@ async def test_both_arms_of_an_experiment_are_linked_compared_and_in_no_list(
     for path in (f"/runs/{TRIAL_A}", f"/runs/trial:{TRIAL_A}"):
         assert (await client.get(path)).status == 404
     assert TRIAL_A not in await text_of(client, "/")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_no_text_of_a_trial_changes_a_page(stage: Stage, client: Client, name: str) -> None:
+    shown = []
+    for run_id, text in (("calm", "calm"), (f"h {HOSTILE[name]}", HOSTILE[name])):
+        ids = (run_id[0] + "a" * 31, run_id[0] + "b" * 31)
+        await keep_trials(stage, said=text, run_id=run_id, ids=ids, task=text, answer=text)
+        shown.append(Page(await text_of(client, f"/compare?a=trial:{ids[0]}&b=trial:{ids[1]}")))
+    assert shown[0].attributes == shown[1].attributes
+    assert set(shown[0].tags) == set(shown[1].tags)
 
 
 async def test_a_trial_is_compared_with_a_run_by_programs_too(stage: Stage, client: Client) -> None:

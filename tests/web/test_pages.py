@@ -12,10 +12,12 @@ import pytest
 from aiohttp.test_utils import TestClient
 from aiohttp.web import Application, Request
 
+from analyzer.inquiry.verdict import to_json
 from analyzer.issues.recurrence.issue import Fingerprint, IssueState
 from analyzer.web.pages.run_pages import read_form
 from analyzer.web.rendering import usd, usd_more
 from collector_processor.rebuild.run_totals import RunTotals
+from collector_processor.store.records import Commit
 from semconv.model import (
     UNKNOWN_AGENT,
     Abstention,
@@ -33,7 +35,7 @@ from semconv.model import (
 from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE, hostile_run
 from tests.web.showcase import FIX
-from tests.web.stage import Stage
+from tests.web.stage import Stage, verdict_of
 
 Client = TestClient[Request, Application]
 OURS = {"Sec-Fetch-Site": "same-origin"}
@@ -200,6 +202,36 @@ async def test_no_text_of_a_run_changes_a_page(stage: Stage, client: Client, nam
         assert page.attributes <= other.attributes | {"tabindex", "class"}
         assert not {name for name in page.attributes if name.startswith("on") or name == "style"}
     Page(await text_of(client, "/runs"))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_no_note_or_early_warning_changes_a_page(stage: Stage, client: Client, name: str) -> None:
+    shown = []
+    for run_id, text in (("h", HOSTILE[name]), ("c", "calm")):
+        given = run(*RUN.steps, task="t", run_id=run_id)
+        told = {**to_json(blame(given, 2), given), "notes": [text, text]}
+        told["early_warning"] = {"step": 1, "agent": text, "text": text, "as_high": 0, "passing": 20}
+        verdict = replace(verdict_of(given, blame(given, 2), text, 1), document=json.dumps(told))
+        stage.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
+        page = await text_of(client, f"/runs/{run_id}")
+        assert page.count("<dt>Note</dt>") == 2
+        shown.append(Page(page))
+        answer = await (await client.get(f"/api/runs/{run_id}")).json()
+        assert (answer["notes"], answer["early_warning"]["agent"]) == ([text, text], text)
+    assert shown[0].tags == shown[1].tags
+    assert shown[0].attributes == shown[1].attributes
+
+
+@pytest.mark.parametrize("field", ["notes", "early_warning"])
+@pytest.mark.parametrize("value", [5, "text", [{}], {"step": "<b>"}])
+async def test_a_damaged_note_or_early_warning_is_no_server_error(
+    stage: Stage, client: Client, field: str, value: object
+) -> None:
+    told = {**to_json(blame(RUN, 2), RUN), field: value}
+    verdict = replace(verdict_of(RUN, blame(RUN, 2), "shop", 1), document=json.dumps(told))
+    stage.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
+    for path in ("/runs/run-1", "/api/runs/run-1", "/runs", "/runs/run-1/report.html"):
+        assert (await client.get(path)).status == 200
 
 
 async def test_every_page_forbids_scripts_of_others_and_has_no_id_twice(stage: Stage, client: Client) -> None:

@@ -57,6 +57,8 @@ class _Document(BaseModel):
     cost_usd: float | None = None
     duration_s: float = 0
     error: str | None = None
+    notes: list[str] = []
+    early_warning: dict[str, Any] | None = None
 
 
 _PLAIN: Final = TypeAdapter(dict[str, Any])

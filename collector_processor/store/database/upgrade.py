@@ -22,7 +22,7 @@ from collector_processor.store.database.connection import Driver, StoreError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA: Final = "0011"
+SCHEMA: Final = "0012"
 """Revision that this version reads and writes: the last migration."""
 STEPS: Final = Path(__file__).parents[1] / "migrations"
 _READ_SCHEMA: Final = "SELECT version_num FROM alembic_version"
