@@ -30,6 +30,7 @@ from collector_processor.store.records import StoredVerdict
 MAX_MUTE_S: Final = 366 * 86_400
 _JSON: Final = "application/json"
 _MUTE_EXPECTED: Final = f'expected {{"for_s": SECONDS}}, 0 to {MAX_MUTE_S}; 0 ends it\n'
+_ISSUE_FILTERS: Final = ("limit", "state", "service", "agent")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TenantOf = Callable[[web.Request], Tenant]
@@ -74,8 +75,12 @@ def read_wanted(query: Mapping[str, str], tenant: Tenant) -> Wanted:
     """Read the filters of a request.
 
     Raises:
-        HTTPBadRequest: a filter is invalid.
+        HTTPBadRequest: a filter is unknown or invalid.
     """
+    unknown = sorted(query.keys() - set(_ISSUE_FILTERS))
+    if unknown:
+        told = f"{unknown[0][:50]!r}: unknown filter; expected {', '.join(_ISSUE_FILTERS)}\n"
+        raise web.HTTPBadRequest(text=told)
     state = query.get("state")
     if state is not None and state not in set(IssueState):
         raise web.HTTPBadRequest(text=f"state: expected one of {', '.join(IssueState)}\n")
@@ -251,7 +256,8 @@ def delete_routes(deleting: Deleting, find: FindOne, tenant_of: TenantOf) -> lis
         return web.json_response({"deleted": 1})
 
     async def everything(request: web.Request) -> web.Response:
-        if request.query.get("all") != "yes":
+        # Nothing beside it: a filter that is not applied would delete more than was meant.
+        if dict(request.query) != {"all": "yes"}:
             raise web.HTTPBadRequest(text="expected ?all=yes: deletes all runs of the header's tenant\n")
         return web.json_response({"deleted": await deleting.tenant(tenant_of(request))})
 

@@ -345,6 +345,24 @@ async def test_a_limit_that_is_none_is_refused(api: Client, path: str, limit: st
         assert answer.status == 400
 
 
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [
+        ("get", "/api/issues?agnet=clerk"),
+        ("delete", "/api/runs?all=yes&agent=clerk"),
+        ("delete", "/api/runs?all=yes&tenant=x"),
+    ],
+)
+async def test_a_filter_that_is_not_known_is_refused(stage: Stage, api: Client, verb: str, path: str) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    runs = await asked(api, "get", "/api/runs")
+    assert runs["runs"]
+    async with api.request(verb, path) as answer:
+        assert answer.status == 400
+        assert "expected" in await answer.text()
+    assert await asked(api, "get", "/api/runs") == runs
+
+
 async def test_what_is_open_is_as_described(api: Client) -> None:
     for path in ("/healthz", "/readyz", "/metrics", "/api/openapi.json"):
         await asked(api, "get", path)
