@@ -18,6 +18,7 @@ from opentelemetry.trace import Span, StatusCode, set_span_in_context
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
+from collector_processor.rebuild.run_totals import total_up
 from collector_processor.rebuild.stages import Run, rebuild
 from collector_processor.store.kept_spans_table import PackedSpans
 from semconv.model import Attribution
@@ -269,7 +270,7 @@ def long_run(steps: int = 1_000, text: str = "", began_ns: int = BEGAN_NS) -> by
 async def add_spans(stage: Stage, body: bytes, service: str, attribution: Attribution | None = None) -> str:
     """Analyse a run of spans, and store it with its spans as the service does; return its id."""
     (run,) = rebuild([body])
-    run_id = await stage.add(run.trajectory, service, attribution)
+    run_id = await stage.add(run.trajectory, service, attribution, total_up(run))
     keep_spans(stage, run, body, NOW_NS)
     return run_id
 

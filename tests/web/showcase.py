@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -56,11 +57,16 @@ def demo_run() -> Trajectory:
 
 def played_demo() -> Run:
     """Run the demo and rebuild its run."""
+    return rebuild([demo_body()])[0]
+
+
+def demo_body() -> bytes:
+    """Run the demo and return its spans as an export request."""
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
     play(provider)
     body: bytes = encode_spans(memory.get_finished_spans()).SerializeToString()
-    return rebuild([body])[0]
+    return body
 
 
 def hostile() -> Trajectory:
@@ -158,26 +164,67 @@ CRASHED: Final = (
 """Service, task, agent, tool and its error."""
 
 
+_WORKFLOWS: Final = {
+    "refunds": "refund-desk", "trip-desk": "booking", "solar-advisor": "solar-savings",
+    "ferries": "crossings",
+}  # fmt: skip
+_ROUNDS: Final = 12
+AGREED: Final = run(
+    step("lead", "Split the fleet between the two of you."),
+    step("north desk", "Asking for the Marianne.", group=1),
+    step("south desk", "Asking for the Odile.", group=1),
+    tool("north desk", "120 seats", target="seats", group=1),
+    tool("south desk", "95 seats", target="seats", group=1),
+    step("lead", "Together they have 215 seats."),
+    step("writer", "The two ferries have 215 seats together."),
+    task=PARALLEL.task,
+    output="The two ferries have 215 seats together.",
+    run_id="5b" * 16,
+)
+"""A run of the same task that passed."""
+
+
 async def shop_window(folder: Path) -> tuple[Stage, dict[str, str]]:
     """Return a stage like a normal day, for the documentation's pictures, and what they show."""
-    stage = open_stage(folder)
-    for number, (service, task, agent, answer) in enumerate(2 * WENT_WELL):
+    stage, chance = open_stage(folder), Random(7)
+    crashes: dict[tuple[str, ...], list[str]] = {}
+    for number in range(_ROUNDS * len(WENT_WELL)):
+        stage.shown += chance.choice((0, 0, 1, 3))
+        service, task, agent, answer = WENT_WELL[chance.randrange(len(WENT_WELL))]
         told = run(step("front desk", "One moment."), step(agent, answer), task=task, output=answer)
-        await stage.add(replace(told, run_id=f"{number:032x}"), service)
-    marks = []
-    for number, (service, task, agent, name, error) in enumerate(CRASHED):
-        broken = run(
-            step("front desk", "One moment."), failed_tool(agent, error, target=name), step(agent, "Sorry."),
-            task=task, output="Sorry.", root_error=error,
-        )  # fmt: skip
-        run_id = await stage.add(replace(broken, run_id=f"c{number:031x}"), service)
+        await _add_told(stage, replace(told, run_id=f"{number:032x}"), service, chance)
+        if number % 11 == 9:
+            crashed = CRASHED[number % len(CRASHED)]
+            crashes.setdefault(crashed, []).append(await _add_crash(stage, number, crashed, chance))
+    for (service, _task, agent, name, error), runs in crashes.items():
         kind = error.partition(":")[0]
         mark = Fingerprint(
             service=service, agent=agent, mode="unhandled_error", kind="tool", tool=name, error=kind
         )  # fmt: skip
-        marks.append((mark, run_id))
-    for mark, run_id in marks:
-        stage.issues.add(mark, IssueState.ONGOING, (1, 0, 2, 1, 1, 0, 1, 3, 1, 0, 2, 1, 2, 1), (run_id,))
-    ids = {"parallel": await stage.add(PARALLEL, "ferries")}
-    ids["demo"] = await _add_demo(stage)
-    return stage, {"run": ids["demo"], "issue": _add_issues(stage, ids)}
+        trend = (1, 0, 2, 1, 1, 0, 1, 3, 1, 0, 2, 1, 2, len(runs))
+        stage.issues.add(mark, IssueState.ONGOING, trend, tuple(runs))
+    passed = await _add_told(stage, AGREED, "ferries", chance)
+    ids = {"parallel": await _add_told(stage, PARALLEL, "ferries", chance)}
+    ids["demo"] = await add_spans(stage, demo_body(), "solar-advisor")
+    shown = {"run": ids["demo"], "issue": _add_issues(stage, ids)}
+    return stage, {**shown, "failed": ids["parallel"], "passed": passed}
+
+
+async def _add_crash(stage: Stage, number: int, crashed: tuple[str, ...], chance: Random) -> str:
+    service, task, agent, name, error = crashed
+    broken = run(
+        step("front desk", "One moment."), failed_tool(agent, error, target=name), step(agent, "Sorry."),
+        task=task, output="Sorry.", root_error=error,
+    )  # fmt: skip
+    return await _add_told(stage, replace(broken, run_id=f"c{number:031x}"), service, chance)
+
+
+async def _add_told(stage: Stage, told: Trajectory, service: str, chance: Random) -> str:
+    """Add a run with the numbers that its spans would have."""
+    steps = len(told.steps)
+    totals = RunTotals(
+        workflow=_WORKFLOWS[service], steps=steps, duration_ns=steps * chance.randrange(400, 1900) * 10**6,
+        input_tokens=steps * chance.randrange(150, 900), output_tokens=steps * chance.randrange(20, 90),
+        cost_usd=steps * chance.randrange(3, 60) / 10_000,
+    )  # fmt: skip
+    return await stage.add(told, service, totals=totals)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from threading import Event
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp import CookieJar, FormData
@@ -19,6 +20,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from yarl import URL
 
 from analyzer.executor.analyst import Choice, LocalOpinions, Offer, RunAnalyst
 from analyzer.executor.models.scripted import ScriptedModel
@@ -31,6 +33,7 @@ from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, To
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from semconv.model import Trajectory
+from semconv.record import replace as with_changes
 from tests.runs import failed_tool, run, step
 from tests.shown import fixtures
 from tests.web.stage import Stage
@@ -224,6 +227,18 @@ async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
         chosen["reference"] = "x" * (MOST_REFERENCE + 1)
         async with client.post("/runs/run-1/again", data=chosen, headers=OURS) as answer:
             assert (answer.status, "reference: expected at most" in await answer.text()) == (400, True)
+
+
+async def test_a_refused_second_opinion_leads_back_to_its_run(stage: Stage, client: Client) -> None:
+    odd = "a/b <i>&é"
+    await stage.add(with_changes(RUN, run_id=odd), "shop")
+    path = f"/runs/{quote(odd, safe='')}"
+    data, headers = {"method": "no-such"}, OURS | {"Accept": "text/html"}
+    async with client.post(URL(f"{path}/again", encoded=True), data=data, headers=headers) as answer:
+        page = await answer.text()
+        assert answer.status == 400
+    assert f'<a href="{path}">Back to the run</a>' in page
+    assert (await client.get(URL(path, encoded=True))).status == 200
 
 
 def test_an_expected_answer_is_cleaned_like_the_run() -> None:

@@ -67,6 +67,7 @@ def styling(context: Front) -> Any:
                 can_sign_out=context.has_token,
                 said=None,
                 error_status=error.status,
+                run_id="" if isinstance(error, web.HTTPNotFound) else request.match_info.get("run_id", ""),
                 reason=error.reason,
                 text=(error.text or "").strip(),
             )

@@ -219,6 +219,7 @@ def _piece(text: str, side: str) -> Piece:
 
 
 def _totals(left: RunTotals, right: RunTotals) -> tuple[TotalRow, ...]:
+    """Return the numbers that at least one of the runs has."""
     numbers: tuple[tuple[str, str, Callable[[RunTotals], float | None]], ...] = (
         ("Steps", "", lambda one: one.steps),
         ("Errors", "", lambda one: one.errors),
@@ -227,9 +228,10 @@ def _totals(left: RunTotals, right: RunTotals) -> tuple[TotalRow, ...]:
         ("Tokens out", "", lambda one: one.output_tokens),
         ("Cost", "$", lambda one: one.cost_usd),
     )
-    return tuple(
+    rows = [
         TotalRow(name=name, left=read(left), right=read(right), unit=unit) for name, unit, read in numbers
-    )
+    ]
+    return tuple(row for row in rows if row.left is not None or row.right is not None)
 
 
 def _groups(pairs: Sequence[ShownPair]) -> tuple[ShownGroup, ...]:
