@@ -205,17 +205,18 @@ async def keep_trials(
     stage: Stage,
     tenant: Tenant = NO_TENANT,
     said: str = "12 seats.",
+    *,
     run_id: str = "failed",
     ids: tuple[str, str] = (TRIAL_A, TRIAL_B),
-    **fields: str,
+    told: str = "",
 ) -> None:
     """Keep a failed trial with the recorded answer and a passed one with another."""
     found = []
     for trial, text in zip(ids, (said, "120 seats."), strict=True):
         rules = make_redactor(())
         spans = [
-            workflow(1, **fields),
-            chat(2, answer=text, agent_name=fields.get("answer", "desk"), trace_id=TRACE),
+            workflow(1, task=told, answer=told),
+            chat(2, answer=text, agent_name=told or "desk", trace_id=TRACE),
         ]
         body = encode(spans)
         (packed,) = SpanKeeper(redactor=rules).pack([body], (), [((), rules.for_run())], [True])
@@ -253,7 +254,7 @@ async def test_no_text_of_a_trial_changes_a_page(stage: Stage, client: Client, n
     shown = []
     for run_id, text in (("calm", "calm"), (f"h {HOSTILE[name]}", HOSTILE[name])):
         ids = (run_id[0] + "a" * 31, run_id[0] + "b" * 31)
-        await keep_trials(stage, said=text, run_id=run_id, ids=ids, task=text, answer=text)
+        await keep_trials(stage, said=text, run_id=run_id, ids=ids, told=text)
         shown.append(Page(await text_of(client, f"/compare?a=trial:{ids[0]}&b=trial:{ids[1]}")))
     assert shown[0].attributes == shown[1].attributes
     assert set(shown[0].tags) == set(shown[1].tags)
