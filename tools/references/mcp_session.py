@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -51,7 +52,10 @@ def session() -> str:
 
 async def _recorded(folder: str) -> str:
     command, *arguments = _COMMAND
-    server = StdioServerParameters(command=command, args=[*arguments, "mcp", "--data-dir", folder])
+    # With our environment, or the SDK leaves out PYTHONPATH: another checkout could answer.
+    server = StdioServerParameters(
+        command=command, args=[*arguments, "mcp", "--data-dir", folder], env=dict(os.environ)
+    )
     async with Client(server) as client:
         return "".join([exchange async for exchange in _exchanges(client)])
 
