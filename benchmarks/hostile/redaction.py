@@ -30,8 +30,8 @@ from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.rebuild.secret_rules import EMAILS
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.rebuild.unescape import readings
-from semconv.model import Blame, Event, Link, SpanId, Trajectory
-from tests.factories import TRACE, chat, said, span, tool, workflow
+from semconv.model import Blame, Event, Link, Span, SpanId, Trajectory
+from tests.factories import TRACE, agent, chat, said, span, tool, workflow
 
 _B64: Final = string.ascii_letters + string.digits + "+/"
 _ALPHABETS: Final = {
@@ -87,6 +87,28 @@ SHAPES: Final[Mapping[str, str]] = {
     "-----END PGP PRIVATE KEY BLOCK-----",
     "card": "{card}", "card-blanks": "{card }", "card-dots": "{card.}", "card-hyphens": "{card-}",
     "card-underscores": "{card_}", "card-no-break": "{card\u00a0}", "amex": "{amex}",
+    "pem-numbered": "1\t-----BEGIN RSA PRIVATE KEY-----\n2\t{b64}\n3\t{b64}\n4\t{b20}==\n"
+    "5\t-----END RSA PRIVATE KEY-----",
+    "pem-found": "id:1:-----BEGIN PRIVATE KEY-----\nid:2:{b64}\nid:3:{b64}\nid:4:-----END PRIVATE KEY-----",
+    "pem-logged": "2026-01-01T00:00:01Z stdout F -----BEGIN EC PRIVATE KEY-----\n"
+    "2026-01-01T00:00:01Z stdout F {b64}\n2026-01-01T00:00:01Z stdout F {b64}\n",
+    "pem-markup": "-----BEGIN PRIVATE KEY-----<br>{b64}<br>{b64}<br>-----END PRIVATE KEY-----",
+    "ssh2": "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{b64}\n{b64}\n"
+    "---- END SSH2 ENCRYPTED PRIVATE KEY ----",
+    "jwk": '{"kty":"RSA","e":"AQAB","d":"{w86}"}', "wireguard": "PrivateKey = {b43}=",
+    "crypt": "root:$6$saltsalt${b86}:19000:0", "bcrypt": "$2b$12${a53}",
+    "cookie": "Cookie: lang=en; sessionid={l32}", "set-cookie": "Set-Cookie: sid={w40}; Path=/; HttpOnly",
+    "scheme": "Authorization: Token {h40}", "no-scheme": '"Authorization": "{a40}"',
+    "sas": "https://x.blob.core.windows.net/c?sv=2020-08-04&sig={b43}%3D",
+    "presigned": "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature={h64}",
+    "xml": "<password>{a14}</password>", "option": "deploy --password {a14}", "option-key": "--api-key {a30}",
+    "sql-server": "Server=db;User Id=sa;Password={a14};",
+    "curl": "curl -u ann:{a14} https://x.example", "otp": "otpauth://totp/x:ann?secret={u32}&issuer=x",
+    "xai": "xai-{a80}", "nvidia": "nvapi-{a30}-{a33}", "langfuse": "sk-lf-{h8}-{h4}-{h4}-{h4}-{h12}",
+    "deepseek": "sk-{h32}", "pinecone": "pcsk_{a70}", "wandb": "WANDB_API_KEY={h40}",
+    "atlassian": "ATATT3{w186}", "openai-service": "sk-svcacct-{w74}T3BlbkFJ{w74}",
+    "anthropic-admin": "sk-ant-admin01-{w93}AA",
+    "netlify": "nfp_{a36}", "gitlab-deploy": "gldt-{w20}", "github-user": "ghu_{a36}",
     "email": "{l8}.{l6}@{l9}.com", "email-tag": "{l6}+{l4}@mail.{l6}.co.uk",
     "email-quoted": '"{l5} {l5}"@{l8}.org',
 }  # fmt: skip
@@ -135,12 +157,18 @@ def _zero_width(text: str) -> str:
 WRITINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "plain": lambda text: text,
     "quoted": lambda text: f"it is `{text}`.",
+    "in brackets": lambda text: f"it is ({text}), see there",
+    "marked": lambda text: f"<b>{text}</b>",
     "json": lambda text: json.dumps({"value": text}),
     "json in json": lambda text: json.dumps({"body": json.dumps({"value": text})}),
     "unicode": lambda text: "".join(f"\\u{ord(char):04x}" if not char.isalnum() else char for char in text),
     "percent": lambda text: f"https://x.example/?q={quote(text, safe='')}",
     "html": lambda text: "".join(f"&#{ord(char)};" if not char.isalnum() else char for char in text),
     "zero-width": _zero_width,
+    "markdown": lambda text: re.sub(r"([_*`~.])", r"\\\1", text),
+    "coloured": lambda text: f"\x1b[1;32m{text[:12]}\x1b[0m\x1b[31m{text[12:]}\x1b[0m",
+    "braces": lambda text: "".join(f"\\u{{{ord(char):x}}}" if not char.isalnum() else char for char in text),
+    "selectors": lambda text: "\ufe0f".join((text[:9], text[9:])),
     "base64": lambda text: base64.b64encode(f'{{"value": "{text}"}}'.encode()).decode(),
     "hex": lambda text: f"value={text}".encode().hex(),
 }
@@ -149,32 +177,68 @@ WRITINGS: Final[Mapping[str, Callable[[str], str]]] = {
 
 def _run(text: str, *, place: str) -> Trajectory:
     root = workflow(task="find out" if place != "attribute" else f"use {text} now", answer="done")
-    spans = [root, chat(2, heard=[said("user", "q")], answer="looked", agent_name="a")]
-    match place:
-        case "event":
-            body = {"gen_ai.output.messages": json.dumps([said("assistant", f"found {text} here")])}
-            details = Event(name="gen_ai.client.inference.operation.details", time_ns=1, attributes=body)
-            spans.append(chat(3, agent_name="b", events=[details]))
-        case "link":
-            link = Link(trace_id=TRACE, span_id=SpanId("0" * 15 + "2"), attributes={"note": text})
-            spans.append(span(3, parent=1, links=[link]))
-        case "resource":
-            spans.append(span(3, parent=1, service=text))
-        case "exception":
-            raised = {"exception.type": "ValueError", "exception.message": f"refused {text} there"}
-            failed = Event(name="exception", time_ns=1, attributes=raised)
-            spans.append(tool(3, "fetch", arguments="{}", error=f"ValueError: {text}", events=[failed]))
-        case "span name":
-            spans.append(span(3, parent=1, name=text, attributes={"gen_ai.operation.name": "chat"}))
-        case "tool arguments":
-            spans.append(tool(3, "fetch", arguments=json.dumps({"value": text}), result=f"got {text}."))
-        case _:
-            pass
-    (run,) = rebuild([encode(spans)])
+    looked = chat(2, heard=[said("user", "q")], answer="looked", agent_name="a")
+    placed = _PLACED.get(place)
+    (run,) = rebuild([encode([root, looked, *([placed(text)] if placed else ())])])
     return run.trajectory
 
 
-PLACES: Final = ("attribute", "event", "link", "resource", "exception", "span name", "tool arguments")
+def _in_event(text: str) -> Span:
+    body = {"gen_ai.output.messages": json.dumps([said("assistant", f"found {text} here")])}
+    details = Event(name="gen_ai.client.inference.operation.details", time_ns=1, attributes=body)
+    return chat(3, agent_name="b", events=[details])
+
+
+def _in_link(text: str) -> Span:
+    link = Link(trace_id=TRACE, span_id=SpanId("0" * 15 + "2"), attributes={"note": text})
+    return span(3, parent=1, links=[link])
+
+
+def _in_exception(text: str) -> Span:
+    raised = {"exception.type": "ValueError", "exception.message": f"refused {text} there"}
+    failed = Event(name="exception", time_ns=1, attributes=raised)
+    return tool(3, "fetch", arguments="{}", error=f"ValueError: {text}", events=[failed])
+
+
+def _in_span_name(text: str) -> Span:
+    return span(3, parent=1, name=text, attributes={"gen_ai.operation.name": "chat"})
+
+
+def _in_tool(text: str) -> Span:
+    return tool(3, "fetch", arguments=json.dumps({"value": text}), result=f"got {text}.")
+
+
+def _in_instructions(text: str) -> Span:
+    told = json.dumps([{"type": "text", "content": f"You may use {text} here."}])
+    return _asking("gen_ai.system_instructions", told)
+
+
+def _in_tool_list(text: str) -> Span:
+    offered = [{"type": "function", "name": "fetch", "description": f"Call it with {text} always"}]
+    return _asking("gen_ai.tool.definitions", json.dumps(offered))
+
+
+def _in_history(text: str) -> Span:
+    return chat(3, agent_name="b", heard=[said("user", f"so {text} then")], answer="ok")
+
+
+def _asking(key: str, value: str) -> Span:
+    return chat(3, agent_name="b", heard=[said("user", "q")], answer="ok", attributes={key: value})
+
+
+_PLACED: Final[Mapping[str, Callable[[str], Span]]] = {
+    "event": _in_event,
+    "link": _in_link,
+    "resource": lambda text: span(3, parent=1, service=text),
+    "exception": _in_exception,
+    "span name": _in_span_name,
+    "tool arguments": _in_tool,
+    "instructions": _in_instructions,
+    "tool list": _in_tool_list,
+    "history": _in_history,
+    "status": lambda text: agent(3, "b", error=f"it said {text} again"),
+}
+PLACES: Final = ("attribute", *_PLACED)
 
 
 def texts_of(trajectory: Trajectory) -> Iterator[str]:

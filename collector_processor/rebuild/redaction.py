@@ -40,7 +40,7 @@ _SHORTEST_TEXT: Final = 6
 """In characters; no rule of ours matches a shorter secret."""
 _MOST_AT_ONCE: Final = 32
 """Number of texts checked in one search; if it finds anything, each text is redacted separately."""
-_BETWEEN: Final = "\n\0\n"
+_BETWEEN: Final = "\n\x01\n"
 """Separates texts that are checked in one search: no secret spans it."""
 _ROUNDS: Final = 4
 """Bound on searches of one text: a secret may become visible only after another one beside it is replaced."""

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import re2
 
-from collector_processor.rebuild.secret_spans import address, cards_in, random_token
+from collector_processor.rebuild.secret_spans import address, cards_in, cookies, random_token
 from collector_processor.rebuild.unescape import BASE64, HEX
 
 DATA: Final = files("collector_processor.rebuild").joinpath("secret_rules.json")
@@ -179,6 +179,8 @@ def _entropy(secret: str) -> float:
 
 
 _ARMOR: Final = r"""[\s>|#*"',+\\]*"""
+_BEGIN: Final = r"-{4,5} ?BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+_END: Final = r"-{4,5} ?END[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 _NAMES: Final = (
     r"pass(?:word|wd|phrase)|pwd|secret|api[_.-]?key|account[_.-]?key|access[_.-]?key|private[_.-]?key"
     r"|(?:access|refresh|private|auth|bearer|bot|id)[_.-]?token|client[_.-]?secret|signing[_.-]?secret"
@@ -197,12 +199,28 @@ FORMATS: Final[tuple[Rule, ...]] = (
         keywords=("private key",),
         # Only the key's own lines: the first line alone must not cause the text after it to be removed.
         pattern=(
-            r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
+            rf"{_BEGIN}"
             rf"(?:{_ARMOR}(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): ?[^\n]{{0,120}}"
             r"|[A-Za-z0-9+/=]{16,}))*"
             rf"(?:{_ARMOR}[A-Za-z0-9+/=]{{0,76}}{_ARMOR}(?:=[A-Za-z0-9+/]{{4}}{_ARMOR})?"
-            r"-----END[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)?"
+            rf"{_END})?"
         ),
+    ),
+    Rule(
+        kind=KEYS,
+        word="private key",
+        keywords=("private key",),
+        # As a tool shows the file: with numbers, names, times or markup around each of its long lines.
+        pattern=(
+            rf"{_BEGIN}(?:(?s:.{{0,80}}?)[A-Za-z0-9+/]{{40,}}={{0,2}})+"
+            rf"(?:(?s:.{{0,80}}?)[A-Za-z0-9+/=]{{1,76}}(?s:.{{0,80}}?){_END})?"
+        ),
+    ),
+    Rule(
+        kind=KEYS,
+        word="private key",
+        keywords=('"kty"',),  # a JSON Web Key (RFC 7518)
+        pattern=r""""(?:d|p|q|dp|dq|qi|k)"\s{0,3}:\s{0,3}"([\w-]{40,})\"""",
     ),
     Rule(
         kind=KEYS,
@@ -229,6 +247,47 @@ FORMATS: Final[tuple[Rule, ...]] = (
         word="token",
         keywords=("basic",),
         pattern=r"""(?i)authorization["']?\s{0,3}[:=]\s{0,3}["']?basic\s+([\w+/=-]{8,})""",
+    ),
+    Rule(
+        kind=TOKENS,
+        word="token",
+        keywords=("authorization",),  # any scheme, or none
+        pattern=(
+            r"""(?i)authorization["']?\s{0,3}[:=]\s{0,3}["']?(?:[a-z][a-z-]{1,20}\s+)?([\w.~+/=-]{16,})"""
+        ),
+        allowed=(Allowed("secret", ("^[a-z._-]+$",), frozenset()),),
+    ),
+    Rule(
+        kind=TOKENS,
+        word="token",
+        keywords=("cookie",),
+        pattern=r"""(?i)\b(?:set-)?cookie["']?\s{0,3}:\s{0,3}["']?[^\r\n"']{16,1000}""",
+        spans=cookies,
+    ),
+    Rule(
+        kind=TOKENS,
+        word="token",
+        keywords=("sig=", "signature="),  # of an address that gives access by itself
+        pattern=r"""(?i)[?&](?:sig|(?:x-(?:amz|goog)-)?signature)=([\w+/=-]{20,})""",
+    ),
+    Rule(
+        kind=SECRETS,
+        word="password",
+        keywords=("$",),  # crypt(5)
+        pattern=(
+            r"\$(?:[1567y]|2[abxy]|apr1|argon2\w{1,2}|scrypt|pbkdf2[\w-]{0,12})\$"
+            r"(?:[\w=,./+-]{1,100}\$){0,3}[\w./+]{22,}"
+        ),
+    ),
+    Rule(
+        kind=SECRETS,
+        word="secret",
+        keywords=_NAME_WORDS,  # an option, or an XML element
+        pattern=(
+            rf"""(?i)(?:(?:^|[^\w-])--?(?:{_NAMES}|token)(?:\s+|=)["']?([^\s"'<>$-][^\s"'<>]{{5,}})"""
+            rf"""|<(?:[\w.-]+:)?(?:{_NAMES})>\s{{0,3}}([^<>\s]{{6,200}})\s{{0,3}}</)"""
+        ),
+        allowed=(Allowed("secret", (_NO_VALUE, r"^[A-Za-z]?[a-z.,;:_-]+$"), frozenset()),),
     ),
     Rule(
         kind=SECRETS,
@@ -270,7 +329,7 @@ FORMATS: Final[tuple[Rule, ...]] = (
     Rule(
         kind=KEYS,
         word="key",
-        pattern=r"(?:^|[^\w+/-])[A-Za-z][A-Za-z0-9]{1,9}[_-][A-Za-z0-9]{32,}",
+        pattern=r"(?:^|[^\w+/-])[A-Za-z][A-Za-z0-9]{1,9}[_-][\w-]{32,}",
         spans=random_token,
     ),
 )  # fmt: skip
@@ -292,6 +351,17 @@ def all_rules() -> tuple[Rule, ...]:
     return (*FORMATS, *(_vendor_rule(raw, everywhere) for raw in document["rules"]), cut)
 
 
+_END_IN_CODE: Final = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
+"""What gitleaks wants behind a key."""
+_END_IN_PROSE: Final = r"(?:[^\w/+=-]|$)"
+"""The same in a sentence, in brackets, in a list or in markup."""
+
+
+def _ends_anywhere(pattern: str) -> str:
+    """Return a vendor's pattern that needs no code around the key; one for a quoted value stays."""
+    return pattern if pattern.endswith(f'"){_END_IN_CODE}') else pattern.replace(_END_IN_CODE, _END_IN_PROSE)
+
+
 def _vendor_rule(raw: Mapping[str, Any], everywhere: tuple[Allowed, ...]) -> Rule:
     kind, word = next(
         (kind, word)
@@ -309,7 +379,7 @@ def _vendor_rule(raw: Mapping[str, Any], everywhere: tuple[Allowed, ...]) -> Rul
     return Rule(
         kind=kind,
         word=word,
-        pattern=raw["pattern"],
+        pattern=_ends_anywhere(raw["pattern"]),
         keywords=tuple(raw["keywords"]),
         entropy=raw["entropy"],
         group=raw["group"],

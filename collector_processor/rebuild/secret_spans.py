@@ -78,8 +78,16 @@ def address(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield begin + local.start(), end
 
 
+def cookies(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the long values of a header ``Cookie`` or ``Set-Cookie``; its attributes are short."""
+    for found in re.finditer(r"=([^\s;,=]{16,})", text[start:end]):
+        yield start + found.start(1), start + found.end(1)
+
+
 def random_token(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield a token of mixed characters; lower-case ids and words are not tokens."""
-    found = re.search(r"[A-Za-z][A-Za-z0-9]{1,9}[_-]([A-Za-z0-9]{32,})$", text[start:end])
-    if found and all(re.search(each, found[1]) for each in ("[a-z]", "[A-Z]", "[0-9]")):
+    found = re.search(r"[A-Za-z][A-Za-z0-9]{1,9}[_-]([\w-]{32,})$", text[start:end])
+    longest = max(re.split("[_-]", found[1]), key=len) if found else ""
+    is_long = found is not None and (len(longest) >= 32 or (len(found[1]) >= 40 and len(longest) >= 16))
+    if found and is_long and all(re.search(each, longest) for each in ("[a-z]", "[A-Z]", "[0-9]")):
         yield start + found.start(), end

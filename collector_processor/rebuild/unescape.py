@@ -11,6 +11,7 @@ import base64
 import binascii
 import html
 import re
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,11 +45,14 @@ def _characters(text: str) -> Iterator[str]:
         yield from map(chr, range(ord(first), ord(last) + 1))
 
 
+_INVISIBLE: Final = (
+    "\0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff"
+)
+
 _ODD: Final[Mapping[str, str]] = {
-    # Invisible ones, blanks, hyphens, and full-width forms of ASCII.
-    **dict.fromkeys(
-        _characters("\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff"), ""
-    ),
+    # Invisible ones (Unicode's Default_Ignorable_Code_Point, and NUL), blanks, hyphens, full-width ASCII.
+    **dict.fromkeys(_characters(_INVISIBLE), ""),
     **dict.fromkeys(_characters("\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"), " "),
     **dict.fromkeys(_characters("\u2010-\u2015\u2212"), "-"),
     **{char: chr(ord(char) - 0xFEE0) for char in _characters("\uff01-\uff5e")},
@@ -60,25 +64,27 @@ def _backslash(found: Match) -> str:
     escape = found.group()
     if len(escape) == 2:
         return _LETTERS.get(escape[1], escape[1])
-    number = int(found["code"][1:], 16)
-    return "\ufffd" if 0xD800 <= number < 0xE000 else chr(number)  # half a surrogate pair is not a character
+    number = int(found["code"][1:].strip("{}"), 16)
+    is_half = 0xD800 <= number < 0xE000  # half a surrogate pair is not a character
+    return "\ufffd" if is_half or number > sys.maxunicode else chr(number)
 
 
 def _quoted_printable(found: Match) -> str:
     return binascii.a2b_qp(found.group()).decode(errors="replace")
 
 
+_CODE: Final = r"u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}"
 _PLAIN: Final = (
-    _Escape(
-        "\\", re.compile(r"""\\(?:(?P<code>u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})|[nrtbf"'/\\])"""), _backslash
-    ),
+    # The last ones are Markdown's.
+    _Escape("\\", re.compile(rf"""\\(?:(?P<code>{_CODE})|[nrtbf"'/\\_*`~.+@:=-])"""), _backslash),
+    _Escape("\x1b[", re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]"), lambda _: ""),  # colours of a terminal
 )
 """Escapes whose decoding loses no text."""
 _WEB: Final = (
     *_PLAIN,
     _Escape(
-        "%", re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*"),
-        lambda found: unquote(found.group(), errors="replace"),
+        "%", re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*|%(?P<code>u[0-9A-Fa-f]{4})"),
+        lambda found: _backslash(found) if found["code"] else unquote(found.group(), errors="replace"),
     ),
     _Escape(
         "&", re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"),
@@ -189,7 +195,9 @@ def _placed(reading: Reading, escapes: tuple[_Escape, ...]) -> Reading:
 
 
 def _odd_in(text: str) -> frozenset[str]:
-    return frozenset() if text.isascii() else _ODD_CHARACTERS & set(text)
+    if text.isascii():
+        return frozenset("\0") if "\0" in text else frozenset()
+    return _ODD_CHARACTERS & set(text)
 
 
 def _substitute(text: str, escape: _Escape) -> tuple[str, list[_Piece]]:

@@ -49,6 +49,21 @@ PIECES = (
         ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [token]"),
         ("-----BEGIN PRIVATE KEY----- it was the writer", "[private key] it was the writer"),
         ("-----BEGIN PRIVATE KEY-----\\nMIIE==\\n-----END PRIVATE KEY-----\\nso", "[private key]\\nso"),
+        (
+            "1\t-----BEGIN EC PRIVATE KEY-----\n2\t" + "MHcCAQEE" * 8 + "\n3\tAwEHoUQ=\n4\t"
+            "-----END EC PRIVATE KEY-----\n5\tthe writer forgot it",
+            "1\t[private key]\n5\tthe writer forgot it",
+        ),
+        (
+            "-----BEGIN PRIVATE KEY-----\n1: the writer erred\n2: again",
+            "[private key]\n1: the writer erred\n2: again",
+        ),
+        ("Set-Cookie: sid=31d4d96e407aad42fe1d; Path=/", "Set-Cookie: sid=[token]; Path=/"),
+        ("Authorization: Token cf9f575f23c315773542", "Authorization: Token [token]"),
+        ("it is sk\\_live\\_abcdefghijklmnop1234.", "it is [key]."),
+        ("run with --password hunter2hunter now", "run with --password [secret] now"),
+        ("<db:Password>hunter2hunter</db:Password>", "<db:Password>[secret]</db:Password>"),
+        ("root:$6$saltsalt$" + "qV8x" * 12 + ":19000:", "root:[password]:19000:"),
         ("to=ann%40lee.uk&cc=bob", "to=[e-mail]&cc=bob"),
         ("mail a\u200bnn@lee.uk!", "mail [e-mail]!"),
         ('{"a": "{\\"password\\": \\"hunter2hunter\\"}"}', '{"a": "{\\"password\\": \\"[secret]\\"}"}'),
@@ -71,6 +86,9 @@ def test_secrets_are_named_not_shown(text: str, expected: str) -> None:
         "similarity 0.4539148803436467, price 4.111111111111111",
         "the password was wrong",
         "the bearer authentication scheme",
+        "Authorization: required for administrators, cookie: none",
+        "use --password or --token instead, and --api-key option",
+        "it costs $5$ or $6$, see `C:\\_temp\\-x`",
         "api_key = os.environ['API_KEY']",
         "order 1234 5678 9012 3456",
         "doi.org/10.1038/s41559-021-01524-4",
@@ -179,9 +197,9 @@ def test_readings_with_places_are_those_without(text: str) -> None:
 
 @given(before=TEXTS, after=TEXTS)
 def test_a_place_in_a_reading_is_found_in_the_text(before: str, after: str) -> None:
-    text = f"{before}\0needle\0{after}"
+    text = f"{before}\1needle\1{after}"
     for reading in placed_readings(text):
-        at = reading.text.index("\0needle\0")
+        at = reading.text.index("\1needle\1")
         start, end = reading.place(at + 1, at + 7)
         assert text[start:end] == "needle"
 
