@@ -271,6 +271,29 @@ async def test_a_reply_of_an_unlisted_model_cannot_claim_a_fortune_either() -> N
     assert reply.cost_usd is None or reply.cost_usd < 3
 
 
+@pytest.mark.parametrize(
+    ("usage", "is_suspect"),
+    [
+        ({"prompt_tokens": 10, "completion_tokens": -5, "total_tokens": 5}, False),
+        ({"prompt_tokens": -10, "completion_tokens": 10**12, "total_tokens": 5}, True),
+        ({"prompt_tokens": 0, "completion_tokens": 10**12, "total_tokens": 5}, True),
+        ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, False),
+    ],
+    ids=["less than no output", "less than no input", "no input", "nothing"],
+)
+async def test_no_reply_makes_its_call_free(usage: dict[str, int], *, is_suspect: bool) -> None:
+    async with serve(claiming(**usage)) as server:
+        prompt = Prompt(messages=(Message(role="user", content="?"),), max_output_tokens=900)
+        priced = replace(model(server), name="openai/gpt-4o-mini")
+        budget = HourlyBudget(model=priced, usd=1, clock=time.monotonic)
+        reply = await budget.complete(prompt)
+        most = budget.price(prompt)
+    assert most is not None
+    assert reply.cost_usd is not None
+    assert most / 100 < reply.cost_usd == budget.spent_usd < 2 * most
+    assert budget.suspect == is_suspect
+
+
 async def test_an_honest_report_is_taken_as_it_is() -> None:
     honest = claiming(prompt_tokens=400, completion_tokens=60, total_tokens=460)
     async with serve(honest) as server:

@@ -194,24 +194,24 @@ class LiteLLM:
     def _counted(self, prompt: Prompt, reply: Reply) -> Reply:
         """Return the reply with a plausible cost for its call.
 
-        Estimated if the server reported no tokens; otherwise calls would seem free, and budgets would have no
-        effect. Usage beyond what the request could have cost is capped: one wrong report must not spend the
-        hour's budget for all.
+        Estimated if the server reported no tokens, or fewer than none; otherwise calls would seem free, and
+        budgets would have no effect. Usage beyond what the request could have cost is capped: one wrong
+        report must not spend the hour's budget for all.
         """
-        if reply.input_tokens <= 0:
-            sent, received = _tokens_of(prompt), _tokens_in(reply.text)
-            return replace(
-                reply, input_tokens=sent, output_tokens=received, cost_usd=self._cost(sent, received)
-            )
+        sent = reply.input_tokens or _tokens_of(prompt)
+        received = reply.output_tokens or _tokens_in(reply.text)
+        is_told = (sent, received) == (reply.input_tokens, reply.output_tokens)
         most_sent, most_received = _most_tokens(prompt), self._output_tokens(prompt)
-        sent, received = min(reply.input_tokens, most_sent), min(reply.output_tokens, most_received)
         most_usd = self._cost(most_sent, most_received)
         if most_usd is None:
             most_usd = _DEAREST_TOKEN_USD * (most_sent + most_received)
-        usd = None if reply.cost_usd is None else min(reply.cost_usd, most_usd)
-        found = replace(reply, input_tokens=sent, output_tokens=received, cost_usd=usd)
-        if found == reply:
-            return reply
+        known = replace(reply, input_tokens=min(sent, most_sent), output_tokens=min(received, most_received))
+        usd = reply.cost_usd if is_told else None
+        usd = self._cost(known.input_tokens, known.output_tokens) if usd is None else min(usd, most_usd)
+        known = replace(known, cost_usd=usd)
+        is_capped = reply.input_tokens > most_sent or reply.output_tokens > most_received
+        if not is_capped and (reply.cost_usd or 0.0) <= most_usd:
+            return known
         logger.warning(
             "the model reported more usage than the request could have; the excess is not counted",
             extra={
@@ -221,7 +221,7 @@ class LiteLLM:
                 "most_usd": most_usd,
             },
         )
-        return replace(found, is_usage_suspect=True)
+        return replace(known, is_usage_suspect=True)
 
     def _cost(self, sent: int, received: int) -> float | None:
         """Return the cost of these token counts in USD; ``None`` if the model has no listed price."""
