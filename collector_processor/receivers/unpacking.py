@@ -2,7 +2,7 @@
 
 Small bodies are unpacked on the event loop, because a thread switch would take longer. Larger ones are
 unpacked in a thread, and JSON with very many values in a process of its own (see ``otlp.json_child``). A few
-of these run at once, one for each client.
+of these run at once, one for each client; threads do not wait for processes, which may take half a minute.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Unpacking:
         """Create it; bodies may be unpacked to ``max_bytes`` at most."""
         self._max_bytes: Final = max_bytes
         self._turns: Final = Turns(_AT_ONCE)
+        self._processes: Final = Turns(_AT_ONCE)
 
     async def decompress(self, body: bytes, encoding: str, client: str) -> bytes:
         """Return the decompressed body.
@@ -69,7 +70,7 @@ class Unpacking:
             return to_protobuf(signal, body)
         if len(body) <= _MOST_BYTES and body.count(b",") + body.count(b"[") <= _MOST_VALUES:
             return await self._on_thread(client, lambda: to_protobuf(signal, body))
-        async with self._turns.turn(client):
+        async with self._processes.turn(client):
             return await _convert_in_process(signal, body)
 
     async def _on_thread(self, client: str, work: Callable[[], bytes]) -> bytes:

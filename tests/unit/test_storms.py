@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import time
 from collections import Counter, defaultdict
@@ -693,6 +694,21 @@ async def test_json_is_read_in_a_process_if_it_has_very_many_values() -> None:
     assert converted == to_protobuf(Signal.TRACES, body)
     with pytest.raises(MalformedRequestError, match="expected an object"):
         await unpacking.convert(Signal.TRACES, b'{"resourceSpans":[%s[]]}' % (b"[]," * 100_000), "client")
+
+
+async def test_ordinary_json_does_not_wait_for_a_process_that_reads_json_of_the_same_address() -> None:
+    """Behind a proxy all tenants have one address, and such a process may take half a minute."""
+    unpacking = Unpacking(20 << 20)
+    huge = b'{"resourceSpans":[{"scopeSpans":[{"spans":[%s{}]}]}]}' % (b"{}," * 1_000_000)
+    spans = b'{"traceId":"%s","spanId":"%s"},' % (b"f" * 32, b"f" * 16)
+    body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[%s]}]}]}' % (spans * 200)[:-1]
+    slow = asyncio.create_task(unpacking.convert(Signal.TRACES, huge, "proxy"))
+    await asyncio.sleep(0)
+    assert await unpacking.convert(Signal.TRACES, body, "proxy") == to_protobuf(Signal.TRACES, body)
+    assert not slow.done()
+    slow.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await slow
 
 
 async def test_a_few_bytes_that_become_megabytes_are_unpacked_apart_from_the_loop() -> None:
