@@ -315,6 +315,40 @@ def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
         assert line.items("lost") == 0
 
 
+def test_over_a_store_that_is_damaged_while_it_runs_an_analyzer_answers(
+    start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path
+) -> None:
+    """But for the ``-shm`` file, which SQLite maps into memory: see SECURITY.md."""
+    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
+        listens = {"web_listen": f"127.0.0.1:{free_ports(1)[0]}"}
+        line = start_line(
+            half="collector",
+            forward_endpoint=backend.url,
+            analyzer_endpoint=f"http://{listens['web_listen']}",
+            root_grace=100,
+        )
+        for name in ("inside", "truncated", "emptied"):
+            folder = tmp_path / name
+            analyzer = start_analyzer(
+                **settings_for(model) | {"model": PRICED, "data_dir": str(folder)} | listens
+            )
+            methods = []
+            for is_damaged in (False, True):
+                for path in (folder / "analyzer").glob("store.sqlite*") if is_damaged else ():
+                    if not path.name.endswith("-shm"):
+                        path.write_bytes(DAMAGES[name](path.read_bytes()))
+                played = play_demo()
+                send(line, played.body)
+                methods.append(line.verdict(played.trace_id)["method"])
+            assert methods[0] == "judge"
+            assert methods[1] in {"judge", "signals"}
+            assert analyzer.get("/healthz").startswith("ok")
+            analyzer.server.stop()
+            assert analyzer.server.process.returncode == 0
+            assert "Traceback" not in analyzer.server.log.read_text(errors="replace")
+        assert line.items("lost") == 0
+
+
 def _gauge(backend: Backend, name: str) -> float:
     """Return the metrics of the last request that has any."""
     bodies = [request.body for request in backend.of(Signal.METRICS)]

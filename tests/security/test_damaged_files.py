@@ -16,6 +16,7 @@ from typing import Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
+import grpc
 import pytest
 
 from tests.backends.supervise import BackendError, wait_until
@@ -164,6 +165,48 @@ def test_a_damaged_file_is_survived_or_named(
         if (pattern, damage) == ("store.sqlite", "flipped"):
             told = ("the store is damaged", "a stored verdict is damaged")  # by a check in the background
             wait_until(lambda: any(map(line.said, told)), what="the damage to be told")
+
+
+RUNNING: Final = (
+    ("store.sqlite", "inside"),
+    ("store.sqlite*", "truncated"),
+    ("store.sqlite-wal", "emptied"),
+    ("ingest/*.sqlite", "inside"),
+    ("ingest/*.sqlite*", "emptied"),
+)
+"""Files and damage; not the ``-shm`` files, which SQLite maps into memory: see SECURITY.md."""
+
+
+@pytest.mark.parametrize(("pattern", "damage"), RUNNING)
+def test_a_file_damaged_while_the_service_runs_is_survived(tmp_path: Path, pattern: str, damage: str) -> None:
+    with grpc_backend() as backend, starting(tmp_path) as start:
+        line = start(forward_endpoint=backend.url, root_grace=100)
+        line.verdict(work(line, "planner", "clerk", failing="clerk"))
+        paths = [path for path in (tmp_path / "data").glob(pattern) if not path.name.endswith("-shm")]
+        assert paths
+        for path in paths:
+            path.write_bytes(DAMAGES[damage](path.read_bytes()))
+        statuses = looked_at(line)
+        taken = is_taken(line)
+        assert set((statuses | looked_at(line)).values()) <= {200, 503}, statuses
+        assert line.server.process.poll() is None, line.server.tail()
+        said = line.server.log.read_text(errors="replace")
+        assert "Traceback" not in said, said[said.index("Traceback") - 300 :][:4000]
+        if pattern.startswith("store"):
+            assert taken
+            wait_until(lambda: line.items("forwarded") >= SPANS * 2, what="forwarding")
+
+
+def is_taken(line: Line) -> bool:
+    """Send a run; return whether it was acknowledged, and not refused for a while."""
+    refused = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    try:
+        work(line, "planner", "clerk", failing="clerk")
+    except grpc.RpcError as error:
+        if error.code() not in refused:
+            raise
+        return False
+    return True
 
 
 def test_damaged_labels_are_survived(filled: dict[str, Path], tmp_path: Path) -> None:
