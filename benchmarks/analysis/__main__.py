@@ -17,6 +17,7 @@ import uvloop
 from benchmarks.analysis.live import Delays, Pace, measure
 from benchmarks.analysis.stages import WORKLOADS, Costs
 from benchmarks.analysis.stages import measure as measure_stages
+from collector_processor.rebuild.redaction import ALL_KINDS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=float, default=100.0, help="a second, through the service")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--grace", type=int, default=2000, help="milliseconds of quiet that complete a run")
+    parser.add_argument(
+        "--redact", default=",".join(ALL_KINDS), help="kinds of secrets that live runs lose, or none"
+    )
     parser.add_argument("--format", choices=["table", "json"], default="table")
     chosen = parser.parse_args(arguments)
     show_costs, show_delays = (_json, _json) if chosen.format == "json" else (_cost_row, _delay_rows)
@@ -35,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for workload in chosen.workload:
             print(show_costs(measure_stages(workload, chosen.rounds)), flush=True)
     if chosen.only != "stages":
-        pace = Pace(runs_per_s=chosen.runs, seconds=chosen.seconds, grace_ms=chosen.grace)
+        pace = Pace(
+            runs_per_s=chosen.runs, seconds=chosen.seconds, grace_ms=chosen.grace, redact=chosen.redact
+        )
         print(show_delays(uvloop.run(measure(pace))), flush=True)
 
 

@@ -48,6 +48,8 @@ class Pace:
     runs_per_s: float
     seconds: float
     grace_ms: int
+    redact: str
+    """Kinds of secrets to remove, or ``none``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,7 @@ async def measure(pace: Pace) -> Delays:
                 method="signals",
                 root_grace=pace.grace_ms,
                 carriers="all",
+                redact=pace.redact,
             )
             return await _measure(pace, line, told)
 
