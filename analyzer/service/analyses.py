@@ -29,8 +29,9 @@ MOST_PROCESSES: Final = 8
 """Limit of the default; the setting may exceed it."""
 NEEDED: Final = frozenset(
     {
-        "budget_usd_per_run", "export_text", "failure_pattern", "keep_failed_bytes", "keep_passed_bytes",
-        "method", "model", "notify_text", "precision", "redact", "redact_patterns", "suspect_false_alarms",
+        "budget_usd_per_run", "early_false_alarms", "export_text", "failure_pattern", "keep_failed_bytes",
+        "keep_passed_bytes", "mappings", "method", "model", "notify_text", "precision", "redact",
+        "redact_patterns", "suspect_false_alarms",
     }
 )  # fmt: skip
 """Settings that worker processes get: none is a secret. They call no model, but must know whether there is

@@ -27,12 +27,13 @@ from analyzer.executor.codec import (
     write_prepared,
     write_traces,
 )
+from analyzer.executor.composition import open_analyst, open_cleaner
 from analyzer.executor.executor import FULL_S, LARGE_BYTES, MUCH_S, TRIES, Executor, Outcome, prepare_each
 from analyzer.executor.remote import HttpAsk, RemoteAnalyst
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.methods.attribution import Attributor
-from analyzer.service.analyses import COMMAND, processes, worker_settings
-from analyzer.service.preparing import work_from_settings
+from analyzer.service.analyses import COMMAND, NEEDED, processes, worker_settings
+from analyzer.service.preparing import preparer_of, work_from_settings
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
@@ -453,6 +454,22 @@ def test_a_process_is_told_no_secret_and_no_address() -> None:
     sent = worker_settings(settings, ANALYST)
     assert not any(word in sent for word in (b"jaeger", b"hunter2", b"analyzers"))
     assert Settings.model_validate_json(sent).redact_patterns == ("acme-[0-9]+",)
+
+
+def test_a_process_gets_every_setting_that_it_reads() -> None:
+    read: set[str] = set()
+
+    class Read(Settings):
+        def __getattribute__(self, name: str) -> object:
+            if name in Settings.model_fields:
+                read.add(name)
+            return super().__getattribute__(name)
+
+    settings = Read()  # type: ignore[call-arg]
+    read.clear()
+    analyst = open_analyst(settings)
+    preparer_of(settings, analyst, analyst.unasked, open_cleaner(settings))
+    assert read - {"ranker"} == NEEDED  # with a ranker, no process is started
 
 
 async def test_a_process_of_a_collector_half_leaves_failed_runs_to_the_analyzers() -> None:
