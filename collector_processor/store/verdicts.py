@@ -114,6 +114,7 @@ class RunStore:
         write, late = self._db.write_rows, dict(commit.late)
         write(_WRITE_ANALYSED, [(*key, commit.times, upto_seq) for key, upto_seq in commit.analysed])
         self._write_parts(commit)
+        self._forget_parts(commit)
         write(_WRITE_VERDICT, [[getattr(verdict, name) for name in _COLUMNS] for verdict in commit.verdicts])
         self.totals.note(commit.verdicts)
         write(
@@ -152,6 +153,18 @@ class RunStore:
                 for trace_id in run.trace_ids & tenants.keys()
             ],
         )
+
+    def _forget_parts(self, commit: Commit) -> None:
+        """Delete provisional verdicts on traces that turned out to be part of another trace's run."""
+        own = {run.run_id for run in commit.identities}
+        for key, _ in commit.analysed if own else ():
+            if key.trace_id in own:
+                continue
+            gone = self._db.execute(
+                "DELETE FROM verdict WHERE tenant = ? AND run_id = ? AND is_provisional RETURNING 1", key
+            ).fetchall()
+            if gone:
+                self._db.execute("DELETE FROM run_totals WHERE tenant = ? AND run_id = ?", key)
 
     def identities(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[RunIdentity, ...]]:
         """Return the runs that each trace was part of when last analysed, without their other traces."""

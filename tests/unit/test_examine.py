@@ -135,6 +135,18 @@ async def test_a_chain_of_links_is_followed(lane: SlowLane) -> None:
     assert [analyses_of(lane.store, TraceKey(NO_TENANT, trace_id))[0] for trace_id in chain] == [1] * 5
 
 
+async def test_a_provisional_verdict_ends_with_the_run_that_its_trace_joins(lane: SlowLane) -> None:
+    child = agent(5, "writer", parent=6, trace_id=OTHER.trace_id, start=50)
+    lane.source.store(encode([child]))  # its parent will link it to the first trace
+    await examine(lane, Released(key=OTHER, completion=Completion.IDLE_OPEN))
+    assert [one.run_id for one in lane.store.recent(10)] == [OTHER.trace_id]
+    links = [Link(trace_id=TRACE, span_id=SpanId("1" * 16))]
+    lane.source.store(encode([workflow(6, trace_id=OTHER.trace_id, links=links, start=40)]))
+    store_run(lane)
+    await examine(lane, Released(key=OTHER, completion=Completion.ROOT_ENDED))
+    assert [(one.run_id, one.is_provisional) for one in lane.store.recent(10)] == [(TRACE, False)]
+
+
 async def test_an_open_sibling_is_awaited_and_nothing_is_committed(lane: SlowLane) -> None:
     lane.source.store(
         encode([workflow(1, links=[Link(trace_id=OTHER.trace_id, span_id=SpanId("1" * 16))]), chat(2)])
