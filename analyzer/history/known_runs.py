@@ -70,10 +70,14 @@ def known_run(trajectory: Trajectory, said: Said, trace: Trace | None = None) ->
 
 def facts_of(trajectory: Trajectory, spans: Sequence[Span]) -> RunFacts:
     """Return the facts by which a run is compared with other runs."""
-    release = str(_resource(spans).get(SERVICE_VERSION, ""))
     models = {model_call(span).model for span in spans}
-    version = version_of(trajectory, models - {""}, release)
+    version = version_of(trajectory, models - {""}, release_of(spans))
     return RunFacts(version=version.id, release=version.release, elements=pack(elements_of(trajectory)))
+
+
+def release_of(spans: Sequence[Span]) -> str:
+    """Return the ``service.version`` of a run's first span; empty if its resource has none."""
+    return str(_resource(spans).get(SERVICE_VERSION, ""))
 
 
 def _resource(spans: Sequence[Span]) -> Attributes:
@@ -184,6 +188,8 @@ class FailedRun:
     service: str
     """As in its verdict."""
     elements: tuple[Element, ...]
+    release: str = ""
+    """``service.version``; set only for a run that has not ended."""
 
 
 def failed_run(trajectory: Trajectory, service: str) -> FailedRun:
@@ -194,7 +200,7 @@ def failed_run(trajectory: Trajectory, service: str) -> FailedRun:
 def to_text(run: FailedRun) -> str:
     """Write it as JSON."""
     rows = [(each.key, each.site, each.step, each.text) for each in run.elements]
-    return json.dumps({"service": run.service, "elements": rows})
+    return json.dumps({"service": run.service, "release": run.release, "elements": rows})
 
 
 def from_text(text: str) -> FailedRun:
@@ -202,6 +208,7 @@ def from_text(text: str) -> FailedRun:
     document = json.loads(text)
     return FailedRun(
         service=document["service"],
+        release=document["release"],
         elements=tuple(
             Element(key=key, site=site, step=step, text=told)
             for key, site, step, told in document["elements"]
@@ -220,6 +227,7 @@ __all__ = [
     "has_shared_agents",
     "known_run",
     "pooled_versions",
+    "release_of",
     "said_of",
     "to_text",
 ]

@@ -1,8 +1,9 @@
 """Early warnings: compares the arrived part of a run with earlier runs of its workflow. Not pure.
 
 Which workflow a run belongs to is known at its end, when its root arrives. So a part is compared with each
-workflow of its service with which it shares agents, and a warning needs all of them to agree. Parts are kept
-in this process alone: after a restart, warnings begin again when enough passing runs have been seen.
+workflow of its service and release with which it shares agents, and a warning needs all of them to agree.
+Releases stay apart: all runs of a new one may be unlike those of the one before. Parts are kept in this
+process alone: after a restart, warnings begin again when enough passing runs have been seen.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -24,12 +25,14 @@ from analyzer.service.lifetime import Lifetime
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.early_looks import EarlyLooks
-from collector_processor.pipeline.examine import Compare, Examiner, Finding, ReadRuns
+from collector_processor.pipeline.examine import Compare, Examiner, Finding, ReadOutcomes, ReadRuns
 from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import PreparedRun
+from collector_processor.pipeline.queues import FairTable
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.settings import Settings
 from collector_processor.store.database.connection import StoreError
+from collector_processor.store.run_history import RunOutcome
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import agent_in_prose
 from semconv.record import record
@@ -40,24 +43,46 @@ FRESH_S: Final = 10.0
 """Seconds for which a workflow's counts are used; newer runs wait for the next count."""
 MOST_RUNS: Final = 200
 """Newest runs of a service that were seen before their end."""
-MOST_SERVICES: Final = 16
-"""Services of tenants; those that ended no run for longest are forgotten."""
-MOST_OPEN: Final = 2_000
-"""Parts of runs that have not ended, and warnings that were given."""
-_READ: Final = 2_000
+MOST_SERVICES: Final = 100
+"""Services; a tenant with more than its share forgets those that ended no run for longest."""
+MOST_COUNTED: Final = 16
+"""Services whose counts are kept: at most 4 MB each, if no two elements are alike."""
+MOST_OPEN: Final = 10_000
+"""Parts of runs that have not ended, and warnings that were given; a tenant with more than its share forgets
+its oldest."""
 
-RunKey: TypeAlias = tuple[Tenant, str]
 Announce: TypeAlias = Callable[[Notice], Awaitable[None]]
+
+
+@record
+class _Seen:
+    """What was seen of a run before its end."""
+
+    service: str
+    release: str
+    packed: bytes
+
+
+@record
+class _Read:
+    """What has arrived of a run."""
+
+    elements: Sequence[Element]
+    agents: frozenset[bytes]
+    seen: _Seen
+    """Joined with what was seen of it before."""
 
 
 @record
 class _Ended:
     workflow: str
-    part: Part
+    release: str
+    packed: bytes
 
 
 @record
 class _Workflow:
+    release: str
     alarm: EarlyAlarm
     agents: frozenset[bytes]
 
@@ -112,10 +137,10 @@ class EarlyWarning:
         self._announce: Final = announce
         self._clock: Final = clock
         self._now_ns: Final = now_ns
-        self._open: Final[OrderedDict[RunKey, tuple[str, Part]]] = OrderedDict()
-        self._ended: Final[OrderedDict[tuple[Tenant, str], OrderedDict[str, _Ended]]] = OrderedDict()
-        self._counted: Final[dict[tuple[Tenant, str], _Counted]] = {}
-        self._given: Final[OrderedDict[RunKey, _Given]] = OrderedDict()
+        self._open: Final[FairTable[Tenant, str, _Seen]] = FairTable(MOST_OPEN)
+        self._ended: Final[FairTable[Tenant, str, OrderedDict[str, _Ended]]] = FairTable(MOST_SERVICES)
+        self._counted: Final[FairTable[Tenant, str, _Counted]] = FairTable(MOST_COUNTED)
+        self._given: Final[FairTable[Tenant, str, _Given]] = FairTable(MOST_OPEN)
         self.warnings = 0
         """Runs warned of so far."""
 
@@ -129,90 +154,65 @@ class EarlyWarning:
         return noted
 
     def _end(self, tenant: Tenant, run: PreparedRun) -> None:
-        key = (tenant, run.identity.run_id)
-        self._given.pop(key, None)
-        found = self._open.pop(key, None)
-        if found is None or run.totals is None:
+        run_id = run.identity.run_id
+        self._given.pop(tenant, run_id)
+        seen = self._open.pop(tenant, run_id)
+        if seen is None or run.totals is None:
             return
-        service, part = found
-        runs = self._ended.setdefault((tenant, service), OrderedDict())
-        runs[run.identity.run_id] = _Ended(workflow=run.totals.workflow, part=part)
-        self._ended.move_to_end((tenant, service))
+        runs = self._ended.get(tenant, seen.service)
+        runs = OrderedDict() if runs is None else runs
+        runs[run_id] = _Ended(workflow=run.totals.workflow, release=seen.release, packed=seen.packed)
         if len(runs) > MOST_RUNS:
             runs.popitem(last=False)
-        if len(self._ended) > MOST_SERVICES:
-            gone, _ = self._ended.popitem(last=False)
-            self._counted.pop(gone, None)
+        self._ended.put(tenant, seen.service, runs)
 
-    async def warn(self, tenant: Tenant, run: PreparedRun, read: ReadRuns) -> Analysis | None:
+    async def warn(self, tenant: Tenant, run: PreparedRun, read: ReadOutcomes) -> Analysis | None:
         """Return the analysis of an open run with a warning in its notes; ``None`` without a warning."""
-        key = (tenant, run.identity.run_id)
+        run_id = run.identity.run_id
         if run.analysis is None or not run.compared:
             return None
-        service, elements, part = await asyncio.to_thread(_read, run.compared)
-        self._keep(key, service, part)
-        given = self._given.get(key)
-        if given is None:
-            warned = await self._warned(tenant, service, part, elements, read)
-            if warned is None:
-                return None
-            agent = next((one.agent for one in run.trajectory.steps if one.index == warned.step), "")
-            given = self._given[key] = _Given(warned=warned, agent=agent)
-            if len(self._given) > MOST_OPEN:
-                self._given.popitem(last=False)
-            await self._tell(key, service, agent, given.note)
-        return run.analysis.with_warning(given.document, given.note)
+        part = await asyncio.to_thread(_read, run.compared, self._open.get(tenant, run_id))
+        self._open.put(tenant, run_id, part.seen)
+        if self._given.get(tenant, run_id) is None:
+            warned = await self._warned(tenant, part, read)
+            if warned is not None and self._given.get(tenant, run_id) is None:  # another look may have warned
+                agent = next((one.agent for one in run.trajectory.steps if one.index == warned.step), "")
+                self._given.put(tenant, run_id, _Given(warned=warned, agent=agent))
+                await self._tell(tenant, run_id, part.seen.service, agent, warned)
+        given = self._given.get(tenant, run_id)
+        return None if given is None else run.analysis.with_warning(given.document, given.note)
 
-    def _keep(self, key: RunKey, service: str, part: Part) -> None:
-        before = self._open.pop(key, None)
-        self._open[key] = (service, part if before is None else part.joined(before[1]))
-        if len(self._open) > MOST_OPEN:
-            self._open.popitem(last=False)
-
-    async def _warned(
-        self, tenant: Tenant, service: str, part: Part, elements: Sequence[Element], read: ReadRuns
-    ) -> Warned | None:
-        known = await self._workflows((tenant, service), read)
-        kin = [one for one in known if has_shared_agents(part.agents, one.agents)]
-        found = [one.alarm.warned(elements) for one in kin]
+    async def _warned(self, tenant: Tenant, part: _Read, read: ReadOutcomes) -> Warned | None:
+        known = await self._workflows(tenant, part.seen.service, read)
+        kin = [
+            one
+            for one in known
+            if one.release == part.seen.release and has_shared_agents(part.agents, one.agents)
+        ]
+        found = [one.alarm.warned(part.elements) for one in kin]
         agreed = [one for one in found if one is not None]
         return min(agreed, key=lambda one: one.score) if agreed and len(agreed) == len(found) else None
 
-    async def _workflows(self, place: tuple[Tenant, str], read: ReadRuns) -> Sequence[_Workflow]:
-        now, counted = self._clock(), self._counted.get(place)
-        runs = self._ended.get(place)
-        if runs is None:
+    async def _workflows(self, tenant: Tenant, service: str, read: ReadOutcomes) -> Sequence[_Workflow]:
+        runs = dict(self._ended.get(tenant, service) or {})
+        if not runs:
             return ()
+        now, counted = self._clock(), self._counted.get(tenant, service)
         if counted is None or now - counted.at_s >= FRESH_S:
-            counted = self._counted[place] = _Counted(await self._count(place, dict(runs), read), now)
+            outcomes = await read(tenant, list(runs))
+            counted = _Counted(await asyncio.to_thread(_workflows_of, runs, outcomes, self._share), now)
+            self._counted.put(tenant, service, counted)
         return counted.workflows
 
-    async def _count(
-        self, place: tuple[Tenant, str], runs: dict[str, _Ended], read: ReadRuns
-    ) -> Sequence[_Workflow]:
-        tenant, service = place
-        known: list[list[KnownPart]] = []
-        for workflow in {one.workflow for one in runs.values()}:
-            rows = await read(tenant, service, workflow, _READ)
-            known.append(
-                [
-                    KnownPart(said=Said(row.said), part=runs[row.run_id].part, whole=unpack(row.elements))
-                    for row in rows
-                    if row.run_id in runs
-                ]
-            )
-        return await asyncio.to_thread(_workflows_of, known, self._share)
-
-    async def _tell(self, key: RunKey, service: str, agent: str, note: str) -> None:
+    async def _tell(self, tenant: Tenant, run_id: str, service: str, agent: str, warned: Warned) -> None:
         self.warnings += 1
-        tenant, run_id = key
         notice = Notice(
             kind=NoticeKind.EARLY,
             tenant=tenant,
             at_ns=self._now_ns(),
             service=service,
             agent=agent,
-            title=f"{agent_in_prose(agent)}: {note.partition(';')[0]}",
+            title=f"{agent_in_prose(agent)} {warned.text} (step {warned.step})",
             run_id=run_id,
         )
         try:
@@ -221,18 +221,31 @@ class EarlyWarning:
             logger.warning("early warning not announced", extra={"reason": str(error)})
 
 
-def _read(text: str) -> tuple[str, Sequence[Element], Part]:
+def _read(text: str, before: _Seen | None) -> _Read:
+    """Read what has arrived of a run, and join it with what was seen of the run before."""
     run = from_text(text)
-    return run.service, run.elements, part_of(run.elements)
+    part = part_of(run.elements)
+    whole = part if before is None else part.joined(Part.unpacked(before.packed))
+    seen = _Seen(service=run.service, release=run.release, packed=whole.packed())
+    return _Read(elements=run.elements, agents=part.agents, seen=seen)
 
 
-def _workflows_of(known: Sequence[Sequence[KnownPart]], share: float) -> Sequence[_Workflow]:
+def _workflows_of(
+    runs: Mapping[str, _Ended], outcomes: Sequence[RunOutcome], share: float
+) -> Sequence[_Workflow]:
+    known: defaultdict[tuple[str, str], list[KnownPart]] = defaultdict(list)
+    for one in outcomes:
+        run = runs[one.run_id]
+        known[run.workflow, run.release].append(
+            KnownPart(said=Said(one.said), part=Part.unpacked(run.packed), whole=unpack(one.elements))
+        )
     return [
         _Workflow(
-            alarm=early_alarm(runs, share), agents=frozenset().union(*(one.part.agents for one in runs))
+            release=release,
+            alarm=early_alarm(parts, share),
+            agents=frozenset[bytes]().union(*(one.part.agents for one in parts)),
         )
-        for runs in known
-        if runs
+        for (_, release), parts in known.items()
     ]
 
 

@@ -19,7 +19,7 @@ from analyzer.executor.step_process import StepServer
 from analyzer.executor.worker import OpenWork, Work, main
 from analyzer.history.early import elements_so_far
 from analyzer.history.elements import elements_of
-from analyzer.history.known_runs import FailedRun, facts_of, failed_run, to_text
+from analyzer.history.known_runs import FailedRun, facts_of, failed_run, release_of, to_text
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
 from analyzer.issues.labels.kept_run import pack
@@ -99,7 +99,8 @@ def _compared(run: Run, analysis: Analysis) -> str:
 def _so_far(run: Run) -> str:
     """Return what of a run that has not ended is compared with others."""
     elements = elements_so_far(elements_of(run.trajectory))
-    return to_text(FailedRun(service=service_of(run), elements=elements))
+    release = release_of(run.trace.spans)
+    return to_text(FailedRun(service=service_of(run), elements=elements, release=release))
 
 
 def passed_by(unasked: Look) -> Look:

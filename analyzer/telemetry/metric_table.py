@@ -87,7 +87,7 @@ EARLY_WARNINGS: Final = counter(
 EARLY_LOOKS: Final = counter(
     "blamespan_early_looks{outcome}",
     "{look}",
-    "Looks at runs before their end: `done`, or `skipped` because too many traces waited for one.",
+    "Looks at runs before their end: `done`, or `skipped` because too many traces were open.",
     needs="BLAMESPAN_EARLY_FALSE_ALARMS",
 )
 EVICTED: Final = counter(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from collector_processor.otlp import CollectorError
 from semconv.model import Attribution, Trajectory
@@ -39,6 +39,13 @@ class Analysis:
         fields = json.loads(self.document)
         document = json.dumps({**fields, EARLY: dict(warning)}, ensure_ascii=False)
         return replace(self, document=document).with_note(note)
+
+    def with_warning_of(self, before: Mapping[str, Any]) -> Analysis:
+        """Return the analysis with the warning of an earlier document, if only that one has one."""
+        warning = before.get(EARLY)
+        if warning is None or json.loads(self.document).get(EARLY) is not None:
+            return self
+        return self.with_warning(warning, next(iter(before.get(NOTES, ())), ""))
 
 
 class Analyst(Protocol):

@@ -94,12 +94,16 @@ def decide(
 def decide_provisionally(
     tenant: Tenant, runs: Sequence[PreparedRun], previous: Mapping[str, StoredVerdict], now_ns: int
 ) -> Commit:
-    """Return the provisional verdicts on runs that have not ended; a final verdict is kept."""
+    """Return the provisional verdicts on runs that have not ended; a final verdict is kept.
+
+    A warning stays until the run has ended, also when the process that gave it has forgotten it.
+    """
     verdicts: list[StoredVerdict] = []
     for run in runs:
         before = previous.get(run.identity.run_id)
         if run.analysis is not None and (before is None or before.is_provisional):
-            verdicts.append(provisional(_decision(tenant, run, run.analysis, before, now_ns)))
+            analysis = run.analysis if before is None else run.analysis.with_warning_of(before.fields)
+            verdicts.append(provisional(_decision(tenant, run, analysis, before, now_ns)))
     return Commit(analysed=(), verdicts=tuple(verdicts))
 
 

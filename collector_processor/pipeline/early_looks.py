@@ -2,33 +2,31 @@
 
 A trace is due at each of its first eight spans and then whenever a quarter more have arrived, so that all
 looks at a trace together read at most about five times its bytes. Looks wait while complete traces wait for
-a place, a look is followed by a pause as long as it took, and a trace that is due while 1,000 wait is
-skipped: a storm of open traces delays no verdict.
+a place, and a look is followed by a pause as long as it took: a storm of open traces delays no verdict. It
+delays no other tenant's looks either: tenants take turns, and a storm's own traces are forgotten first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.analyst_protocol import AnalysisLostError
-from collector_processor.pipeline.queues import FairQueue, key_of
+from collector_processor.pipeline.queues import FairQueue, FairTable, key_of
 from collector_processor.store.database.connection import StoreError
 from collector_processor.wire.facts import TraceArrival
 
 logger = logging.getLogger(__name__)
 
 MOST_TRACES: Final = 10_000
-"""Open traces whose spans are counted; of the others, those without spans for longest are forgotten."""
-MOST_WAITING: Final = 1_000
-"""Traces that wait for a look."""
+"""Open traces whose spans are counted, and as many that ended; of a tenant with more than its share, those
+without spans for longest are forgotten."""
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a trace above which it is not looked at any more."""
+"""Bytes of a trace, with those joined to it, above which it is not looked at any more."""
 _EACH: Final = 8
 _GROWTH: Final = 1.25
 _BUSY_S: Final = 0.2
@@ -66,14 +64,16 @@ class EarlyLooks:
         self._is_busy: Final = is_busy
         self._monotonic: Final = monotonic
         self._pause: Final = pause
-        self._traces: Final[OrderedDict[TraceKey, _Counted]] = OrderedDict()
+        self._traces: Final[FairTable[Tenant, TraceKey, _Counted]] = FairTable(MOST_TRACES)
+        self._over: Final[FairTable[Tenant, TraceKey, bool]] = FairTable(MOST_TRACES)
+        """Traces that are not looked at again: their root has ended, or they crash worker processes."""
         self._waiting: Final[FairQueue[Tenant, TraceKey, None]] = FairQueue()
         self._queued: Final[set[TraceKey]] = set()
         self._wake: Final = asyncio.Event()
         self.done = 0
         """Looks so far."""
         self.skipped = 0
-        """Looks left out because too many traces waited."""
+        """Looks left out because the trace was forgotten while it waited."""
 
     @property
     def counted(self) -> int:
@@ -89,32 +89,35 @@ class EarlyLooks:
         """Count durable spans of an agent's trace. Called on the event loop; never blocks."""
         key = key_of(arrival)
         if any(not note.parent_id for note in arrival.notes):
-            self._forget(key)
+            self._end(key)
+        if not arrival.notes or self._over.get(key.tenant, key):
             return
-        if not arrival.notes:
-            return
-        counted = self._traces.setdefault(key, _Counted())
-        self._traces.move_to_end(key)
+        counted = self._traces.get(key.tenant, key) or _Counted()
         counted.spans += len(arrival.notes)
         counted.bytes += arrival.byte_count
-        if len(self._traces) > MOST_TRACES:
-            self._forget(next(iter(self._traces)))
-        if counted.spans >= counted.due and counted.bytes <= MOST_BYTES and key not in self._queued:
+        if gone := self._traces.put(key.tenant, key, counted):
+            self.skipped += self._unqueue(gone[1])
+        if counted.spans >= counted.due and counted.bytes <= MOST_BYTES:
             self._queue(key)
 
     def _queue(self, key: TraceKey) -> None:
-        if len(self._queued) >= MOST_WAITING:
-            self.skipped += 1
-            return
-        self._queued.add(key)
-        self._waiting.put(key.tenant, key, None)
-        self._wake.set()
+        if key not in self._queued:
+            self._queued.add(key)
+            self._waiting.put(key.tenant, key, None)
+            self._wake.set()
 
-    def _forget(self, key: TraceKey) -> None:
-        self._traces.pop(key, None)
-        if key in self._queued:
+    def _unqueue(self, key: TraceKey) -> bool:
+        """Stop waiting for a look; return whether the trace waited."""
+        is_waiting = key in self._queued
+        if is_waiting:
             self._queued.discard(key)
             self._waiting.discard(key.tenant, key)
+        return is_waiting
+
+    def _end(self, key: TraceKey) -> None:
+        self._over.put(key.tenant, key, item=True)
+        self._traces.pop(key.tenant, key)
+        self._unqueue(key)
 
     async def run(self) -> None:
         """Look at traces until cancelled."""
@@ -130,7 +133,7 @@ class EarlyLooks:
         """Look at one trace as soon as no complete trace waits, then rest for as long as it took."""
         while self._is_busy():
             await self._pause(_BUSY_S)
-        counted = self._traces.get(key)
+        counted = self._traces.get(key.tenant, key)
         if counted is None:
             return
         counted.due = counted.spans + max(
@@ -142,10 +145,10 @@ class EarlyLooks:
         except StoreError as error:
             logger.warning("early look left out", extra={"reason": str(error)})
         except AnalysisLostError:
-            self._forget(key)
+            self._end(key)
             return
         self.done += 1
         await self._pause(self._monotonic() - begun)
 
 
-__all__ = ["MOST_BYTES", "MOST_TRACES", "MOST_WAITING", "EarlyLooks"]
+__all__ = ["MOST_BYTES", "MOST_TRACES", "EarlyLooks"]

@@ -17,6 +17,7 @@ from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError, Analyst
 from collector_processor.pipeline.commit import EVICTED, Claim, Committer, ErrorVerdicts, HeldRows, Leaving
 from collector_processor.pipeline.decide import AnalysedTraces, decide_provisionally
+from collector_processor.pipeline.early_looks import MOST_BYTES
 from collector_processor.pipeline.load import (
     MAX_ANALYSES,
     MAX_JOINS,
@@ -32,7 +33,7 @@ from collector_processor.rebuild.possible_joins import RecentRuns, note
 from collector_processor.store.database.condition import Condition
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.records import AbsentParent
-from collector_processor.store.run_history import HistoryRow
+from collector_processor.store.run_history import HistoryRow, RunOutcome
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Completion
 
@@ -49,12 +50,13 @@ Compare: TypeAlias = Callable[[Tenant, PreparedRun, Finding, ReadRuns], Awaitabl
 Findings: TypeAlias = dict[bytes, Finding]
 """Findings by the digest of the analysed content."""
 
-
-Early: TypeAlias = Callable[[Tenant, PreparedRun, ReadRuns], Awaitable[Analysis | None]]
+ReadOutcomes: TypeAlias = Callable[[Tenant, Sequence[str]], Awaitable[Sequence[RunOutcome]]]
+"""Returns how runs ended, by their ids."""
+Early: TypeAlias = Callable[[Tenant, PreparedRun, ReadOutcomes], Awaitable[Analysis | None]]
 """Returns the analysis of a run that has not ended with a warning in its notes; ``None`` without one."""
 
 
-async def no_warning(_tenant: Tenant, _run: PreparedRun, _read: ReadRuns) -> None:
+async def no_warning(_tenant: Tenant, _run: PreparedRun, _read: ReadOutcomes) -> None:
     """Warn of no run."""
 
 
@@ -202,15 +204,23 @@ class Examiner:
         Raises:
             AnalysisLostError: the trace crashed worker processes.
         """
-        loaded = await self._loader.load(Released(key=key, completion=Completion.IDLE_OPEN), others)
-        runs = [run for run in loaded.prepared.runs if not run.is_trial]
-        if warned := await self._warned(key.tenant, runs):
-            await self._commit_provisionally(key.tenant, warned)
+        released = Released(key=key, completion=Completion.IDLE_OPEN)
+        loaded = await self._loader.load(released, others, MOST_BYTES)
+        if warned := await self._warned(key.tenant, loaded):
+            await self._commit_provisionally(key.tenant, list(warned.values()))
 
-    async def _warned(self, tenant: Tenant, runs: Sequence[PreparedRun]) -> Sequence[PreparedRun]:
-        """Return the runs that are warned of, with the warning in their analyses."""
-        found = [(run, await self.early(tenant, run, self._told)) for run in runs]
-        return [replace(run, analysis=analysis) for run, analysis in found if analysis is not None]
+    async def _warned(self, tenant: Tenant, loaded: Loaded) -> Mapping[str, PreparedRun]:
+        """Return the runs that are warned of, by their ids, with the warning in their analyses.
+
+        A run that was analysed has ended once: what is added to it comes too late for a warning.
+        """
+        runs = [run for run in loaded.prepared.runs if not run.is_trial and not loaded.analyses]
+        found = [(run, await self.early(tenant, run, self._outcomes)) for run in runs]
+        return {
+            run.identity.run_id: replace(run, analysis=analysis)
+            for run, analysis in found
+            if analysis is not None
+        }
 
     async def _note_absent(self, absent: Sequence[AbsentParent]) -> None:
         for one in absent:
@@ -236,7 +246,7 @@ class Examiner:
         if released.completion is Completion.IDLE_OPEN:
             tenant = released.key.tenant
             runs = [run for run in loaded.prepared.runs if not run.is_trial]
-            warned = {run.identity.run_id: run for run in await self._warned(tenant, runs)}
+            warned = await self._warned(tenant, loaded)
             await self._commit_provisionally(tenant, [warned.get(run.identity.run_id, run) for run in runs])
             return Examined(glanced=frozenset(loaded.upto))
         if released.key not in loaded.upto:
@@ -271,6 +281,9 @@ class Examiner:
 
     async def _told(self, tenant: Tenant, service: str, workflow: str, limit: int) -> Sequence[HistoryRow]:
         return await self._thread.insist(self._store.history.told, tenant, service, workflow, limit)
+
+    async def _outcomes(self, tenant: Tenant, run_ids: Sequence[str]) -> Sequence[RunOutcome]:
+        return await self._thread.insist(self._store.history.outcomes, tenant, run_ids)
 
     @property
     def condition(self) -> Condition:

@@ -6,6 +6,7 @@ Traces are read, and looked up in the store, in batches.
 from __future__ import annotations
 
 import logging
+import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -195,8 +196,10 @@ class Loader:
         self._read: Final = Batcher(self._read_all, most=_MOST_READ)
         self._join: Final = Batcher(self._join_all, most=_MOST_JOINED)
 
-    async def load(self, released: Released, others: Others) -> Loaded:
+    async def load(self, released: Released, others: Others, most_bytes: int = sys.maxsize) -> Loaded:
         """Load the trace and the traces joined to it; empty if its first spans are reclaimed.
+
+        Without prepared runs if they have more than ``most_bytes``.
 
         Raises:
             AnalysisLostError: the trace crashes worker processes.
@@ -211,6 +214,9 @@ class Loader:
                 _add(part, key, read)
                 _add(loaded, key, read)
             if released.key not in loaded.upto:
+                return loaded
+            if sum(map(len, (*loaded.bodies, *loaded.logs))) > most_bytes:
+                loaded.prepared = Prepared()
                 return loaded
             if not part.upto or _is_known(released, loaded):
                 break

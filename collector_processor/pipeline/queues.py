@@ -65,6 +65,50 @@ class FairQueue(Generic[Owner, Key, Item]):
         self._owners.clear()
 
 
+class FairTable(Generic[Owner, Key, Item]):
+    """A bounded number of items by owner and key: an owner with more than its share gives up its oldest."""
+
+    def __init__(self, most: int) -> None:
+        """Create an empty table for at most this many items."""
+        self._most: Final = most
+        self._owners: Final[dict[Owner, OrderedDict[Key, Item]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return self._count
+
+    def get(self, owner: Owner, key: Key) -> Item | None:
+        """Return an item; ``None`` if it is not there."""
+        items = self._owners.get(owner)
+        return None if items is None else items.get(key)
+
+    def put(self, owner: Owner, key: Key, item: Item) -> tuple[Owner, Key] | None:
+        """Add or replace an item as the newest of its owner; return the one that was removed for it."""
+        items = self._owners.setdefault(owner, OrderedDict())
+        self._count += key not in items
+        items[key] = item
+        items.move_to_end(key)
+        if self._count <= self._most:
+            return None
+        is_crowd = len(items) * len(self._owners) > self._most
+        crowd = owner if is_crowd else max(self._owners, key=lambda one: len(self._owners[one]))
+        gone = crowd, next(iter(self._owners[crowd]))
+        self.pop(*gone)
+        return gone
+
+    def pop(self, owner: Owner, key: Key) -> Item | None:
+        """Remove and return an item; ``None`` if it is not there."""
+        items = self._owners.get(owner)
+        if items is None or key not in items:
+            return None
+        item = items.pop(key)
+        self._count -= 1
+        if not items:
+            del self._owners[owner]
+        return item
+
+
 class Places(Generic[Owner]):
     """Slots for concurrent work, shared between its owners.
 

@@ -67,6 +67,16 @@ class HistoryRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """How a run ended, and the elements of all of it."""
+
+    run_id: str
+    said: str
+    """``passed``, ``failed`` or ``unsaid``."""
+    elements: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRow:
     """A workflow that has runs."""
 
@@ -103,6 +113,12 @@ class RunHistoryRows:
         """Return a workflow's newest runs with a known outcome, newest first, of its ``MOST_SEARCHED``."""
         asked = (tenant, service, workflow, MOST_SEARCHED, limit)
         return list(map(_row, self._db.execute(_TOLD, asked)))
+
+    def outcomes(self, tenant: Tenant, run_ids: Sequence[str]) -> list[RunOutcome]:
+        """Return how runs ended, and their elements; unknown runs are left out."""
+        keys = [(tenant, run_id) for run_id in run_ids]
+        rows = self._db.read_rows("run_id, said, elements", "run_history", "tenant, run_id", keys)
+        return [RunOutcome(run_id=row[0], said=row[1], elements=bytes(row[2])) for row in rows]
 
     def workflows(self, since_ns: int, limit: int) -> list[WorkflowRow]:
         """Return the workflows with runs since ``since_ns``, latest run first."""

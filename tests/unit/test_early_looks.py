@@ -6,19 +6,22 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from collector_processor.otlp import NO_TENANT, Signal, TraceKey
-from collector_processor.pipeline.early_looks import MOST_BYTES, MOST_TRACES, MOST_WAITING, EarlyLooks
+from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
+from collector_processor.pipeline.analyst_protocol import AnalysisLostError
+from collector_processor.pipeline.early_looks import MOST_BYTES, MOST_TRACES, EarlyLooks
 from collector_processor.wire.facts import SpanNote, TraceArrival
 from semconv.model import TraceId
 
 _STORM: Final = 5 * MOST_TRACES
 
 
-def arrival(number: int, *, spans: int = 1, size: int = 100, parent: int = 1) -> TraceArrival:
+def arrival(
+    number: int, *, spans: int = 1, size: int = 100, parent: int = 1, tenant: Tenant = NO_TENANT
+) -> TraceArrival:
     return TraceArrival(
         seq=number,
         signal=Signal.TRACES,
-        tenant=NO_TENANT,
+        tenant=tenant,
         trace_id=TraceId(f"{number:032x}"),
         received_ns=0,
         byte_count=size,
@@ -31,6 +34,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.seen: Counter[TraceKey] = Counter()
+        self.crashes = False
         self.busy = 0
         self.rests: list[float] = []
         self.now = 0.0
@@ -39,6 +43,8 @@ class Watched:
     async def look(self, key: TraceKey) -> None:
         self.seen[key] += 1
         self.now += 1
+        if self.crashes:
+            raise AnalysisLostError("it crashed worker processes")
 
     def is_busy(self) -> bool:
         self.busy -= 1
@@ -65,11 +71,23 @@ def test_a_storm_of_open_traces_keeps_a_bounded_number_and_skips_the_rest() -> N
         for number in range(1, _STORM + 1):
             one.looks.feed(arrival(number))
         assert one.looks.counted <= MOST_TRACES
-        assert one.looks.waiting <= MOST_WAITING
+        assert one.looks.waiting <= MOST_TRACES
         assert one.looks.skipped >= _STORM - MOST_TRACES
         await one.work()
-        assert one.looks.done <= MOST_WAITING
+        assert one.looks.done <= MOST_TRACES
         assert one.looks.waiting == 0
+
+    asyncio.run(storm())
+
+
+def test_a_tenant_in_a_storm_of_another_is_counted_on_and_looked_at_next() -> None:
+    async def storm() -> None:
+        one, blue = Watched(), Tenant("blue")
+        one.looks.feed(arrival(1, tenant=blue))
+        for number in range(2, _STORM + 1):
+            one.looks.feed(arrival(number))
+        await one.work()
+        assert blue in {key.tenant for key in list(one.seen)[:2]}
 
     asyncio.run(storm())
 
@@ -105,8 +123,21 @@ def test_a_trace_that_ended_or_is_too_large_is_not_looked_at() -> None:
         one = Watched()
         one.looks.feed(arrival(1))
         one.looks.feed(arrival(1, parent=0))  # its root: the verdict comes now
+        one.looks.feed(arrival(1))  # another process sends later
         one.looks.feed(arrival(2, size=MOST_BYTES + 1))
         await one.work()
         assert not one.seen
 
     asyncio.run(end())
+
+
+def test_a_trace_that_crashes_workers_is_not_looked_at_again() -> None:
+    async def crash() -> None:
+        one = Watched()
+        one.crashes = True
+        for _ in range(3):
+            one.looks.feed(arrival(1))
+            await one.work()
+        assert one.seen.total() == 1
+
+    asyncio.run(crash())

@@ -85,7 +85,10 @@ def test_the_last_step_so_far_is_no_end_and_a_part_is_bounded() -> None:
     assert elements_so_far([end, element("search")]) == (element("search"),)
     assert len(elements_so_far(many)) == MOST_PAIRS
     wide = [part(*(f"{side}{n}" for n in range(MOST_PAIRS))) for side in "ab"]
-    assert len(wide[0].joined(wide[1]).pairs) == MOST_PAIRS
+    joined = wide[0].joined(wide[1])
+    assert len(joined.pairs) == MOST_PAIRS
+    assert len(joined.packed()) <= 720
+    assert Part.unpacked(joined.packed()) == joined
 
 
 def test_early_warnings_are_off_without_the_setting() -> None:
