@@ -22,9 +22,11 @@ from tests.e2e.line import Line, StartLine
 from tests.factories import agent, chat, tool, workflow
 
 PASSING: Final = 16
+ENOUGH: Final = 14
+"""Passing runs from which a share of 0.2 has a threshold."""
 HEADER: Final = "X-Scope-OrgID"
 SETTINGS: Final[dict[str, str | float]] = {
-    "early_false_alarms": 0.2,  # 14 passing runs are enough for this share
+    "early_false_alarms": 0.2,
     "root_grace": 100,
     "analysis_processes": 0,
 }
@@ -105,10 +107,11 @@ def test_the_warning_arrives_before_the_last_span_and_to_its_tenant_only(
         assert run["provisional"]
         assert "calls delete_everything" in note
         warning = run["early_warning"]
-        assert (warning["as_high"], warning["passing"]) == (0, PASSING)
+        assert warning["as_high"] == 0
+        assert ENOUGH <= warning["passing"] <= PASSING  # the last ones are counted some seconds later
         assert warning["agent"] == "unknown"  # the span that names it arrives later
         assert "delete_everything" in warning["text"]
-        assert f"0 of {PASSING} runs" in note
+        assert f"0 of {warning['passing']} runs" in note
         assert line.sample("blamespan_early_warnings") == 1
         with urlopen(Request(f"{line.web}/runs/{100:032x}", headers={HEADER: "red"}), timeout=300) as page:
             assert "Early warning" in page.read().decode()
