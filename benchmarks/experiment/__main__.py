@@ -123,6 +123,7 @@ def main() -> int:
     parser.add_argument("--system", choices=("pipeline", "orchestrator", "debate"), help="one system alone")
     parser.add_argument("--ranker", type=Path, default=Path("ranker.json"), help="of `blamespan train`")
     parser.add_argument("--out", type=Path, default=Path("experiments.jsonl"), help="the systems' runs")
+    parser.add_argument("--seed", type=int, default=0, help="of ``injected``: its orders, model and faults")
     asked = parser.parse_args()
     if asked.what in {"ranked", "transferred"}:
         from benchmarks.experiment.ranked import FLOWS, ranked  # noqa: PLC0415 - imports litellm
@@ -136,7 +137,7 @@ def main() -> int:
         from benchmarks.experiment.injected import injected  # noqa: PLC0415 - imports litellm
         from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above
 
-        return injected([asked.system] if asked.system else list(FLOWS), asked.number, asked.out)
+        return injected([asked.system] if asked.system else list(FLOWS), asked.number, asked.out, asked.seed)
     if asked.what in {"gates", "retried"}:
         from benchmarks.experiment.retried import gates, retried  # noqa: PLC0415 - imports litellm
         from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above

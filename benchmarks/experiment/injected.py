@@ -46,10 +46,10 @@ class Found:
     """Labels of runs in which the script sees no decisive call."""
 
 
-def injected(systems: list[str], number: int, out: Path) -> int:
+def injected(systems: list[str], number: int, out: Path, seed: int = 0) -> int:
     """Inject faults into passing runs; print how many labels the script confirms."""
     for system in systems:
-        found = asyncio.run(_system(system, number, out))
+        found = asyncio.run(_system(system, number, out, seed))
         labels = [each.failure for each in found.tried if each.failure is not None]
         pure = purity(found.tried)
         said = len(labels) - found.unsaid
@@ -78,24 +78,38 @@ def _trials(tried: Sequence[Tried]) -> str:
     return f"{own:.1f} of a fault, {mean(shared.values()):.1f} of a call with its recorded answer"
 
 
-async def _system(system: str, number: int, out: Path) -> Found:
-    found, task = Found(), 10_000  # other orders than those of the other measurements
+async def _system(system: str, number: int, out: Path, seed: int) -> Found:
+    found, task = Found(), 10_000 * (seed + 1)  # other orders than those of the other measurements
+    passing: list[_OneRun] = []
     async with (
-        scripted_model(seed=1) as url,
+        scripted_model(seed=seed + 1) as url,
         aiohttp.ClientSession() as session,
         capturing() as capture,
     ):
         ledger = Ledger(price_of, budget_usd=1e6)
         options = GatewayOptions(openai=url, allow_tools=TOOLS, reserve=ledger.reserve, settle=ledger.settle)
         async with serving(options) as gateway:
-            while len(found.tapes) < number:
+            while len(passing) < number:
                 asked, task = order(task), task + 1
                 run_id = hashlib.sha256(f"{system} {asked.number}".encode()).hexdigest()[:32]
                 said = await talk(session, system, asked, url, run_id)
                 if succeeded(asked, said.texts[-1]):
-                    one = _OneRun(system, asked, said.run(run_id, system), session)
-                    await one.inject(found, gateway, capture, ledger, out)
+                    passing.append(_OneRun(system, asked, said.run(run_id, system), session))
+            found.tapes += [one.tape() for one in passing]
+            plan = Plan(allow_tools=TOOLS, seed=seed, others=tuple(found.tapes))
+            for one in passing:
+                await one.inject(found, plan, Around(gateway, capture, ledger, out))
     return found
+
+
+@dataclass(frozen=True)
+class Around:
+    """What all runs of a system share."""
+
+    gateway: Gateway
+    capture: Capture
+    ledger: Ledger
+    out: Path
 
 
 @dataclass
@@ -105,25 +119,27 @@ class _OneRun:
     run: Run
     session: aiohttp.ClientSession
 
-    async def inject(
-        self, found: Found, gateway: Gateway, capture: Capture, ledger: Ledger, out: Path
-    ) -> None:
+    def tape(self) -> Tape:
+        """Return the run's tape."""
         tape = read_tape(self.run, allow_tools=TOOLS)
         assert isinstance(tape, Tape), tape
+        return tape
+
+    async def inject(self, found: Found, plan: Plan, around: Around) -> None:
+        """Try the run's faults."""
         parts = Parts(
-            gateway=gateway,
+            gateway=around.gateway,
             workflow=Function(call=self._workflow),
             check=Contains(text=f"answer = {self.asked.right['answer']}."),
-            ledger=ledger,
+            ledger=around.ledger,
             clock=time.monotonic,
-            telemetry=capture.environment,
+            telemetry=around.capture.environment,
         )
-        injector = Injector(self.run, tape, parts, Options(timeout_s=600), capture)
-        result = await injector.run(Plan(allow_tools=TOOLS), lambda _: None)
+        injector = Injector(self.run, self.tape(), parts, Options(timeout_s=600), around.capture)
+        result = await injector.run(plan, lambda _: None)
         assert not result.refused, result.refused
-        found.tapes.append(tape)
         found.tried += result.tried
-        with out.open("a", encoding="utf-8") as file:
+        with around.out.open("a", encoding="utf-8") as file:
             for failure in filter(None, (each.failure for each in result.tried)):
                 file.write(json.dumps({**failure.document, "source": self.system}) + "\n")
                 self._judge(failure, found)

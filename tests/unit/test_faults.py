@@ -71,6 +71,15 @@ def test_ignored_input_repeats_an_earlier_answer() -> None:
     assert corrupt(FaultKind.IGNORED_INPUT, 2) is None
 
 
+def test_ignored_input_is_rather_the_answer_to_another_run_at_the_same_place() -> None:
+    call = TAPE.calls[5]
+    answers = [replace(each, answer=replace(each.answer, text=f"no. {each.index}")) for each in TAPE.calls]
+    other = replace(TAPE, run_id="another", calls=tuple(answers))
+    found = corrupted(FaultKind.IGNORED_INPUT, TAPE, call, random.Random(0), [TAPE, other])
+    assert found is not None
+    assert found.text == "no. 5"
+
+
 def test_a_premature_end_calls_nothing() -> None:
     found = corrupt(FaultKind.PREMATURE_END, 0)
     assert found is not None

@@ -1,6 +1,7 @@
 """Faults: ways to corrupt one recorded answer of a run, by kind. Pure.
 
-A corrupted answer is made of the run's own words and numbers, so that no marker word gives the fault away.
+A corrupted answer is made of the words and numbers of passing runs, mostly its own, so that no marker word
+gives the fault away.
 Kinds from MAST (arXiv:2503.13657) and AgentErrorBench (arXiv:2509.25370), as far as one answer shows them.
 """
 
@@ -34,7 +35,7 @@ class FaultKind(StrEnum):
     DROPPED_CONSTRAINT = "dropped_constraint"
     """A part of the answer is missing."""
     IGNORED_INPUT = "ignored_input"
-    """An earlier answer of the run again, so that what came since is ignored."""
+    """The agent's answer to another run's input, or an earlier answer of the run again."""
     PREMATURE_END = "premature_end"
     """The answer says what it says, and calls no tool."""
     LOOP = "loop"
@@ -47,7 +48,9 @@ class FaultKind(StrEnum):
     """Control goes to another agent of the run."""
 
 
-def corrupted(kind: FaultKind, tape: Tape, call: RecordedCall, coin: random.Random) -> Answer | None:
+def corrupted(
+    kind: FaultKind, tape: Tape, call: RecordedCall, coin: random.Random, others: Sequence[Tape] = ()
+) -> Answer | None:
     """Return the call's answer with a fault of this kind; ``None`` if it has no place for one.
 
     Args:
@@ -55,10 +58,12 @@ def corrupted(kind: FaultKind, tape: Tape, call: RecordedCall, coin: random.Rand
         tape: the run, whose other answers lend their words.
         call: the call whose answer is corrupted.
         coin: chooses among several places.
+        others: other passing runs of the workflow.
     """
     if call.kind is not CallKind.CHAT or call.answer.error:
         return None
-    found = _FAULTS[kind](tape, call, coin)
+    found = _ignored_input(tape, call, coin, others) if others and kind is FaultKind.IGNORED_INPUT else None
+    found = found or _FAULTS[kind](tape, call, coin)
     return None if found is None or _says_the_same(found, call.answer) else found
 
 
@@ -107,7 +112,27 @@ def _dropped_constraint(_: Tape, call: RecordedCall, coin: random.Random) -> Ans
     return replace(call.answer, text=text.rstrip(" ,;"))
 
 
-def _ignored_input(tape: Tape, call: RecordedCall, coin: random.Random) -> Answer | None:
+def _ignored_input(
+    tape: Tape, call: RecordedCall, coin: random.Random, others: Sequence[Tape]
+) -> Answer | None:
+    """Return what the agent said in another run at the same place.
+
+    An earlier answer of the same run would do, but is a copy: to notice that needs no diagnosis.
+    """
+    place = len(_own(tape, call, call.agent))
+    found = [_own(other, None, call.agent) for other in others if other.run_id != tape.run_id]
+    texts = [each[place].answer.text for each in found if len(each) > place and not each[place].answer.calls]
+    texts = [each for each in texts if each.strip()]
+    return replace(call.answer, text=coin.choice(texts)) if texts and not call.answer.calls else None
+
+
+def _own(tape: Tape, before: RecordedCall | None, agent: str) -> list[RecordedCall]:
+    """Return an agent's model calls in the order of the run, up to a call."""
+    calls = tape.calls if before is None else tape.calls[: before.index]
+    return [each for each in calls if each.kind is CallKind.CHAT and each.agent == agent]
+
+
+def _earlier_answer(tape: Tape, call: RecordedCall, coin: random.Random) -> Answer | None:
     texts = [each for each in _earlier(tape, call) if each.answer.text and not each.answer.calls]
     own = [each for each in texts if each.agent == call.agent]
     if call.answer.calls or not texts:
@@ -202,7 +227,7 @@ _FAULTS: Final[Mapping[FaultKind, _Fault]] = {
     FaultKind.WRONG_VALUE: _wrong_value,
     FaultKind.INVENTED_RESULT: _invented_result,
     FaultKind.DROPPED_CONSTRAINT: _dropped_constraint,
-    FaultKind.IGNORED_INPUT: _ignored_input,
+    FaultKind.IGNORED_INPUT: _earlier_answer,
     FaultKind.PREMATURE_END: _premature_end,
     FaultKind.LOOP: _loop,
     FaultKind.WRONG_TOOL: _wrong_tool,

@@ -89,6 +89,8 @@ class Plan:
     """Labels of one run; more would look alike."""
     seed: int = 0
     allow_tools: frozenset[str] = field(default_factory=frozenset)
+    others: Sequence[Tape] = ()
+    """Passing runs of the workflow, this one perhaps among them: their answers may replace its own."""
 
 
 def faults_of(tape: Tape, plan: Plan) -> list[Fault]:
@@ -100,7 +102,7 @@ def faults_of(tape: Tape, plan: Plan) -> list[Fault]:
     for call in tape.calls:
         for kind in plan.kinds:
             coin = random.Random(f"{plan.seed} {tape.run_id} {call.index} {kind}")  # noqa: S311 - no secret
-            answer = corrupted(kind, tape, call, coin) if call.step is not None else None
+            answer = None if call.step is None else corrupted(kind, tape, call, coin, plan.others)
             if answer is not None:
                 found.append(Fault(kind=kind, call=call, answer=answer))
     random.Random(f"{plan.seed} {tape.run_id}").shuffle(found)  # noqa: S311 - no secret

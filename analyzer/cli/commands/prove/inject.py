@@ -129,6 +129,7 @@ def inject(
         most_labels=labels,
         seed=seed,
         allow_tools=options.allow_tools,
+        others=tuple(each.tape for each in passing),
     )
     natural = _organic(organic or [])
     if place is None:
