@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 MAX_VERDICTS: Final = 100_000
 """Verdicts kept in the store; older ones are deleted, but stay in the backend."""
 _EXPIRE_EVERY_S: Final = 60.0
+_BETWEEN_S: Final = 0.1
+"""Pause between two deletions of old verdicts, for the store's other calls."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,17 +138,21 @@ async def expire(files: Files, examiner: Examiner, now_ns: Callable[[], int]) ->
     await _patiently(examiner, files.store.spans.prune_all)
     while True:
         files.journal.expire(now_ns())
-        await _patiently(examiner, files.store.prune, MAX_VERDICTS)
+        is_more: bool | None = True
+        while is_more:
+            is_more = await _patiently(examiner, files.store.prune, MAX_VERDICTS)
+            await asyncio.sleep(_BETWEEN_S)
         await _patiently(examiner, files.store.spans.expire, now_ns())
         await asyncio.sleep(_EXPIRE_EVERY_S)
 
 
-async def _patiently(examiner: Examiner, delete: Callable[..., None], *values: int) -> None:
+async def _patiently(examiner: Examiner, delete: Callable[..., T], *values: int) -> T | None:
     """Delete old data; if the store refuses, leave it to the next round."""
     try:
-        await examiner.in_db(delete, *values)
+        return await examiner.in_db(delete, *values)
     except StoreError as error:
         logger.warning("old verdicts cannot be pruned", extra={"reason": str(error)})
+        return None
 
 
 async def _fails_with(failure: asyncio.Future[None]) -> None:

@@ -135,11 +135,13 @@ class RunHistoryRows:
         found = Counter((row[0], row[1]) for row in rows if row[1] is not None)
         return [place for place, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))]
 
-    def forget(self) -> None:
-        """Delete the rows of runs whose verdicts were deleted."""
-        self._db.execute(
-            "DELETE FROM run_history WHERE NOT EXISTS (SELECT 1 FROM verdict WHERE"
-            " verdict.tenant = run_history.tenant AND verdict.run_id = run_history.run_id)"
+    def forget(self, runs: Sequence[tuple[Tenant, str]]) -> None:
+        """Delete the rows of those of these runs that have no verdict any more, in the open transaction."""
+        self._db.executemany(
+            "DELETE FROM run_history WHERE tenant = ? AND run_id = ? AND NOT EXISTS"
+            " (SELECT 1 FROM verdict WHERE verdict.tenant = run_history.tenant"
+            " AND verdict.run_id = run_history.run_id)",
+            runs,
         )
 
 

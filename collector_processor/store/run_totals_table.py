@@ -62,11 +62,13 @@ class RunTotalsRows:
             )
             place = tuple(rows[-1][:3])
 
-    def forget(self) -> None:
-        """Delete the rows of runs whose verdicts were deleted."""
-        self._db.execute(
-            "DELETE FROM run_totals WHERE NOT EXISTS (SELECT 1 FROM verdict WHERE"
-            " verdict.tenant = run_totals.tenant AND verdict.run_id = run_totals.run_id)"
+    def forget(self, runs: Sequence[tuple[Tenant, str]]) -> None:
+        """Delete the rows of those of these runs that have no verdict any more, in the open transaction."""
+        self._db.executemany(
+            "DELETE FROM run_totals WHERE tenant = ? AND run_id = ? AND NOT EXISTS"
+            " (SELECT 1 FROM verdict WHERE verdict.tenant = run_totals.tenant"
+            " AND verdict.run_id = run_totals.run_id)",
+            runs,
         )
 
 

@@ -62,6 +62,15 @@ IS_CURRENT: Final = """NOT EXISTS (
 """Condition on a row of ``verdict``: no later version supersedes it."""
 
 
+MOST_PRUNED: Final = 500
+"""Verdicts deleted in one transaction: some 30 ms, or the store's other calls would wait."""
+_PRUNE: Final = (
+    "DELETE FROM verdict WHERE (tenant, run_id, version) IN (SELECT tenant, run_id, version FROM verdict"
+    " WHERE decided_ns < (SELECT decided_ns FROM verdict ORDER BY decided_ns DESC LIMIT 1 OFFSET ?)"
+    " ORDER BY decided_ns LIMIT ?) RETURNING tenant, run_id"
+)
+
+
 class RunStore:
     """Verdicts and outbox. One owner, one thread at a time."""
 
@@ -279,22 +288,26 @@ class RunStore:
 
     def prune(
         self, keep: int, most_keys: int = MAX_RUN_KEYS, most_place_bytes: int = MAX_PLACES_BYTES
-    ) -> None:
+    ) -> bool:
         """Delete the oldest verdicts beyond ``keep``, and the oldest analysed traces beyond four times that.
 
         That is far more than the journal keeps spans of, so deleted traces cannot be analysed again. Some of
-        the space is returned to the disk.
+        the space is returned to the disk. Returns whether verdicts are left to delete: one call deletes at
+        most ``MOST_PRUNED``, so that the store's other calls do not wait for it.
         """
         self._common.clear()
         with self.transaction():
-            found = self._db.execute(
-                "DELETE FROM verdict WHERE decided_ns <"
-                " (SELECT decided_ns FROM verdict ORDER BY decided_ns DESC LIMIT 1 OFFSET ?) RETURNING 1",
-                (keep - 1,),
-            ).fetchall()
-            if found:
-                self.totals.forget()
-                self.history.forget()
+            found = self._db.execute(_PRUNE, (keep - 1, MOST_PRUNED)).fetchall()
+            gone = sorted({(Tenant(row[0]), row[1]) for row in found})
+            self.totals.forget(gone)
+            self.history.forget(gone)
+        if len(found) < MOST_PRUNED:
+            self._prune_traces(keep, most_keys, most_place_bytes)
+        self._db.give_back()
+        return len(found) == MOST_PRUNED
+
+    def _prune_traces(self, keep: int, most_keys: int, most_place_bytes: int) -> None:
+        with self.transaction():
             oldest = self._db.execute(
                 "SELECT upto_seq FROM analysed ORDER BY upto_seq DESC LIMIT 1 OFFSET ?", (4 * keep - 1,)
             ).fetchone()
@@ -308,7 +321,6 @@ class RunStore:
                 self._db.execute("DELETE FROM analysed WHERE upto_seq < ?", oldest)
             self._forget_keys(most_keys)
             self._forget_places(keep, most_place_bytes)
-        self._db.give_back()
 
     def _forget_keys(self, most: int) -> None:
         """Delete the run keys of the traces that were analysed first, down to the bound."""

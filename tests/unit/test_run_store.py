@@ -15,7 +15,7 @@ from collector_processor.store.database.connection import StoreError
 from collector_processor.store.database.sqlite_driver import SqliteDriver
 from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.store.small_tables import MAX_ABSENT
-from collector_processor.store.verdicts import RunStore
+from collector_processor.store.verdicts import MOST_PRUNED, RunStore
 from semconv.model import SpanId, TraceId
 from tests.run_store import analyses_of, joined
 
@@ -183,6 +183,18 @@ def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> Non
     assert [analyses_of(store, key)[0] for key in keys] == [0] * 8 + [1] * 12
     assert joined(store, keys[19], [f"autogen:{keys[7].trace_id}"]) == frozenset()
     assert joined(store, keys[19], [f"autogen:{keys[8].trace_id}"]) == {keys[8].trace_id}
+
+
+def test_many_old_verdicts_are_forgotten_a_part_at_a_time_the_oldest_first(store: RunStore) -> None:
+    most = MOST_PRUNED + 5
+    aged = tuple(replace(VERDICT, run_id=f"run-{number}", decided_ns=number) for number in range(most + 1))
+    store.commit(Commit(analysed=(), verdicts=aged))
+    assert store.prune(keep=1)
+    assert store.current(NO_TENANT, f"run-{MOST_PRUNED - 1}") is None
+    assert store.current(NO_TENANT, f"run-{MOST_PRUNED}") is not None
+    assert not store.prune(keep=1)
+    assert store.recent(99) == [aged[-1]]
+    assert store._db.execute("SELECT run_id FROM run_totals").fetchall() == [(f"run-{most}",)]
 
 
 def test_of_too_many_run_keys_those_analysed_first_are_forgotten(store: RunStore) -> None:
