@@ -60,7 +60,7 @@ def list_queue(tenant: str | None, data_dir: Path | None, limit: int, output: Ou
 
 
 def _issues(store: IssueStore, names: Sequence[RunName]) -> dict[RunName, Issue]:
-    ids = {(run.tenant, run.run_id): run.issue_id for run in store.runs(names) if run.issue_id is not None}
+    ids = store.issue_ids(names)
     known = {
         (owner, issue.fingerprint.id): issue
         for owner, issue in store.issues_of(sorted({(name[0], issue_id) for name, issue_id in ids.items()}))

@@ -38,11 +38,13 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     """Return the two-sided p-value of Fisher's exact test of two shares, each given as (right, n)."""
     (one, many), (other, more) = first, second
     right, n = one + other, many + more
-    ways = [
-        math.comb(many, k) * math.comb(more, right - k)
-        for k in range(max(0, right - more), min(many, right) + 1)
-    ]
-    own = math.comb(many, one) * math.comb(more, other)
+    first_k, last_k = max(0, right - more), min(many, right)
+    ways = [math.comb(many, first_k) * math.comb(more, right - first_k)]
+    for k in range(
+        first_k, last_k
+    ):  # each from the one before, exactly: ``comb`` for each takes milliseconds
+        ways.append(ways[-1] * (many - k) * (right - k) // ((k + 1) * (more - right + k + 1)))
+    own = ways[one - first_k]
     return sum(each for each in ways if each <= own) / math.comb(n, right)
 
 

@@ -95,9 +95,15 @@ class IssueStore:
         rows = self.db.read_rows(_RUN_COLUMNS, "counted_run", "tenant, run_id", keys)
         return [as_counted(row) for row in rows]
 
+    def issue_ids(self, keys: Sequence[tuple[Tenant, str]]) -> dict[tuple[Tenant, str], str]:
+        """Return the ids of the issues that these runs are counted in; runs in none are left out."""
+        rows = self.db.read_rows("tenant, run_id, issue", "counted_run", "tenant, run_id", keys)
+        return {(Tenant(row[0]), row[1]): row[2] for row in rows if row[2] is not None}
+
     def labelled_runs(self, tenant: Tenant, service: str, limit: int = 5_000) -> list[CountedRun]:
         """Return a service's labelled runs, newest first."""
-        where = "tenant = ? AND service = ? AND label IS NOT NULL ORDER BY decided_ns DESC LIMIT ?"
+        # Not ``IS NOT NULL``, for which SQLite reads all runs of the tenant in place of the index of labels.
+        where = "tenant = ? AND service = ? AND label > '' ORDER BY decided_ns DESC LIMIT ?"
         return self._runs(where, (tenant, service, limit))
 
     def service_runs(self, tenant: Tenant, service: str, since_ns: int, limit: int) -> list[CountedRun]:

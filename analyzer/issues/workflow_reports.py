@@ -177,9 +177,8 @@ class WorkflowReports:
 
 def issues_of(store: IssueStore, tenant: Tenant, known: Sequence[HistoryRow]) -> list[str | None]:
     """Return each run's issue, empty if it failed by none; ``None`` for runs that passed."""
-    counted = store.runs([(tenant, row.run_id) for row in known])
-    issue_of = {run.run_id: run.issue_id for run in counted}
-    return [None if row.said == Said.PASSED else issue_of.get(row.run_id) or "" for row in known]
+    issue_of = store.issue_ids([(tenant, row.run_id) for row in known])
+    return [None if row.said == Said.PASSED else issue_of.get((tenant, row.run_id), "") for row in known]
 
 
 def _around(

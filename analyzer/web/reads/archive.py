@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -42,7 +43,7 @@ from analyzer.web.reads.run_query import (
 )
 from analyzer.web.reads.trends import bucket_width, trend_of
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import StoreConnection, refusing
+from collector_processor.store.database.connection import Rows, StoreConnection, refusing
 from collector_processor.store.database.places import Database
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from collector_processor.store.records import StoredVerdict
@@ -189,30 +190,29 @@ class RunArchive:
             f"SELECT {_COLUMNS}, run_totals.{order.column} FROM run_totals {self._by(order)}"  # noqa: S608 - our own words
             f" CROSS JOIN verdict {where} {'AND' if where else 'WHERE'} {_ITS_VERDICT} {order.by} LIMIT ?",
             (*values, most if query.text else query.limit + 1),
-        ).fetchall()
-        fitting = self._fitting(found, query) if query.text else _Fitting(rows=found)
+        )
+        fitting = self._fitting(found, query) if query.text else _Fitting(rows=found.fetchall())
         rows = self._rows(fitting.rows)
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
-        if fitting.looked_at:
-            last = _key(found[fitting.looked_at - 1])
-            return RunPage(rows=tuple(rows), next=last, looked_at=fitting.looked_at)
+        if fitting.last is not None:
+            return RunPage(rows=tuple(rows), next=_key(fitting.last), looked_at=fitting.looked_at)
         return RunPage(rows=tuple(rows), next=floor, looked_at=most if floor else 0)
 
-    def _fitting(self, found: Sequence[tuple[Any, ...]], query: RunQuery) -> _Fitting:
-        """Return the verdicts of runs that contain the text."""
+    def _fitting(self, found: Rows, query: RunQuery) -> _Fitting:
+        """Return the verdicts of runs that contain the text; reads no further than it searches."""
         search, ends = TextSearch(query.text), monotonic() + LONGEST_SEARCH_S
-        placed, fitting = list(enumerate(found)), list[tuple[Any, ...]]()
-        for at in range(0, len(placed), _SEARCHED_AT_ONCE):
-            part = placed[at : at + _SEARCHED_AT_ONCE]
-            matches = {(row[0], row[1]): _mentions(_verdict(row), query.text) for _, row in part}
+        fitting, before, looked_at, rows = list[tuple[Any, ...]](), None, 0, iter(found)
+        while part := tuple(islice(rows, _SEARCHED_AT_ONCE)):
+            matches = {(row[0], row[1]): _mentions(row, query.text.lower()) for row in part}
             unread = [name for name, is_match in matches.items() if not is_match]
             packed = self._db.read_rows("tenant, run_id, packed", "kept_run", "tenant, run_id", unread)
             kept = {(row[0], row[1]): row[2] for row in packed}
-            for place, row in part:
+            for row in part:
                 name = (row[0], row[1])
                 if search.unpacked_bytes >= MOST_UNPACKED or (search.unpacked_bytes and monotonic() > ends):
-                    return _Fitting(rows=fitting, looked_at=place)
+                    return _Fitting(rows=fitting, looked_at=looked_at, last=before)
+                before, looked_at = row, looked_at + 1
                 if matches[name] or (name in kept and search.finds_in(kept[name])):
                     fitting.append(row)
                 if len(fitting) > query.limit:
@@ -329,10 +329,13 @@ class _Fitting(NamedTuple):
     rows: Sequence[tuple[Any, ...]]
     looked_at: int = 0
     """Number of verdicts after which the search stopped; 0 if it did not stop early."""
+    last: tuple[Any, ...] | None = None
+    """The last of these verdicts."""
 
 
-def _mentions(verdict: StoredVerdict, text: str) -> bool:
-    """Return whether the verdict or the run's names contain a text."""
-    fields = (verdict.run_id, verdict.service, verdict.agent or "", verdict.document)
-    wanted = text.lower()
-    return any(wanted in field.lower() for field in fields)
+_SEARCHED: Final = tuple(VERDICT.index(name) for name in ("document", "run_id", "service", "agent"))
+
+
+def _mentions(row: tuple[Any, ...], wanted: str) -> bool:
+    """Return whether the verdict in a row, or the run's names, contain a text in lower case."""
+    return any(wanted in (row[at] or "").lower() for at in _SEARCHED)

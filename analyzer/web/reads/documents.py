@@ -6,6 +6,8 @@ SQLite keeps no checksums of its pages, so a flipped bit on the disk may be in a
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
@@ -64,13 +66,18 @@ class _Document(BaseModel):
 _PLAIN: Final = TypeAdapter(dict[str, Any])
 
 
+@cache
+def _damaged() -> Mapping[str, Any]:
+    verdict = Abstention(status=Status.ERROR, reason=DAMAGED)
+    return to_json(
+        Attribution(run_id="", verdict=verdict, method="", error=DAMAGED),
+        Trajectory(run_id="", steps=()),
+    )
+
+
 def read_document(text: str, run_id: str) -> dict[str, Any]:
     """Return a verdict's document with all its fields; an ``error`` verdict if it is damaged."""
-    verdict = Abstention(status=Status.ERROR, reason=DAMAGED)
-    damaged = to_json(
-        Attribution(run_id=run_id, verdict=verdict, method="", error=DAMAGED),
-        Trajectory(run_id=run_id, steps=()),
-    )
+    damaged = {**_damaged(), "run_id": run_id, "evidence": [], "ranking": []}
     try:
         found = _PLAIN.validate_json(text)
         _Document.model_validate(found)

@@ -82,18 +82,14 @@ class IssueReader:
         """Return the issues that runs are counted in, in their current state."""
 
         def read() -> dict[RunName, Issue]:
-            now_ns, known = self._now_ns(), dict[RunName, Issue | None]()
-            found: dict[RunName, Issue] = {}
-            for tenant, run_id in runs:
-                counted = self._store.run(tenant, run_id)
-                if counted is None or counted.issue_id is None:
-                    continue
-                name = (tenant, counted.issue_id)
-                if name not in known:
-                    known[name] = self._store.issue(*name)
-                if (issue := known[name]) is not None:
-                    found[tenant, run_id] = self._aged(issue, now_ns)
-            return found
+            now_ns, ids = self._now_ns(), self._store.issue_ids(runs)
+            names = sorted({(run[0], issue_id) for run, issue_id in ids.items()})
+            known = {
+                (owner, issue.fingerprint.id): self._aged(issue, now_ns)
+                for owner, issue in self._store.issues_of(names)
+            }
+            found = {run: known.get((run[0], issue_id)) for run, issue_id in ids.items()}
+            return {run: issue for run, issue in found.items() if issue is not None}
 
         return await self._beside(read)
 

@@ -100,6 +100,8 @@ def refusing(read: Callable[[], T]) -> T:
 
 _MOST_ROWS: Final = 64
 """Rows of values in one statement; both databases accept 32,000 values."""
+_MOST_KEYS: Final = 512
+"""Keys in one statement that reads: each statement is a round trip to a server."""
 
 
 def upsert(table: str, columns: str, keys: int) -> str:
@@ -247,7 +249,7 @@ class StoreConnection:
         alike = " AND ".join(f"{name} = asked_{name}" for name in names)
         # With a cross join, SQLite looks up each key; for ``(…) IN (VALUES …)`` it reads the whole table.
         found: list[Any] = []
-        for marks, keyed in _slices(rows):
+        for marks, keyed in _slices(rows, _MOST_KEYS):
             sql = (
                 f"WITH asked ({asked}) AS (VALUES {marks})"  # noqa: S608 - our own words
                 f" SELECT {columns} FROM asked CROSS JOIN {table} WHERE {alike} {rest}"
@@ -270,8 +272,8 @@ class StoreConnection:
         self._after_commit.append(call)
 
 
-def _slices(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, list[Any]]]:
-    for start in range(0, len(rows), _MOST_ROWS):
-        some = rows[start : start + _MOST_ROWS]
+def _slices(rows: Sequence[Sequence[Any]], most: int = _MOST_ROWS) -> Iterator[tuple[str, list[Any]]]:
+    for start in range(0, len(rows), most):
+        some = rows[start : start + most]
         marks = f"({', '.join('?' * len(some[0]))})"
         yield ", ".join([marks] * len(some)), [value for row in some for value in row]
