@@ -1,9 +1,10 @@
 """``python -m benchmarks.pages_million``: time and CPU time of the pages over a million runs, one by one.
 
-The service runs in its own process, started as by users, over a store filled as after a month: verdicts,
-totals and facts of runs in 50 workflows, the newest runs kept and counted in issues. Pages are requested one
-after the other, so that the CPU time of the server's processes belongs to a page; on a busy machine it
-says more than the latency.
+The pages run in their own process, as ``blamespan web`` serves them, over a store filled as after a month:
+verdicts, totals and facts of runs in 50 workflows, the newest runs kept and counted in issues. (``serve``
+would delete all but the newest 100,000.) Pages are requested one after the other, so that the CPU
+time of the server's processes belongs to a page; on a busy machine it says more than the latency. With
+``--store-url`` the store is an empty database in PostgreSQL, whose own CPU time is not counted.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
@@ -24,20 +28,25 @@ from analyzer.history.elements import elements_of, pack
 from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import MAX_RUNS, IssueStore
 from analyzer.issues.labels.kept_run import pack as pack_run
-from analyzer.issues.labels.label_store import PackedRun
+from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState
-from benchmarks.page_speed.pages import serving
+from analyzer.service.lifetime import Lifetime
+from analyzer.service.pages_alone import open_pages_alone
+from benchmarks.page_speed.pages import answers, free_port
 from benchmarks.page_speed.pages_filling import write_key_of
 from benchmarks.page_speed.server_cpu import cpu_s, listener
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.run_totals import RunTotals
+from collector_processor.settings import load_settings
 from collector_processor.store.database.connection import Flush
-from collector_processor.store.database.places import RUNS
+from collector_processor.store.database.places import RUNS, open_database
 from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.run_history import RunFacts
+from collector_processor.store.verdicts import RunStore
 from semconv.model import Abstention, Status, Trajectory
+from tests.backends.supervise import running
 from tests.web.showcase import demo_run
-from tests.web.stage import ANALYST, Stage, open_stage, verdict_of
+from tests.web.stage import ANALYST, Stage, verdict_of
 
 _BATCH: Final = 5_000
 _WORKFLOWS: Final = 50
@@ -47,12 +56,17 @@ _KEPT: Final = 20_000
 _DAYS_NS: Final = 30 * 86_400 * 10**9
 
 
-async def filled(folder: Path, runs: int) -> dict[str, str]:
-    """Fill a store; return the paths of the pages to request."""
-    trajectory, stage = demo_run(), open_stage(folder)
+async def filled(place: Path | str, runs: int) -> dict[str, str]:
+    """Fill a store, a file or a database in PostgreSQL; return the paths of the pages to request."""
+    with closing(open_database(place)) as database, closing(database.connect()) as db:
+        stage = Stage(folder=Path(), verdicts=RunStore(db), labels=LabelStore(db))
+        return await _filled(stage, IssueStore(db), runs)
+
+
+async def _filled(stage: Stage, issues: IssueStore, runs: int) -> dict[str, str]:
+    trajectory = demo_run()
     failed = (await ANALYST.analyse(trajectory)).attribution
     passed = replace(failed, verdict=Abstention(status=Status.NO_FAILURE, reason="the run states success"))
-    issues = IssueStore(folder / RUNS)
     elements = pack(elements_of(trajectory))
     began = time.time_ns() - _DAYS_NS
     for first in range(0, runs, _BATCH):
@@ -75,8 +89,6 @@ async def filled(folder: Path, runs: int) -> dict[str, str]:
             _count(issues, verdicts)
     newest, other = f"{_last_failed(runs):032x}", f"{runs - 1:032x}"
     _open_issues(issues, runs, began)
-    stage.verdicts.close()
-    stage.labels.close()
     middle = write_key_of(began + runs // 2 * (_DAYS_NS // runs), f"{runs // 2:032x}")
     return {
         "runs": "/runs", "runs in the middle": f"/runs?after={middle}", "search": "/runs?q=solar",
@@ -173,7 +185,28 @@ def _open_issues(issues: IssueStore, runs: int, began: int) -> None:
             )
             for mark, names in newest.values()
         )  # fmt: skip
-    issues.close()
+
+
+@contextmanager
+def _serving_alone(place: Path | str) -> Iterator[str]:
+    """Run the pages alone over a store; yield their address."""
+    address = f"127.0.0.1:{free_port()}"
+    at, where = ("STORE_URL", place) if isinstance(place, str) else ("DATA_DIR", str(place.parent))
+    environ = {**os.environ, f"BLAMESPAN_{at}": where, "BLAMESPAN_WEB_LISTEN": address}
+    command = [sys.executable, "-m", "benchmarks.page_speed.pages_million", "--serve"]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with running("pages", command, log=log, is_ready=lambda: answers(address), environ=environ):
+            yield f"http://{address}"
+
+
+async def _serve() -> None:
+    """Serve the pages over the store of the environment until the process is ended."""
+    async with AsyncExitStack() as stack:
+        server = open_pages_alone(load_settings(os.environ), stack, Lifetime(stack))
+        await server.start()
+        stack.push_async_callback(server.stop)
+        await asyncio.Event().wait()
 
 
 def measured(address: str, pages: Mapping[str, str], times: int) -> None:
@@ -204,16 +237,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages_million", description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--times", type=int, default=100, help="requests of each page")
+    parser.add_argument("--store-url", help="an empty database in PostgreSQL")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.serve:
+        asyncio.run(_serve())
+        return
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "data"
+        place: Path | str = given.store_url or Path(folder) / RUNS
         began = time.monotonic()
-        pages = asyncio.run(filled(data, given.runs))
-        size = sum(file.stat().st_size for file in data.iterdir() if file.is_file())
+        pages = asyncio.run(filled(place, given.runs))
+        size = sum(file.stat().st_size for file in Path(folder).iterdir())
         print(
             f"{given.runs:,} runs written in {time.monotonic() - began:.0f} s, {size >> 20} MiB", flush=True
         )
-        with serving(data, "http://127.0.0.1:9") as address:
+        with _serving_alone(place) as address:
             measured(address, pages, given.times)
 
 
