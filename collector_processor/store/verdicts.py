@@ -166,14 +166,9 @@ class RunStore:
     def _forget_parts(self, commit: Commit) -> None:
         """Delete provisional verdicts on traces that turned out to be part of another trace's run."""
         own = {run.run_id for run in commit.identities}
-        for key, _ in commit.analysed if own else ():
-            if key.trace_id in own:
-                continue
-            gone = self._db.execute(
-                "DELETE FROM verdict WHERE tenant = ? AND run_id = ? AND is_provisional RETURNING 1", key
-            ).fetchall()
-            if gone:
-                self._db.execute("DELETE FROM run_totals WHERE tenant = ? AND run_id = ?", key)
+        for key in [key for key, _ in commit.analysed if own and key.trace_id not in own]:
+            self._db.execute("DELETE FROM verdict WHERE tenant = ? AND run_id = ? AND is_provisional", key)
+            self.totals.forget([key])
 
     def identities(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[RunIdentity, ...]]:
         """Return the runs that each trace was part of when last analysed, without their other traces."""
