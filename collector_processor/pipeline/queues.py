@@ -66,12 +66,16 @@ class FairQueue(Generic[Owner, Key, Item]):
 
 
 class FairTable(Generic[Owner, Key, Item]):
-    """A bounded number of items by owner and key: an owner with more than its share gives up its oldest."""
+    """A bounded number of items by owner and key: an owner with more than its share gives up its oldest.
+
+    With more owners than items, those that put nothing for longest give way.
+    """
 
     def __init__(self, most: int) -> None:
         """Create an empty table for at most this many items."""
         self._most: Final = most
-        self._owners: Final[dict[Owner, OrderedDict[Key, Item]]] = {}
+        self._owners: Final[OrderedDict[Owner, OrderedDict[Key, Item]]] = OrderedDict()
+        """Those that put nothing for longest come first."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -86,12 +90,13 @@ class FairTable(Generic[Owner, Key, Item]):
     def put(self, owner: Owner, key: Key, item: Item) -> tuple[Owner, Key] | None:
         """Add or replace an item as the newest of its owner; return the one that was removed for it."""
         items = self._owners.setdefault(owner, OrderedDict())
+        self._owners.move_to_end(owner)
         self._count += key not in items
         items[key] = item
         items.move_to_end(key)
         if self._count <= self._most:
             return None
-        is_crowd = len(items) * len(self._owners) > self._most
+        is_crowd = len(items) > 1 and len(items) * len(self._owners) > self._most
         crowd = owner if is_crowd else max(self._owners, key=lambda one: len(self._owners[one]))
         gone = crowd, next(iter(self._owners[crowd]))
         self.pop(*gone)

@@ -133,6 +133,14 @@ async def test_a_tenant_with_many_services_does_not_push_out_the_runs_of_another
     assert await world.look(91, "delete_all", Tenant("blue")) is not None
 
 
+async def test_a_tenant_that_comes_after_many_others_is_warned_too() -> None:
+    world = World()
+    for number in range(MOST_SERVICES):
+        await world.play(1000 + number, Tenant(f"tenant-{number}"), n=1)
+    await world.play(1, Tenant("blue"))
+    assert await world.look(91, "delete_all", Tenant("blue")) is not None
+
+
 async def test_a_warning_stays_while_the_run_goes_on_though_the_process_started_anew() -> None:
     world = World()
     await world.play(1)
