@@ -207,7 +207,7 @@ class Examiner:
         released = Released(key=key, completion=Completion.IDLE_OPEN)
         loaded = await self._loader.load(released, others, MOST_BYTES)
         if warned := await self._warned(key.tenant, loaded):
-            await self._commit_provisionally(key.tenant, list(warned.values()))
+            await self._commit_provisionally(key.tenant, loaded, list(warned.values()))
 
     async def _warned(self, tenant: Tenant, loaded: Loaded) -> Mapping[str, PreparedRun]:
         """Return the runs that are warned of, by their ids, with the warning in their analyses.
@@ -247,7 +247,8 @@ class Examiner:
             tenant = released.key.tenant
             runs = [run for run in loaded.prepared.runs if not run.is_trial]
             warned = await self._warned(tenant, loaded)
-            await self._commit_provisionally(tenant, [warned.get(run.identity.run_id, run) for run in runs])
+            runs = [warned.get(run.identity.run_id, run) for run in runs]
+            await self._commit_provisionally(tenant, loaded, runs)
             return Examined(glanced=frozenset(loaded.upto))
         if released.key not in loaded.upto:
             return await self._nothing_left(released.key)
@@ -315,10 +316,15 @@ class Examiner:
         async with self._committer.turn:
             return loaded.is_covered
 
-    async def _commit_provisionally(self, tenant: Tenant, runs: Sequence[PreparedRun]) -> None:
+    async def _commit_provisionally(
+        self, tenant: Tenant, loaded: Loaded, runs: Sequence[PreparedRun]
+    ) -> None:
+        """Commit provisional verdicts, unless the traces were analysed after they were read."""
         async with self._committer.turn:
             run_ids = [run.identity.run_id for run in runs]
-            known = await self._thread.run(self._store.standing, (), tenant, run_ids)
+            known = await self._thread.run(self._store.standing, tuple(loaded.seen), tenant, run_ids)
+            if known.seen != loaded.seen:
+                return
             commit = await asyncio.to_thread(
                 decide_provisionally, tenant, runs, known.verdicts, self._wall_ns()
             )

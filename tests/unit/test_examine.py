@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from collector_processor.assembly.assembler import Released
-from collector_processor.otlp import NO_TENANT, Signal, TraceKey
-from collector_processor.pipeline.examine import Examined
+from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
+from collector_processor.pipeline.analyst_protocol import Analysis
+from collector_processor.pipeline.examine import Examined, ReadOutcomes
 from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import MAX_KEYS
+from collector_processor.pipeline.prepare import MAX_KEYS, PreparedRun
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.store.database.thread import STORE_RETRY_S
@@ -144,6 +145,21 @@ async def test_a_provisional_verdict_ends_with_the_run_that_its_trace_joins(lane
     lane.source.store(encode([workflow(6, trace_id=OTHER.trace_id, links=links, start=40)]))
     store_run(lane)
     await examine(lane, Released(key=OTHER, completion=Completion.ROOT_ENDED))
+    assert [(one.run_id, one.is_provisional) for one in lane.store.recent(10)] == [(TRACE, False)]
+
+
+async def test_an_early_look_leaves_no_verdict_on_a_trace_that_joined_a_run_meanwhile(lane: SlowLane) -> None:
+    lane.source.store(encode([agent(5, "writer", parent=6, trace_id=OTHER.trace_id, start=50)]))
+
+    async def warned_while_it_ends(_tenant: Tenant, run: PreparedRun, _read: ReadOutcomes) -> Analysis | None:
+        links = [Link(trace_id=TRACE, span_id=SpanId("1" * 16))]
+        lane.source.store(encode([workflow(6, trace_id=OTHER.trace_id, links=links, start=40)]))
+        store_run(lane)
+        await examine(lane, Released(key=OTHER, completion=Completion.ROOT_ENDED))
+        return run.analysis
+
+    lane.examiner.early = warned_while_it_ends
+    await lane.examiner.look_early(OTHER, Others(is_open=lambda _: False))
     assert [(one.run_id, one.is_provisional) for one in lane.store.recent(10)] == [(TRACE, False)]
 
 
