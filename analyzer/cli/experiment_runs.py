@@ -97,15 +97,15 @@ def hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:
         return
     settings = load_settings(os.environ, directory=Path.cwd(), model="")
     with opened_store(settings, "kept runs") as db:
-        if arms is not None:
-            _keep_arms(TrialArmRows(db), kept.verdict, arms, open_span_keeper(settings))
-        if attribution is not None:
+        if attribution is not None:  # first: a trial that the store refuses must not cost the proof
             document = write_answer(attribution).decode()
             queue = WaitingExperiments(db)
             queue.add(kept.verdict.tenant, kept.verdict.run_id, time.time_ns(), document)
             sys.stderr.write(
                 "The service writes it into the trace within seconds, or when it starts again.\n"
             )
+        if arms is not None:
+            _keep_arms(TrialArmRows(db), kept.verdict, arms, open_span_keeper(settings))
 
 
 def _arms_to_show(result: Experiment, attribution: Attribution | None) -> tuple[int, KeptArms] | None:

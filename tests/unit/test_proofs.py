@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
+from analyzer.cli import experiment_runs
 from analyzer.evaluation.training import fit_linear
 from analyzer.executor.codec import write_answer
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix
-from analyzer.experiment.findings import Experiment, Finding
+from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials
 from analyzer.experiment.proofs import attribution_of
 from analyzer.experiment.sequential import Arm, Comparison, Decision
 from analyzer.inquiry.conversation import Label
 from analyzer.issues.labels.correcting import follow_labels
+from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import accept_label, proved_runs, training_runs
 from analyzer.issues.labels.opinion_store import WaitingExperiments
@@ -25,13 +28,16 @@ from analyzer.service.proving import Proving
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.kept_spans import SpanKeeper
+from collector_processor.rebuild.kept_spans import SpanKeeper, unpack_spans
 from collector_processor.rebuild.redaction import make_redactor
+from collector_processor.store.database.connection import StoreError
 from collector_processor.store.deletion import delete_run
 from collector_processor.store.kept_spans_table import PackedSpans
+from collector_processor.store.trial_arms import TrialArmRows
 from collector_processor.writeback.outgoing import Decision as Decided
 from collector_processor.writeback.outgoing import write_back
 from semconv.model import Attribution, Blame
+from semconv.record import replace as changed
 from tests.factories import TRACE, span_id
 from tests.issues import START
 from tests.unit.test_second_opinions import RUN, SPANS, WANTED, Room, blame, room
@@ -95,6 +101,27 @@ async def proving(room: Room) -> Proving:
 def hand_over(room: Room, step: int, decision: Decision) -> None:
     document = write_answer(found_on(room, step, decision)).decode()
     WaitingExperiments(room.bench.db).add(NO_TENANT, TRACE, START, document)
+
+
+@pytest.mark.usefixtures("proving")
+def test_a_proof_is_handed_over_though_the_store_refuses_its_trials(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise StoreError("disk full")
+
+    monkeypatch.setattr(experiment_runs, "opened_store", lambda *_: nullcontext(room.bench.db))
+    monkeypatch.setattr(TrialArmRows, "keep", refused)
+    monkeypatch.setattr(experiment_runs, "packed_trial", lambda *_: b"packed")
+    arms = KeptArms(
+        recorded=KeptTrial(file="1.json", has_passed=False), changed=KeptTrial(file="2.json", has_passed=True)
+    )
+    proved = changed(experiment(1, Decision.PROVED), kept=KeptTrials(arms=arms, by_step={1: arms}))
+    packed = room.second.store.spans.packed(NO_TENANT, TRACE)
+    assert packed is not None
+    with pytest.raises(StoreError):
+        experiment_runs.hand_over(proved, RUN, KeptTrace(verdict=room.verdict(), spans=unpack_spans(packed)))
+    assert [one.run_id for one in WaitingExperiments(room.bench.db).all()] == [TRACE]
 
 
 @pytest.mark.parametrize("document", ["", "{}", "[1]", '{"run_id": "another"}', "\x00"])
