@@ -85,9 +85,19 @@ def cookies(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def random_token(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield a token of mixed characters; lower-case ids and words are not tokens."""
+    """Yield a token of mixed characters; lower-case ids, words and names of files are not tokens."""
     found = re.search(r"[A-Za-z][A-Za-z0-9]{1,9}[_-]([\w-]{32,})$", text[start:end])
     longest = max(re.split("[_-]", found[1]), key=len) if found else ""
-    is_long = found is not None and (len(longest) >= 32 or (len(found[1]) >= 40 and len(longest) >= 16))
+    in_parts = found is not None and len(found[1]) >= 40 and len(longest) >= 16 and not _is_words(longest)
+    is_long = len(longest) >= 32 or in_parts
     if found and is_long and all(re.search(each, longest) for each in ("[a-z]", "[A-Z]", "[0-9]")):
         yield start + found.start(), end
+
+
+def _is_words(text: str) -> bool:
+    """Return whether text looks like ``AnnualSummary2024``: random text changes its kind of character often.
+
+    Of 16 random letters and digits, 1 in 200 looks like words.
+    """
+    changes = re.findall(r"(?<=[a-z])[^a-z]|(?<=[A-Z])[^A-Z]|(?<=[0-9])[^0-9]", text)
+    return 3 * len(changes) < len(text) - 1

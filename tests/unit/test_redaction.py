@@ -81,6 +81,8 @@ def test_secrets_are_named_not_shown(text: str, expected: str) -> None:
         "trace 4bf92f3577b34da6a3ce929d0e0e4736, span 00f067aa0ba902b7",
         "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         "run 123e4567-e89b-12d3-a456-426614174000",
+        "read report_AnnualFinancialSummary2024_final_version_for_review.csv",
+        "call mcp_github-search_getUserRepositories2_with_pagination_support",
         "call_AbCdEfGhIjKl0123456789Mn, toolu_01A09q90qw90lq917835lq9, chatcmpl-BxYz0123456789abcdefghijKLM",
         "1700000000000000000 ns since the epoch",
         "similarity 0.4539148803436467, price 4.111111111111111",
