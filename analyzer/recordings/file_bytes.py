@@ -10,6 +10,8 @@ from analyzer.inquiry.errors import UnreadableInput
 MAX_BYTES: Final = 1 << 30
 """Largest file, as it is and unpacked, in bytes."""
 _PART: Final = 1 << 20
+_FIRST_PART: Final = 1 << 10
+"""Bytes given to a gzip member at first: what it leaves is copied, and a file may have many members."""
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -37,16 +39,19 @@ def unpack(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
     """
     if not data.startswith(_GZIP):
         return data
-    plain = bytearray()
-    while data:  # appended files have several gzip members
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            plain += unpacker.decompress(data, most_bytes + 1 - len(plain))
-        except zlib.error as error:
-            raise UnreadableInput(f"broken gzip: {error}") from error
-        if len(plain) > most_bytes:
-            raise UnreadableInput(f"unpacks to more than {most_bytes >> 20} MiB")
-        if not unpacker.eof:
-            raise UnreadableInput("broken gzip: the end is missing")
-        data = unpacker.unused_data
+    plain, at = bytearray(), 0
+    while at < len(data):  # appended files have several gzip members
+        unpacker, size = zlib.decompressobj(wbits=31), _FIRST_PART
+        while not unpacker.eof:
+            part = data[at : at + size]
+            try:
+                plain += unpacker.decompress(part, most_bytes + 1 - len(plain))
+            except zlib.error as error:
+                raise UnreadableInput(f"broken gzip: {error}") from error
+            if len(plain) > most_bytes:
+                raise UnreadableInput(f"unpacks to more than {most_bytes >> 20} MiB")
+            if not part:
+                raise UnreadableInput("broken gzip: the end is missing")
+            at += len(part) - len(unpacker.unused_data)
+            size = min(2 * size, _PART)
     return bytes(plain)
