@@ -78,10 +78,20 @@ def address(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield begin + local.start(), end
 
 
-def cookies(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the long values of a header ``Cookie`` or ``Set-Cookie``; its attributes are short."""
-    for found in re.finditer(r"=([^\s;,=]{16,})", text[start:end]):
-        yield start + found.start(1), start + found.end(1)
+_MOST_OF_COOKIES: Final = 1_000
+_COOKIE: Final = re.compile(r"=([^\s;,=\"']{16,})")
+_REST: Final = re.compile(r"[^\s;,=\"']*")
+
+
+def cookies(text: str, _start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the long values of a header ``Cookie`` or ``Set-Cookie``, whose name ends at ``end``.
+
+    Its attributes are short.
+    """
+    until = end + len(re.split(r"[\r\n\"']", text[end : end + _MOST_OF_COOKIES], maxsplit=1)[0])
+    for found in _COOKIE.finditer(text, end, until):
+        rest = _REST.match(text, found.end())
+        yield found.start(1), found.end() if rest is None else rest.end()
 
 
 def random_token(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
