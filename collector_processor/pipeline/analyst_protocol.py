@@ -45,7 +45,8 @@ class Analysis:
         warning = before.get(EARLY)
         if warning is None or json.loads(self.document).get(EARLY) is not None:
             return self
-        return self.with_warning(warning, next(iter(before.get(NOTES, ())), ""))
+        note = (before.get(NOTES) or [""])[-1]  # ``with_warning`` put it last
+        return self.with_warning(warning, note)
 
 
 class Analyst(Protocol):

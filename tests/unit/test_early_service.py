@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
@@ -155,3 +156,11 @@ async def test_a_warning_stays_while_the_run_goes_on_though_the_process_started_
     assert after.decided_ns == 2
     assert after.fields[EARLY] == before.fields[EARLY]
     assert after.fields[NOTES] == before.fields[NOTES]
+
+
+async def test_a_warning_that_stays_keeps_its_own_note_and_no_other() -> None:
+    run = prepared(1, "look_up", Completion.IDLE_OPEN)
+    assert run.analysis is not None
+    warned = run.analysis.with_note("This run may go on.").with_warning({"step": 1}, "Early warning.")
+    again = run.analysis.with_warning_of(json.loads(warned.document))
+    assert json.loads(again.document)[NOTES] == ["Early warning."]
