@@ -27,13 +27,13 @@ _SHOWN_STEPS: Final = 5
 _TO_A_JUDGE: Final = (
     (
         r"\b(?:blame|accuse)\s{1,4}(?:only\s{1,4})?(?:the\s{1,4})?"
-        r"(?:step|agent|writer|planner|\w+\s{1,4}(?:at|in)\s{1,4}step)\b"
+        r"(?:step|writer|planner|\w+\s{1,4}(?:at|in)\s{1,4}step)\b"
     ),
     (
         r"\bstep\s{1,4}(?:number\s{1,4})?\d{1,6}\s{1,4}(?:is|was)\s{1,4}(?:the\s{1,4}one\s{1,4})?"
         r"(?:to\s{1,4}blame|guilty|(?:the\s{1,4})?decisive)"
     ),
-    r"\bdecisive\s{1,4}(?:error|mistake|step|agent)\b",
+    r"\bthe\s{1,4}decisive\s{1,4}(?:error|mistake|step|agent)\b",
     r"\bfailure\s{1,4}attribution\b",
     # Imitations of the prompt's structure.
     r"^#[\w-]{5,64}\s{1,4}(?:\[\d{1,6}\]|steps?\s{1,4}\d|end\b|the\s{1,4}task\b|your\s{1,4}note\b)",
@@ -45,6 +45,8 @@ _ALTERNATIVES: Final = (
         r"\b(?:ignore|disregard|forget|override)\s{1,4}(?:\w+\s{1,4}){0,4}"
         r"(?:logs?|instructions?|prompts?|evidence|criteria|transcript|conversation|guidelines)\b"
     ),
+    r"\b(?:blame|accuse)\s{1,4}(?:only\s{1,4})?(?:the\s{1,4})?agent\b",
+    r"\bdecisive\s{1,4}(?:error|mistake|step|agent)\b",
     r"\broot[- ]cause\s{1,4}(?:error|mistake|step|agent)\b",
     (
         r"\b(?:dear|attention|hey|(?:note|message)\s{1,4}to(?:\s{1,4}the)?)\s{1,4}(?:ai\s{1,4})?"
@@ -63,7 +65,7 @@ _ALTERNATIVES: Final = (
 _ADDRESS: Final = re2.compile("(?im)" + "|".join(_ALTERNATIVES))
 """RE2 pattern, for linear time: the text is hostile and may be long."""
 _ADDRESS_IN_INSTRUCTIONS: Final = re2.compile("(?im)" + "|".join(_TO_A_JUDGE))
-"""Agents' instructions may say "ignore", name roles and show JSON; they have no reason to assign blame."""
+"""Agents' instructions may say "ignore", name roles, show JSON and want decisive agents that blame nobody."""
 
 
 def speaking_steps(trajectory: Trajectory) -> tuple[int, ...]:

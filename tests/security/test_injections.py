@@ -17,6 +17,7 @@ from analyzer.methods.replies.settle_answer import check_quotes
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.recordings.conversation_log import read_conversation
 from semconv.model import Attribution, Blame, Status
+from semconv.record import replace
 from tests.contract.recorded import SHARED, needs_shared
 from tests.frameworks.catalogue import FOLDER
 from tests.frameworks.changes import runs_of
@@ -206,6 +207,11 @@ def test_instructions_of_recorded_programs_do_not_speak_to_a_judge() -> None:
         told |= {step.instructions for step in run_.trajectory.steps if step.instructions}
     print(f"{len(told)} instructions in {len(files)} recordings, none speaks to a judge")
     assert len(told) > 20
+
+
+def test_instructions_that_want_a_decisive_agent_do_not_speak_to_a_judge() -> None:
+    told = "You are a decisive agent: name the decisive factor, and never blame the agent before you."
+    assert speaking_steps(run(replace(step("a", "It costs 450."), instructions=told))) == ()
 
 
 @pytest.mark.parametrize("text", ["\n" * 200_000, "ignore a b " * 20_000, "#" * 200_000, ". " * 100_000])
