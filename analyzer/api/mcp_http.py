@@ -1,7 +1,8 @@
 """The MCP server on streamable HTTP: the SDK's application behind a check of every request. Not pure.
 
-As for the pages: with a token, every request must bear it; without one, the Host header must name this
-machine, since a page in a browser on it could reach us by a name of its own. No other site's page may ask.
+The checks are those of the pages. If a token is set, every request must bear it. Without a token, the Host
+header must name this machine, because a page in a browser on it could reach us by a name of its own. Requests
+from other sites' pages are refused.
 """
 
 from __future__ import annotations

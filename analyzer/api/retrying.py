@@ -1,8 +1,8 @@
 """Retry of a workflow that failed, with what the verdict says to do instead; as a decorator or as a function.
 
-A run is taken as failed by a check that the caller trusts, or by the verdict. A verdict errs, so that it may
-intervene only through a gate measured on pilot runs (``blamespan experiment --retry --gate FILE``): an
-intervention that breaks more good runs than it repairs bad ones is refused.
+Whether a run failed is decided by a check that the caller trusts, or by the verdict. Verdicts can be wrong,
+so a verdict causes a retry only through a gate measured on pilot runs (``blamespan experiment --retry --gate
+FILE``): an intervention that breaks more good runs than it repairs bad ones is refused.
 
 The course of a retry is a generator that asks for calls and verdicts, so it is the same with and without
 asyncio.

@@ -24,12 +24,16 @@ ExpectOption = Annotated[str | None, optional("TEXT", "A trial whose output cont
 UpstreamOption = Annotated[
     str | None, optional("URL", "The live model's address; default: the provider's own.")
 ]
-ParallelOption = Annotated[int, typer.Option("--parallel", min=1, metavar="N", help="Trials at a time.")]
+ParallelOption = Annotated[
+    int, typer.Option("--parallel", min=1, metavar="N", help="Trials that run at the same time.")
+]
 BudgetOption = Annotated[
-    float, typer.Option("--budget-usd", min=0, metavar="USD", help="For the live calls of all trials.")
+    float,
+    typer.Option("--budget-usd", min=0, metavar="USD", help="Most dollars for the live calls of all trials."),
 ]
 MaxCallsOption = Annotated[
-    int | None, optional("N", "Live calls in all; needed for a model whose price is unknown.", min=1)
+    int | None,
+    optional("N", "Most live calls of all trials; needed for a model whose price is unknown.", min=1),
 ]
 AllowToolOption = Annotated[
     list[str] | None, optional("NAME", "A tool that only reads, and may run in a trial.")
@@ -65,7 +69,7 @@ def checks_of(check: str | None, expect: str | None, environment: Mapping[str, s
     if check is not None:
         arguments = words_of(check)
         if not arguments:
-            raise WrongUsage(f"--check {check}: expected a command, with each quotation ended")
+            raise WrongUsage(f"--check {check}: expected a command whose quotation marks are closed")
         found.append(CommandCheck(arguments=arguments, environment=environment))
     if expect is not None:
         if not expect:

@@ -1,9 +1,9 @@
 """Promotion of a newly trained ranker over the one in use, by a sequential test on the same runs. Pure.
 
-Only runs on which exactly one of the two is right say anything. If neither is better, each of them is as
-likely to be the one; the evidence is the likelihood averaged over shares from one half to one, divided by
-that of one half. It may be looked at after every label: under no difference it exceeds 1/alpha with
-probability at most alpha, ever (Ville's inequality; as in ``experiment/sequential.py``).
+Only runs on which exactly one of the two is right count. If neither ranker is better, each is equally likely
+to be the right one. The evidence is the likelihood averaged over shares from one half to one, divided by the
+likelihood of one half. It may be tested after every label: without a difference, the probability that it ever
+exceeds 1/alpha is at most alpha (Ville's inequality; as in ``experiment/sequential.py``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The walk over candidates: chooses the next trial, and tells when a step is proved. Pure.
+"""The walk over candidates: chooses the next trial, and says when a step is proved. Pure.
 
-A model with one decisive call guides the choice but decides nothing: arms that replay the decisive answer
-seldom succeed, the others often, at rates averaged over a grid. The next trial goes to the arm that halves
-the belief (every arm says something about each candidate), and once a candidate holds most of it, to that
-candidate's arms. Decisions come only from ``sequential.decide``, at the candidate's share of alpha.
+A probability model guides the choice but decides nothing. It assumes one decisive call: arms that replay the
+decisive answer seldom succeed, the others often, at rates averaged over a grid. The next trial goes to the
+arm that halves the belief (every arm says something about each candidate), and once a candidate holds most of
+it, to that candidate's arms. Decisions come only from ``sequential.decide``, at the candidate's share of
+alpha.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 The score of a part is its strongest evidence: the highest log-likelihood ratio of its elements, as a failed
 run's elements are compared with its workflow's runs (``spectrum.py``). The threshold comes from passing runs
-alone, out of fold: each is scored in the same way against all others, as far as it was seen before its end.
-A run is warned of if so few of them score as high that, with 95 % confidence, at most the chosen share of
-passing runs would (a tolerance limit: Wilks, Annals of Mathematical Statistics, 1941). That takes 59 passing
-runs for a share of 5 %, and no failing run.
+alone, out of fold: each is scored in the same way against all others, as far as it was seen before its end. A
+run gets a warning if so few passing runs score as high that, with 95 % confidence, at most the chosen share
+of all passing runs would (a tolerance limit: Wilks, Annals of Mathematical Statistics, 1941). That takes 59
+passing runs for a share of 5 %, and no failing run.
 
 Only parts that were seen while their runs went on are compared with each other: a part lacks the spans that
 enclose it, so its agents and its order may differ from those of the whole run.

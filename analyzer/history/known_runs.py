@@ -1,7 +1,7 @@
 """A failed run and the known runs of its workflow, as they are compared. Pure.
 
-The failed run is taken in a worker process, where its texts are, and compared without them where the known
-runs are.
+A worker process, which has the failed run's texts, reduces it to what is compared. The comparison needs no
+texts, and takes place where the known runs are.
 
 Runs of the same workflow have the same service and name, and share at least half of the agents of the smaller
 one: a run that broke off early has few agents, and its workflow's other runs have them all. A name alone is

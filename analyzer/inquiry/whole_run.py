@@ -312,7 +312,7 @@ def _whole(
 
 
 def retries_of(steps: Sequence[Step]) -> dict[int, int]:
-    """Return, for each step that repeats a failed one with the same input, that step."""
+    """Map each step that repeats a failed step with the same input to the failed step."""
     last: dict[tuple[str, StepKind, str | None, str], Step] = {}
     found: dict[int, int] = {}
     for step in steps:

@@ -100,7 +100,7 @@ class Ruling:
 
     @property
     def weight(self) -> float:
-        """Odds that it does, tempered because the criteria overlap."""
+        """Odds that the candidate meets the criterion, tempered because the criteria overlap."""
         return float((self.probability / (1 - self.probability)) ** _OVERLAP)
 
 

@@ -1,8 +1,8 @@
 """Turns results that ``blamespan experiment`` stored into verdicts. Not pure.
 
-The command is another process, so it cannot commit verdicts itself: it would race with analyses and notify no
-task of the service. The service reads its results, keeps each as an opinion, and commits it like a second
-opinion.
+The command is another process, so it cannot commit verdicts itself: it would race with analyses, and could
+not notify the service's tasks. The service reads its results, keeps each as an opinion, and commits it like a
+second opinion.
 """
 
 from __future__ import annotations

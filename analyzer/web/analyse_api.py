@@ -1,4 +1,4 @@
-"""``POST /api/analyse``: a trace in; verdicts out, or a job to ask for later.
+"""``POST /api/analyse``: a trace in; verdicts out, or a job whose result can be requested later.
 
 A job's id is a secret: anyone who has it can read the job. The trace is not kept, and no verdict is stored.
 """

@@ -1,4 +1,4 @@
-"""The API's OpenAPI description: paths from ``openapi.yaml``, schemas from the records in ``records.py``.
+"""The API's OpenAPI description: paths from ``openapi.yaml``, schemas from ``json_records.py``.
 
 The schemas are generated when the description is first requested, so that they cannot differ from the
 records. Descriptions come from the docstrings of records and fields.

@@ -1,4 +1,4 @@
-"""Custody of the assigned partitions: hands what is read to the lanes, and answers for what is committed.
+"""Custody of the assigned partitions: hands records to the lanes, and decides which offsets are committed.
 
 Lives on the event loop; ``reader`` calls it from its thread. Neighbouring records of one origin are taken as
 one request. Rows are kept in the journal of this process; when a partition is revoked, those not forwarded

@@ -1,6 +1,6 @@
 """Clients of librdkafka with the settings that our promises need.
 
-confluent-kafka is an extra: import this room only where Kafka is used.
+confluent-kafka is an extra: import this module only where Kafka is used.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The committed offset is the lowest one still needed: of a record that is not forwarded yet, or of the first
 record of a trace that is still open and not in the shared store (``spilling``). The next owner reads again
-from there. Records above it that were
-forwarded are listed in the commit's metadata, so that they are read for the analysis only and not sent twice.
+from there. Forwarded records above it are listed in the commit's metadata, so that they are read for the
+analysis only and not sent twice.
 
 The metadata also holds the number of the journal segment in use. Rows of the next owner get higher numbers
 (Lamport's clock), so that "analysed up to row N" in the shared store means the same in every processor.

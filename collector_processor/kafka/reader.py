@@ -79,7 +79,7 @@ class Commits:
 
 
 class KafkaReader:
-    """Reads until it is closed."""
+    """A group member that reads the topics until it is closed."""
 
     def __init__(
         self, access: KafkaAccess, custody: Custody, failed: Callable[[BaseException], None]

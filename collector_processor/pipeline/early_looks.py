@@ -1,9 +1,9 @@
 """Looks at open traces, while their spans arrive: when each is due, one at a time.
 
-A trace is due at each of its first eight spans and then whenever a quarter more have arrived, so that all
-looks at a trace together read at most about five times its bytes. Looks wait while complete traces wait for
-a place, and a look is followed by a pause as long as it took: a storm of open traces delays no verdict. It
-delays no other tenant's looks either: tenants take turns, and a storm's own traces are forgotten first.
+A look is due at each of a trace's first eight spans, and then whenever the trace has grown by a quarter, so
+all looks at a trace together read at most about five times its bytes. Looks wait while complete traces wait
+for a place, and a look is followed by a pause as long as it took: a storm of open traces delays no verdict.
+It delays no other tenant's looks either: tenants take turns, and a storm's own traces are forgotten first.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class EarlyLooks:
         try:
             await self._look(key)
         except StoreError as error:
-            logger.warning("early look left out", extra={"reason": str(error)})
+            logger.warning("early look skipped", extra={"reason": str(error)})
         except AnalysisLostError:
             self._end(key)
             return

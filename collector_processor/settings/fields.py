@@ -84,7 +84,7 @@ class Settings(KafkaSettings):
         60_000,
         gt=0,
         description="ms without new spans until a provisional verdict; after ten times that, missing parents"
-        " are given up",
+        " are no longer expected",
     )
     max_age: int = Field(
         3_600_000,
@@ -99,8 +99,8 @@ class Settings(KafkaSettings):
         None,
         ge=0,
         le=64,
-        description="most worker processes for analyses, started while there is much to analyse; `0`: threads"
-        " only; default: one fewer than CPU cores (of the cgroup), 1 to 8",
+        description="maximum number of worker processes for analyses, started while there is much to analyse;"
+        " `0`: threads only; default: one fewer than CPU cores (of the cgroup), 1 to 8",
     )
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
     forward_endpoint: str | None = Field(
@@ -140,7 +140,7 @@ class Settings(KafkaSettings):
         0.0,
         ge=0,
         le=0.5,
-        description="share of passing runs, 0 to 0.5, that may be warned of while they run; `0`: no early"
+        description="share of passing runs, 0 to 0.5, that may get a false early warning; `0`: no early"
         " warnings",
     )
     suspect_mark: Literal["none", "error"] = Field(
@@ -188,7 +188,7 @@ class Settings(KafkaSettings):
         " deleted first; `0` keeps none",
     )
     keep_passed_bytes: int = Field(
-        512 * MEBIBYTE, ge=0, description="the same for runs that passed; `0` keeps none of them"
+        512 * MEBIBYTE, ge=0, description="as `BLAMESPAN_KEEP_FAILED_BYTES`, for passed runs; `0` keeps none"
     )
     keep_days: int = Field(
         30, gt=0, le=36_500, description="days after which runs without a label are deleted from the store"
@@ -237,7 +237,7 @@ class Settings(KafkaSettings):
         " `{span_id}`, for links from runs to traces",
     )
     redact_patterns: tuple[str, ...] = Field(
-        (), description="further patterns to remove, RE2 syntax, one per line (in the file: a list)"
+        (), description="further patterns of secrets, RE2 syntax, one per line (in the file: a list)"
     )
     endpoints: Mapping[Signal, Destination] = Field(default_factory=dict, exclude=True, repr=False)
     export_metrics_ms: int = Field(0, exclude=True, repr=False)
@@ -374,7 +374,7 @@ class Settings(KafkaSettings):
 
     @property
     def assembler_limits(self) -> AssemblerLimits:
-        """The completion timers, in the assembler's seconds."""
+        """The completion timers in seconds, as the assembler needs them."""
         return completion_timers(self.root_grace / 1000, self.idle_close / 1000, self.max_age / 1000)
 
     @property

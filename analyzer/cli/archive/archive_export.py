@@ -1,7 +1,7 @@
 """Export of the store into the archive: every verdict once, with the steps and the spectrum of its run.
 
 A partition is a day (UTC) on which verdicts were decided, and a tenant. Verdicts that the files have already
-are passed over, so that an export may be repeated, interrupted, and run while the service does.
+are skipped, so an export may be repeated, interrupted, and run while the service runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SQL over the archive, by DuckDB in this process: reads its folder and nothing else, and writes nothing."""
+"""SQL over the archive, by DuckDB in this process: reads the archive's folder only, and writes nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def query(folder: Path, sql: str, limits: QueryLimits | None = None) -> Iterator
             yield Found(columns=columns, rows=_fetched(ran, over))
         except (duckdb.InterruptException, TimeoutError) as error:
             raise QueryFailed(
-                f"it took longer than {given.seconds:g} s: ask for fewer days, or allow more with --timeout"
+                f"the query took longer than {given.seconds:g} s: query fewer days, or raise --timeout"
             ) from error
         except duckdb.Error as error:
             raise QueryFailed(str(error).partition("\n\n")[0]) from error

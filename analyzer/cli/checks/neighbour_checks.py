@@ -1,6 +1,6 @@
 """Checks of neighbours: this service's own listener, analyzers, notification receivers, their clocks.
 
-At most, a neighbour is asked for its health, or a connection is opened and closed; no message is sent. Only
+A check asks a neighbour for its health, or opens and closes a connection; it sends no message. Only
 scheme, host and port of an address are shown: the rest of a web hook's URL is secret.
 
 The clock check compares this machine's clock with theirs.

@@ -1,7 +1,7 @@
 """Hourly budget of all analyses: a ``Model`` that refuses calls once the budget is spent.
 
 Spending is stored, so that a restarted process continues the same hour. Processes that share a store share
-the budget: each call is recorded there before it is made, if the calls of all still fit.
+the budget: a call is recorded there before it is made, and refused if the calls of all no longer fit.
 """
 
 from __future__ import annotations

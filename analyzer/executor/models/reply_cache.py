@@ -85,7 +85,7 @@ class ReplyCache:
             yield
         except sqlite3.DatabaseError as error:
             self.is_kept = False
-            self.warn(f"replies are no longer kept, and those that were are not read: {error}")
+            self.warn(f"the reply cache is off: replies are no longer kept or reused: {error}")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Injection of faults into reruns of a passing run: honest twins become labelled failures. Not pure.
 
-A fault is one corrupted answer of the tape (``faults``). Only the caller of this module can ask for one: the
-gateway has no request, and no header, that changes an answer.
+A fault is one corrupted answer of the tape (``fault_kinds``). Only the caller of this module can ask for one:
+the gateway has no request, and no header, that changes an answer.
 """
 
 from __future__ import annotations

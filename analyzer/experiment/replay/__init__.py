@@ -2,5 +2,5 @@
 
 ``tape`` is the recording, ``read_tape`` reads it from a run's raw spans, ``canonical`` compares requests,
 ``trial`` decides the answer to each request of a rerun, ``wire`` speaks the providers' formats, and
-``gateway`` is the HTTP server around them. Everything but ``gateway`` and ``upstream`` is pure.
+``gateway_server`` is the HTTP server around them. Modules with sockets, files or processes are not pure.
 """

@@ -1,6 +1,6 @@
 """Features of each step for the learned ranker.
 
-About eighty values per step, from structure and words (``columns.py`` and below)
+About eighty values per step, from structure and words (``step_columns.py`` and below)
 and the signals' findings; nothing is learned here, and no framework or agent is
 named. A value describes this step, its neighbours, or its position among the run's
 steps, so that a model over them knows neither the task nor the agents' authors.

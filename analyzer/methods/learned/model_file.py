@@ -1,6 +1,6 @@
 """JSON format of a ranker: numbers and text only, so that an untrusted file cannot run code.
 
-Reading checks what using takes for granted: every number is usable in calculations, and no row is read past
+The reader checks what the ranker relies on: every number is usable in calculations, and no row is read past
 its end.
 """
 

@@ -100,7 +100,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
 def _progresses(
     reading: Reading, places: Sequence[int], calls: Mapping[tuple[str, str, str], Sequence[int]]
 ) -> bool:
-    """Return whether another call between the repeats ends with a new result: then they wait for it."""
+    """Return whether another call between the repeats ends with a new result, for which they wait."""
     for (agent, _tool, _said), others in calls.items():
         between = [place for place in others if place > places[0]]
         if agent != reading.steps[places[0]].agent or others is places or len(between) < _LOOPING - 1:

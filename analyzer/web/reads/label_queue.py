@@ -1,7 +1,6 @@
 """Reads the queue of runs worth asking a person about, for the page, the API and the command. Not pure.
 
-A run is asked about once its verdict is final and while nobody has answered: neither a person nor an
-experiment.
+The queue asks about a run when its verdict is final, until a person or an experiment has given the answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SQL of a query of the list of runs: conditions, order and columns. Pure.
 
-All of it is about ``run_totals``, whose rows are compact: only one page's documents of verdicts are read.
+The query reads only ``run_totals``, whose rows are compact; documents of verdicts are read for one page only.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _is_right(ranker: Ranker, example: Example) -> bool:
 
 
 def _replace(champion: Path, challenger: Path) -> None:
-    """Put the challenger in the champion's place; a reader finds one or the other, whole."""
+    """Replace the champion's file by the challenger's, atomically for readers."""
     previous, coming = _beside(champion, _PREVIOUS), _beside(champion, ".coming")
     try:
         shutil.copyfile(challenger, coming)

@@ -29,7 +29,7 @@ def query(
         str, typer.Argument(metavar="SQL", help="One statement, in DuckDB's dialect.", show_default=False)
     ],
     timeout: Annotated[
-        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="The statement ends then.")
+        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Stop the statement after this.")
     ] = 300,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:

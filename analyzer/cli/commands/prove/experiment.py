@@ -85,7 +85,9 @@ def experiment(
     ],
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND…", help="Runs the workflow once.", show_default=False),
+        typer.Argument(
+            metavar="-- COMMAND…", help="The command that runs the workflow once.", show_default=False
+        ),
     ] = None,
     check: CheckOption = None,
     expect: ExpectOption = None,
@@ -100,7 +102,7 @@ def experiment(
         str | None, optional("TEXT", "The replacement answer, hint, model or prompt; alone: the answer.")
     ] = None,
     trials: Annotated[
-        int, typer.Option("--trials", min=1, metavar="MAX", help="Trials an arm.")
+        int, typer.Option("--trials", min=1, metavar="MAX", help="Most trials in each arm.")
     ] = MOST_TRIALS,
     parallel: ParallelOption = 1,
     budget_usd: BudgetOption = BUDGET_USD,
@@ -128,7 +130,7 @@ def experiment(
     ] = None,
     tenant: TenantOption = None,
     seed: Annotated[
-        int, typer.Option("--seed", help="In the trials' environment as BLAMESPAN_SEED, counted up.")
+        int, typer.Option("--seed", help="Passed on as BLAMESPAN_SEED; each trial gets the next number.")
     ] = 0,
     logs: LogsOption = None,
     output: FormatOption = OutputFormat.TABLE,

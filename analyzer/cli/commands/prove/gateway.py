@@ -67,7 +67,7 @@ McpCommandOption = Annotated[
 
 def gateway(
     tape: Annotated[
-        Path, optional("FILE", "The recorded run: any file that `steps` reads but a conversation.")
+        Path, optional("FILE", "The recorded run: any file that `steps` reads, except conversations.")
     ],
     logs: LogsOption = None,
     trial: Annotated[
@@ -93,7 +93,9 @@ def gateway(
     http_tool: HttpToolOption = None,
     mcp_tool: McpToolOption = None,
     mcp_command: McpCommandOption = None,
-    lifetime: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="The trial expires then.")] = 3600,
+    lifetime: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="Time limit of the trial.")
+    ] = 3600,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Answer a rerun of a workflow from the trace of a recorded run.

@@ -1,4 +1,4 @@
-"""``blamespan inject``: labelled failures of one's own system, by faults in reruns of passing runs."""
+"""``blamespan inject``: make labelled failures of your own system, by faults in reruns of passing runs."""
 
 from __future__ import annotations
 
@@ -91,9 +91,11 @@ def inject(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be injected and paid; start and write nothing.")
     ] = False,
-    labels: Annotated[int, typer.Option("--labels", min=1, metavar="N", help="Labels a run.")] = 3,
+    labels: Annotated[
+        int, typer.Option("--labels", min=1, metavar="N", help="Most labels from one run.")
+    ] = 3,
     trials: Annotated[
-        int, typer.Option("--trials", min=12, metavar="MAX", help="Trials an arm of a twin.")
+        int, typer.Option("--trials", min=12, metavar="MAX", help="Most trials in each arm of a twin.")
     ] = MOST_TRIALS,
     parallel: ParallelOption = 1,
     budget_usd: BudgetOption = BUDGET_USD,
