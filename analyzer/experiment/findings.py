@@ -56,7 +56,7 @@ class KeptArms:
 
     @property
     def files(self) -> tuple[str, str]:
-        """The two files, that with the recorded answer first."""
+        """The two files; the one with the recorded answer comes first."""
         return self.recorded.file, self.changed.file
 
 

@@ -260,7 +260,7 @@ def _comparable(found: Sequence[Element], spectrum: Spectrum) -> list[Element]:
 
 
 def _scores(judged: Sequence[Increase], steps: Sequence[int]) -> tuple[float, ...]:
-    """Return each step's strongest evidence: elements of one step mostly say the same thing."""
+    """Return each step's strongest evidence: elements of one step are mostly redundant."""
     places = {step: place for place, step in enumerate(steps)}
     scores = [0.0] * len(steps)
     for each in judged:

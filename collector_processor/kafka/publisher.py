@@ -76,7 +76,7 @@ class KafkaPublisher:
         self._thread.start()
 
     def knows(self, tenant: Tenant) -> Container[TraceId]:
-        """Return nothing: which traces are agents' is for the reader to see."""
+        """Return nothing: the reader decides which traces are agents'."""
         del tenant
         return frozenset()
 

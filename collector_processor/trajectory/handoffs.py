@@ -119,7 +119,7 @@ class _Unseen:
         return replace(self._ordering, acts=tuple(self._acts), steps=tuple(steps))
 
     def _took_over(self, target: str, speaker: str | None) -> bool:
-        """Return whether the target speaks next; enough only where nothing but order says what happened."""
+        """Return whether the target speaks next; sufficient only if nothing else shows what happened."""
         return self._ordering.inferred is not None and target == speaker
 
     def _is_shown(self, call: ToolCall, target: str, place: int) -> bool:

@@ -211,7 +211,7 @@ class _Choice:
         )
 
     def _pass_failure_on(self, act: Act, last: Act) -> None:
-        """Give an agent's failure to its last model call, if that said nothing: the call broke.
+        """Give an agent's failure to its last model call, if the call reports none: the call failed.
 
         Mastra's spans of a failed call say OK; only the agent's has the error.
         """

@@ -225,7 +225,7 @@ class Pilot:
 
 
 def _gates(report: ArmReport, tried: Sequence[Tried]) -> Mapping[Trigger, Gate]:
-    """Return an arm's gates; the allowed error is divided over the arms, of which one may be chosen."""
+    """Return an arm's gates; the allowed error is divided over the arms, because any may be chosen."""
     sure = 1.0 - (1.0 - SURE) / len(INTERVENTIONS)
     failed = {
         Trigger.ALWAYS: _share(not each.passed for each in tried),

@@ -174,7 +174,7 @@ def _is_without_answer(output_messages: Sequence[Message]) -> bool:
 
 
 def _broke(span: Span) -> bool:
-    """Say whether a call failed whose status does not say so: by its finish reason, or an exception."""
+    """Say whether a call failed although its status is not an error: by finish reason or exception."""
     reasons = items(span.attributes.get(GEN_AI_RESPONSE_FINISH_REASONS))
     return _FAILED_FINISH in reasons or any(event.name == EXCEPTION_EVENT for event in span.events)
 
