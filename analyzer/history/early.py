@@ -108,7 +108,7 @@ class EarlyAlarm:
     scores: tuple[float, ...]
     """In ascending order."""
     share: float
-    """Highest share of passing runs that may be warned of."""
+    """Highest share of passing runs that may get a warning."""
 
     def as_high(self, score: float) -> int:
         """Return the number of passing runs that scored at least as high."""
@@ -165,7 +165,7 @@ def early_alarm(known: Sequence[KnownPart], share: float) -> EarlyAlarm:
 
     Args:
         known: runs of one workflow that were seen before their end.
-        share: highest share of passing runs that may be warned of, 0 to 1.
+        share: highest share of passing runs that may get a warning, 0 to 1.
     """
     spectrum = spectrum_of((one.said, one.whole | one.part.digests) for one in known)
     usual = novelty(spectrum)

@@ -4,7 +4,8 @@
 fail that show the element than runs that could have shown it. Its interval is Newcombe's. For a ranking of
 the steps of one run, a likelihood ratio takes the place of the interval: runs with the element fail at the
 rate of a fault that is nearly always fatal, or at the rate of its site. One failing run with an element
-is some evidence, and each further one adds a quarter as much; an element that some passing runs show is none.
+is some evidence, and each further one adds a quarter as much; an element that some passing runs show counts
+for nothing.
 
 Runs without a statement whether they passed are not counted.
 """

@@ -128,7 +128,7 @@ class EarlyWarning:
         """Create it without any runs.
 
         Args:
-            share: highest share of passing runs that may be warned of.
+            share: highest share of passing runs that may get a warning.
             announce: queues a notice for receivers.
             clock: returns seconds of a monotonic clock.
             now_ns: returns Unix ns.
@@ -142,7 +142,7 @@ class EarlyWarning:
         self._counted: Final[FairTable[Tenant, str, _Counted]] = FairTable(MOST_COUNTED)
         self._given: Final[FairTable[Tenant, str, _Given]] = FairTable(MOST_OPEN)
         self.warnings = 0
-        """Runs warned of so far."""
+        """Runs with a warning so far."""
 
     def noting(self, compare: Compare) -> Compare:
         """Return a comparison of ended runs that also notes their workflows."""
@@ -266,7 +266,7 @@ class EarlyLane:
 
     @property
     def warnings(self) -> int:
-        """Runs warned of so far."""
+        """Runs with a warning so far."""
         return self.warning.warnings
 
     def feed(self, arrival: TraceArrival) -> None:

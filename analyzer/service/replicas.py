@@ -80,7 +80,7 @@ class Announcer:
             await pause(BEAT_S)
 
     async def leave(self) -> None:
-        """Remove the announcement, so that nobody waits for this process."""
+        """Remove the announcement, so that no other process waits for this one."""
         try:
             await self._in_db(self._rows.leave, self.id)
         except StoreError as error:

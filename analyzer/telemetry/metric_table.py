@@ -81,7 +81,7 @@ EXAMINATIONS: Final = gauge("blamespan_examinations", "{trace}", "Traces being a
 EARLY_WARNINGS: Final = counter(
     "blamespan_early_warnings",
     "{run}",
-    "Runs warned of before their end.",
+    "Runs with a warning before their end.",
     needs="BLAMESPAN_EARLY_FALSE_ALARMS",
 )
 EARLY_LOOKS: Final = counter(

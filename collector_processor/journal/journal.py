@@ -59,7 +59,7 @@ def _do_nothing(_chunk: Chunk, _entry: Entry) -> Iterator[None]:
 
 
 def _ignore(*_facts: object) -> None:
-    """Do nothing: nobody needs to know."""
+    """Do nothing: no other part needs to know."""
 
 
 async def _at_once() -> None:

@@ -210,7 +210,7 @@ class Examiner:
             await self._commit_provisionally(key.tenant, loaded, list(warned.values()))
 
     async def _warned(self, tenant: Tenant, loaded: Loaded) -> Mapping[str, PreparedRun]:
-        """Return the runs that are warned of, by their ids, with the warning in their analyses.
+        """Return the runs with an early warning, by their ids, with the warning in their analyses.
 
         A run that was analysed has ended once: what is added to it comes too late for a warning.
         """

@@ -135,7 +135,7 @@ def read_gate(document: object) -> Gate:
     """Read a gate from its JSON; it is decided anew from the counts.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the document is not a gate.
     """
     try:
         failed, recovered, disrupted = (

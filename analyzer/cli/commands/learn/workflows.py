@@ -20,7 +20,7 @@ from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 
 _NOTE: Final = (
-    "Passed: an evaluator, a check, a rule or a person said so. Of unsaid runs nobody said anything."
+    "Passed: an evaluator, a check, a rule or a person said so. Unsaid: nothing says whether the run passed."
 )
 
 

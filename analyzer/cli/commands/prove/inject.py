@@ -85,7 +85,7 @@ def inject(
     upstream: UpstreamOption = None,
     organic: Annotated[
         list[Path] | None,
-        optional("FILE", "Failures that nobody injected, to compare with; may be repeated."),
+        optional("FILE", "Organic failures, not injected, to compare with; may be repeated."),
     ] = None,
     url: UrlOption = None,
     dry_run: Annotated[
