@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
@@ -16,9 +17,12 @@ from typing import Any, Final, TypeAlias
 from analyzer.executor.analyst import Choice, Offer
 from analyzer.executor.codec import read_answer, read_offer, read_progress, write_choice, write_run
 from analyzer.executor.remote import AwayError, Watch
+from analyzer.inquiry.errors import UnreadableInput
 from collector_processor.store.database.connection import StoreError
 from collector_processor.store.jobs import LEASE_S, JobRows, Replica, ReplicaRows
 from semconv.model import Attribution, Status, Trajectory
+
+logger = logging.getLogger(__name__)
 
 ANALYZER: Final = "analyzer"
 """Kind of replica that takes jobs."""
@@ -145,8 +149,12 @@ class JobAsk:
 
     async def _tell(self, id_: str, watch: Watch) -> None:
         told: str = await self._in_db(self._jobs.progress, id_)
-        if told:
+        if not told:
+            return
+        try:
             watch(read_progress(told.encode()))
+        except UnreadableInput as error:  # it is only shown: the answer counts
+            logger.warning("progress of an analysis is unreadable", extra={"reason": str(error)})
 
     async def _found(self, id_: str, answer: bytes | None) -> bytes:
         if answer is None:

@@ -350,7 +350,7 @@ class Custody:
             try:
                 body = await asyncio.to_thread(unpack, part.packed) if is_large(part) else unpack(part.packed)
                 looked = await intake.look(Arrival(signal=signal, body=body, tenant=part.key.tenant))
-            except (MalformedRequestError, ValueError) as error:
+            except (MalformedRequestError, RefusedError, ValueError) as error:
                 spilling.counts.damaged += 1
                 logger.warning("spilled part is damaged: analysing without it", extra={"reason": str(error)})
                 continue

@@ -108,6 +108,8 @@ class Progress:
     """Records not forwarded yet, by their first offset, ascending."""
     _open: OrderedDict[tuple[int, TraceKey], Part] = field(default_factory=OrderedDict)
     """Parts of traces that may be open, as long as they are not in the shared store; ascending."""
+    _unchecked: list[tuple[int, TraceKey]] = field(default_factory=list)
+    """Parts that ``forget_closed`` has still to look at, before it begins again."""
 
     def __post_init__(self) -> None:
         self.next_offset = self.before.offset
@@ -157,6 +159,21 @@ class Progress:
         self.release(closed)
         return found
 
+    def forget_closed(self, is_open: Callable[[TraceKey], bool], most: int) -> None:
+        """Forget parts of closed traces behind one that stays open; goes on where the last call ended.
+
+        Args:
+            is_open: whether a trace has no verdict yet.
+            most: parts to look at.
+        """
+        if not self._unchecked:
+            self._unchecked = list(self._open)
+        for place in self._unchecked[-most:]:
+            part = self._open.get(place)
+            if part is not None and part.range.last < self.next_offset and not is_open(part.key):
+                del self._open[place]
+        del self._unchecked[-most:]
+
     def keep(self, parts: Iterable[Part]) -> None:
         """Hold the commit back for parts until their traces are closed: the journal cannot read them."""
         for part in parts:
@@ -167,6 +184,11 @@ class Progress:
         """Hold the commit back for these parts no longer: they are in the shared store, or not needed."""
         for part in parts:
             self._open.pop((part.seq, part.key), None)
+
+    @property
+    def parts(self) -> int:
+        """Parts of traces that may be open."""
+        return len(self._open)
 
     @property
     def is_forwarded(self) -> bool:

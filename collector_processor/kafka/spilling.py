@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 256 << 20
 """Bytes, compressed, that one process has in the store; beyond it the commit waits as if there were none."""
+_CHECKED_AT_ONCE: Final = 10_000
+"""Parts a second, of each partition, that are looked at for closed traces while nothing can be spilled."""
 _AT_ONCE: Final = 64
 """Parts written, or read, at once, as far as they are some megabytes."""
 _LARGE_BYTES: Final = 64 << 10
@@ -159,6 +161,7 @@ class Spilling:
 
     def _due(self, progress: Progress, is_open: Callable[[TraceKey], bool]) -> list[Part]:
         if self.bytes >= self._most_bytes:
+            progress.forget_closed(is_open, _CHECKED_AT_ONCE)
             return []
         return progress.due(self._monotonic() - self._after_s, is_open, _AT_ONCE)
 

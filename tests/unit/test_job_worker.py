@@ -163,6 +163,27 @@ async def test_calls_and_dollars_are_told_while_an_analysis_goes_on(store: Store
     assert told[-1] == Progress(calls=2, cost_usd=0.5)
 
 
+class OtherProgress(JobRows):
+    """Rows whose progress another version wrote, in a form of its own."""
+
+    def progress(self, id_: str) -> str:
+        return f"half of {id_}"
+
+
+async def test_progress_that_cannot_be_read_costs_no_answer(store: Store) -> None:
+    analyzer, told = Analyzer(store), list[Progress]()
+    client = JobAsk(
+        OtherProgress(store.db), store.replicas, store.thread.run, timeout_s=3600.0, pause=shortly
+    )
+    async with analyzer.working():
+        waiting = ask(client(FAILED, Choice(method="judge"), told.append))
+        await until(lambda: len(analyzer.asked) == 1)
+        await asyncio.sleep(20 * SHORT_S)  # looks go on meanwhile
+        analyzer.may_answer.set()
+        assert await waiting == said(FAILED)
+    assert told == []
+
+
 async def test_a_collector_that_asks_again_after_a_restart_gets_the_same_answer(store: Store) -> None:
     analyzer = Analyzer(store)
     async with analyzer.working():

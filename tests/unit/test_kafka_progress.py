@@ -232,6 +232,18 @@ def test_a_trace_that_is_being_handed_on_is_not_taken_for_closed() -> None:
     assert progress.mark(lambda _: True, 0).offset == 0
 
 
+def test_parts_of_closed_traces_behind_an_open_one_are_forgotten_in_small_steps() -> None:
+    progress = Progress(before=Mark(offset=0))
+    for offset in range(10):
+        progress.done(taken(progress, offset, trace=offset))
+    is_open = {key(0), key(4)}.__contains__
+    progress.forget_closed(is_open, 6)
+    assert progress.parts == 5, "of the last six parts, one is open"
+    progress.forget_closed(is_open, 6)
+    assert progress.parts == 2
+    assert progress.mark(is_open, 0).offset == 0
+
+
 def time_to_forget(traces: int) -> float:
     """Return the CPU seconds in which the traces, all closed, are forgotten."""
     progress = Progress(before=Mark(offset=0))
