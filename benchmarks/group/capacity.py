@@ -46,7 +46,7 @@ class Constants:
     long_s: float = _told(1_800, f"{_ASSUMED}: seconds for which such a run stays open after it")
     spilled_bytes: float = _told(0, f"{_ROUND}.spilled: of one span")
     model_s: float = _told(5, f"{_ASSUMED}: one analysis by a model")
-    at_once: float = _told(8, "BLAMESPAN_CONCURRENCY of an analyzer")
+    at_once: float = _told(16, "BLAMESPAN_CONCURRENCY of an analyzer")
     load: float = _told(0.6, f"{_ASSUMED}: busy share of a processor's core at the peak; the rest catches up")
     outage_s: float = _told(600, "the question")
     retention_s: float = _told(DAY_S, "docs/kafka.md")
