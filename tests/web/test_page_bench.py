@@ -21,7 +21,7 @@ _GIVEN_UP = Took(ms=10_000.0, is_given_up=True)
 
 
 async def test_the_store_of_many_runs_has_a_fix_to_compare(tmp_path: Path) -> None:
-    pages = await filled(tmp_path, 400)
+    pages = await filled(tmp_path / RUNS, 400)
     store = IssueStore(tmp_path / RUNS)
     try:
         issue = store.issue(NO_TENANT, pages["one issue, with its fix"].rpartition("/")[2])
