@@ -31,12 +31,12 @@ from typing import Final, TypeAlias
 from analyzer.inquiry.method import Inquiry, Reply, ResponseSchema
 from analyzer.inquiry.render import render
 from analyzer.methods.briefing import ask, object_of
-from analyzer.methods.judge import supported_in_its_step
+from analyzer.methods.judge import has_text, supported_in_its_step
 from analyzer.methods.replies.free_text import LONGEST, objects, spoken
 from analyzer.methods.replies.settle_answer import ask_until_read, check_quotes, nothing_to_judge, ranking_of
 from analyzer.methods.replies.yes_or_no import read_yes_or_no
 from analyzer.methods.without_model import judge_by_signals
-from semconv.model import Abstention, Blame, Ranked, Trajectory
+from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
 
 Belief: TypeAlias = tuple[float, ...]
 """One probability per place, in order; they sum to 1."""
@@ -103,6 +103,9 @@ def is_settled(belief: Belief, wanted: float, error_rate: float) -> bool:
 
 _OUTPUT_TOKENS: Final = 500
 _NEITHER: Final = "it says neither yes nor no"
+_MOST_UNNAMED: Final = 4
+"""Answers without a step after which the questions end: without a quote, no step could be blamed."""
+_NO_STEP: Final = "the model answered yes or no, but named and quoted no step, so none can be blamed"
 _MOST_CONFIDENT: Final = 0.9
 _TRUST_IN_SIGNALS: Final = 0.05
 """Weight of the signals in the initial belief; if they are wrong, this costs 0.07 bit."""
@@ -174,6 +177,8 @@ class Bisect:
                 belief, first, is_among=said.says_yes is not question.is_turned, error_rate=self.error_rate
             )
             suspects |= _kept(trajectory, suspects, said.suspect)
+            if asked.total() == _MOST_UNNAMED and not suspects and all(map(has_text, trajectory.steps)):
+                return Abstention(status=Status.UNDETERMINED, reason=_NO_STEP)
         blamed = self._verdict(trajectory, belief, asked.total())
         if not asked:
             return blamed

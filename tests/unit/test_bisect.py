@@ -175,6 +175,15 @@ async def test_a_step_that_no_answer_quotes_truly_is_not_blamed(odd: dict[str, A
     assert verdict.ranking[0].step == 1
 
 
+async def test_a_model_that_says_only_yes_or_no_is_not_paid_to_the_end() -> None:
+    model = ScriptedModel(replies=("yes",) * 31)
+    inquest = await attribute(Bisect(marker=MARKER, max_bytes=2_000), long_run(16), model.complete)
+    verdict = inquest.attribution.verdict
+    assert isinstance(verdict, Abstention)
+    assert verdict.status is Status.UNDETERMINED
+    assert len(model.prompts) == 4
+
+
 async def test_a_step_without_text_is_blamed_with_half_the_confidence_at_most() -> None:
     silent = run(step("a", "did thing 0"), step("b", ""))
     inquest = await attribute(Bisect(marker=MARKER, max_bytes=2_000), silent, PartOracle(step=1))
