@@ -382,7 +382,11 @@ async def test_a_budget_of_nothing_starts_nothing(tmp_path: Path, options: list[
         pytest.param(
             ["--expect", "840", "--step", "9", "--", "true"], "expected one of 0 (clerk)", id="no step"
         ),
-        pytest.param(["--check", "'grep", "--", "true"], "each quotation ended", id="open quotation"),
+        pytest.param(
+            ["--check", "'grep", "--", "true"],
+            "a command whose quotation marks are closed",
+            id="open quotation",
+        ),
     ],
 )
 async def test_wrong_usage_starts_nothing(tmp_path: Path, options: list[str], expected: str) -> None:
