@@ -128,8 +128,8 @@ the run takes."""
 LEAST_GAIN: Final = 0.02
 """Expected rise in the probability of naming the correct step below which no call is made."""
 SIGNALS_ACCURACY: Final = 0.2
-"""Assumed step accuracy of signals on systems they were not written for; 12.6 % was measured since on four
-of them (docs/accuracy.md), so a model is asked rather too seldom there than too often."""
+"""Assumed step accuracy of signals on systems they were not written for. Four such systems later measured
+12.6 % (docs/accuracy.md): with that value, a model would be asked more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

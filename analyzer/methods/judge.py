@@ -189,9 +189,9 @@ def supported(claimed: Blame) -> Blame | Abstention:
 
 
 def supported_in_its_step(trajectory: Trajectory, claimed: Blame) -> Blame | Abstention:
-    """Return a claim with a true quote of the blamed step; else abstain, for the words may be a stranger's.
+    """Return a claim that quotes the blamed step; otherwise abstain: the model may have obeyed the run.
 
-    A step without text cannot be quoted: the claim keeps at most half of its confidence.
+    A step without text cannot be quoted: the confidence of such a claim is at most 0.5.
     """
     step = step_at(trajectory, claimed.step)
     if step is None or any(evidence.step == step.index for evidence in claimed.evidence):

@@ -110,7 +110,7 @@ async def test_an_experiment_on_a_hostile_run(tmp_path: Path, form: str) -> None
         ]
         code, said = await ran(
             folder,
-            *("experiment", str(place), *options, "--format", form, "--keep", str(trials)),
+            *("experiment", str(place), *options, "--keep", str(trials)),
             *("--", sys.executable, "workflow.py"),
             RECORDED=str(place),
         )
