@@ -48,6 +48,7 @@ _UNTOLD_FIX: Final = (
     "Read the first steps, or ask again with the right answer (--reference) or with a model (--model)."
 )
 _CODE_FIX: Final = "Have {agent} correct its code and run it again, or report the error, before it goes on."
+_COPY_FIX: Final = "Tell {agent} to copy the result of {tool} as it stands, and to compare both."
 _MODEL_FIX: Final = "Retry {agent}'s model call when the provider fails, or give {agent} a fallback model."
 _FAILED_CALLS: Final = frozenset({"unhandled_error", "unrepaired_error"})
 _FOLLOWS: Final = {"wrong_computation": frozenset({"unsupported_figure", "answer_origin"})}
@@ -127,6 +128,8 @@ def _fix(finding: Finding, agent: str, steps: Sequence[Step]) -> str:
         return _MODEL_FIX.format(agent=agent)
     if finding.signal in _FAILED_CALLS and not step.target and CODE_ERROR.search(finding.detail):
         return _CODE_FIX.format(agent=agent)
+    if finding.right_step is not None:
+        return _COPY_FIX.format(agent=agent, tool=steps[finding.right_step].target or "the tool")
     tool = step.target if step.kind is StepKind.TOOL and step.target else "the tool"
     fix = _FIXES.get(finding.signal, "")
     return fix.format(agent=agent, tool=tool) if fix else ""

@@ -192,6 +192,8 @@ class Finding:
     """Verbatim from the step; empty if the finding has no place in its text."""
     quoted_step: int | None = None
     """The quoted step, if it differs from ``step``."""
+    right_step: int | None = None
+    """An earlier step of a tool that gave the right result, if the agent had one."""
 
 
 Signal: TypeAlias = Callable[[Reading], Iterator[Finding]]

@@ -17,7 +17,7 @@ from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import derivable, numbers, stated_numbers, written_out
 from analyzer.signals.run_view import HEAD, Finding, Reading, Role, final_answer, spoken_input, spoken_output
 from analyzer.signals.wording import is_logged
-from semconv.model import StepKind
+from semconv.model import Step, StepKind
 
 _REACH: Final = 160
 """Characters before and after a claim searched for its negation."""
@@ -104,13 +104,38 @@ def wrong_sum(reading: Reading) -> Iterator[Finding]:
         if stated.is_disowned:
             yield from _refuted(reading, stated.step, stated.error)
         else:
+            right_step = _tool_that_gave(reading, stated.error.right_shown, before=stated.step)
             yield Finding(
                 step=stated.step,
                 signal="wrong_computation",
                 weight=6.0,
                 reason=f"calculated “{stated.error.quote}”; the result is {stated.error.right_shown}",
+                detail="" if right_step is None else _told_right(reading.steps[right_step]),
                 quote=stated.quote,
+                right_step=right_step,
             )
+
+
+def _tool_that_gave(reading: Reading, right: str, *, before: int) -> int | None:
+    """Return the last earlier tool call whose result has the right number, if any.
+
+    A number of one or two digits stands in many results by chance, and so counts for nothing.
+    """
+    if sum(letter.isdigit() for letter in right) <= _TELLING_DIGITS:
+        return None
+    wanted = numbers(right)
+    return next(
+        (
+            place
+            for place in reversed(range(before))
+            if reading.steps[place].kind is StepKind.TOOL and wanted & numbers(reading.outputs[place])
+        ),
+        None,
+    )
+
+
+def _told_right(call: Step) -> str:
+    return f"The tool {call.target or call.name} gave the right result at step {call.index}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,33 @@ def test_of_several_wrong_calculations_the_one_that_the_answer_uses_is_told() ->
     assert verdict.reason.startswith("b calculated “363300 / 21.17 = 17183.41”; the result is 17,161.08.")
 
 
+@pytest.mark.parametrize(
+    ("returned", "told", "advice"),
+    [
+        (
+            "The product is 9,662.14.",
+            "multiply gave the right result at step 0",
+            "copy the result of multiply",
+        ),
+        ("The product is 9,266.14.", "the result is 9,662.14.", "Give calculator a calculator tool"),
+    ],
+)
+def test_a_tool_that_calculated_right_is_named_and_no_second_one_asked_for(
+    returned: str, told: str, advice: str
+) -> None:
+    sum_ = step("calculator", "So 84 * 0.41 * 905 * 0.31 = 9,266.14 euros.")
+    verdict = blame(tool("calculator", returned, "multiply"), sum_, output="9,266.14 euros")
+    assert verdict.step == 1
+    assert told in verdict.reason
+    assert advice in verdict.fix
+
+
+def test_a_small_result_in_a_tools_text_is_not_taken_for_the_calculations() -> None:
+    sum_ = step("calculator", "So 7 + 8 = 16.")
+    verdict = blame(tool("calculator", "Order 15: 3 chairs", "list_orders"), sum_, output="16")
+    assert verdict.fix.startswith("Give calculator a calculator tool")
+
+
 def test_a_result_is_told_with_the_decimals_of_the_stated_one() -> None:
     assert "the result is 21.16." in blame(step("b", "So 42.195 / 1.994 = 21.17 km/h.")).reason
 
