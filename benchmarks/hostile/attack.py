@@ -34,7 +34,7 @@ from typing import Any, Final
 
 import uvloop
 
-from analyzer.cli.commands.operate.serve import SWITCH_S, collect_garbage
+from analyzer.cli.responsive import SWITCH_S, collect_garbage
 from analyzer.service.all_in_one import running_service
 from benchmarks.hostile.attack_requests import (
     AGENT,

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from analyzer.cli.commands.operate.serve import collect_garbage
+from analyzer.cli.responsive import collect_garbage
 from analyzer.service.listeners import trim_periodically
 
 

@@ -6,14 +6,11 @@ Each process ends on a signal, or when one of its parts fails.
 from __future__ import annotations
 
 import asyncio
-import gc
-import itertools
 import logging
 import os
 import secrets
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Annotated, Final
@@ -21,6 +18,7 @@ from typing import Annotated, Final
 import uvloop
 
 from analyzer.cli.output import FormatOption, OutputFormat, optional, print_json
+from analyzer.cli.responsive import SWITCH_S, collect_garbage
 from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
@@ -40,7 +38,6 @@ from analyzer.service.replicas import open_shared_store
 from analyzer.service.start_lanes import open_routes
 from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.otlp_metrics import export_metrics
-from analyzer.telemetry.process_stats import resident_bytes
 from collector_processor.otlp import Address
 from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.settings import (
@@ -54,16 +51,6 @@ from collector_processor.settings import (
 
 logger = logging.getLogger(__name__)
 
-SWITCH_S: Final = 0.0005
-"""Seconds that one thread may hold the interpreter while another waits. Python's default of 5 ms suits
-compute-bound programs; here each page and request passes between threads several times, and would wait that
-long each time while a run is analysed (``python -m benchmarks.pages``)."""
-
-_NEVER: Final = 1 << 30
-_FULL_MINUTES: Final = 10
-"""Minutes between full garbage collections."""
-_MOST_GROWN_BYTES: Final = 64 << 20
-"""Memory may grow by this much, or by half, before one is due earlier."""
 ANALYZER_SHUTDOWN_S: Final = 120.0
 """Longest shutdown of an analyzer in seconds: the time of a slow model's answer."""
 
@@ -131,31 +118,6 @@ async def serve_until_stopped(
         collecting = asyncio.create_task(collect_garbage())
         await _until_stopped(stopped, running.failure)
         collecting.cancel()
-
-
-async def collect_garbage(
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    memory: Callable[[], int | None] = resident_bytes,
-) -> None:
-    """Exclude all objects alive now from garbage collection; from then on collect old ones rarely.
-
-    A full collection visits every object (0.1 s with 25,000 open traces) while nothing is acknowledged, and
-    Python makes one whenever their number has grown by a quarter. Young objects are collected as usual. Full
-    collections free little: some objects of each closed connection.
-
-    Args:
-        pause: sleeps for the given number of seconds.
-        memory: returns the memory of this process in bytes.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
-    before = memory() or 0
-    for minutes in itertools.count(1):
-        await pause(60.0)
-        if minutes % _FULL_MINUTES == 0 or (memory() or 0) > before + max(before // 2, _MOST_GROWN_BYTES):
-            gc.collect()
-            before = memory() or 0
 
 
 def _announce(running: Running, settings: Settings, output: OutputFormat) -> None:
