@@ -74,12 +74,13 @@ def http_app(server: MCPServer, host: str, token: str | None) -> App:
     return Guarded(app=app, token=token)
 
 
-def serve_http(server: MCPServer, listen: Address, token: str | None) -> None:
+async def serve_http(server: MCPServer, listen: Address, token: str | None) -> None:
     """Serve until interrupted."""
-    uvicorn.run(
+    config = uvicorn.Config(
         http_app(server, listen.host, token),
         host=listen.host,
         port=listen.port,
         log_level="warning",
         server_header=False,
     )
+    await uvicorn.Server(config).serve()

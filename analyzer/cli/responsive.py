@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from analyzer.telemetry.process_stats import resident_bytes
@@ -20,6 +22,17 @@ _FULL_MINUTES: Final = 10
 """Minutes between full garbage collections."""
 _MOST_GROWN_BYTES: Final = 64 << 20
 """Memory may grow by this much, or by half, before one is due earlier."""
+
+
+@asynccontextmanager
+async def responsive() -> AsyncIterator[None]:
+    """Let threads take short turns, and collect garbage rarely; enter it after all imports."""
+    sys.setswitchinterval(SWITCH_S)
+    collecting = asyncio.create_task(collect_garbage())
+    try:
+        yield
+    finally:
+        collecting.cancel()
 
 
 async def collect_garbage(

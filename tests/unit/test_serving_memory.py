@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
 from contextlib import suppress
 
 import pytest
 
-from analyzer.cli.responsive import collect_garbage
+from analyzer.cli.responsive import SWITCH_S, collect_garbage, responsive
 from analyzer.service.listeners import trim_periodically
 
 
@@ -63,3 +64,17 @@ async def test_old_garbage_is_collected_when_memory_has_grown_and_at_times() -> 
         gc.unfreeze()
         gc.set_threshold(*thresholds)
     assert collected == [0, 4, 10, 20]
+
+
+async def test_a_serving_process_leaves_old_objects_alone_and_lets_threads_take_short_turns() -> None:
+    thresholds, interval_s = gc.get_threshold(), sys.getswitchinterval()
+    try:
+        async with responsive():
+            await asyncio.sleep(0)
+            assert gc.get_freeze_count() > 0
+            assert gc.get_threshold()[2] > 1 << 20
+            assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval_s)

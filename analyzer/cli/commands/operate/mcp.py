@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from analyzer.api.client import Client
 from analyzer.api.run_source import RunSource, ServiceSource, StoreSource
 from analyzer.cli.commands.learn.label import DataDirOption
 from analyzer.cli.output import CommandFailed, WrongUsage, optional
+from analyzer.cli.responsive import responsive
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Address, Tenant, tenant_headers, tenant_of
 from collector_processor.settings import load_settings
@@ -117,10 +119,16 @@ def _serve(source: RunSource, *, allow_writes: bool, listen: Address | None, tok
     if listen is None:
         server.run()
         return
+    sys.stderr.write(f"blamespan: http://{listen}/mcp\n")
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve_http(server, listen, token))
+
+
+async def _serve_http(server: Any, listen: Address, token: str | None) -> None:
     from analyzer.api.mcp_http import serve_http  # noqa: PLC0415 - an extra
 
-    sys.stderr.write(f"blamespan: http://{listen}/mcp\n")
-    serve_http(server, listen, token)
+    async with responsive():
+        await serve_http(server, listen, token)
 
 
 def _make_server(source: RunSource, *, allow_writes: bool) -> Any:

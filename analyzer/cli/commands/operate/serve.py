@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import signal
-import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,7 +17,7 @@ from typing import Annotated, Final
 import uvloop
 
 from analyzer.cli.output import FormatOption, OutputFormat, optional, print_json
-from analyzer.cli.responsive import SWITCH_S, collect_garbage
+from analyzer.cli.responsive import responsive
 from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
@@ -112,12 +111,13 @@ async def serve_until_stopped(
     ``opened`` yields the analyst, by default the configured one.
     """
     stopped = _stop_on_signal()
-    sys.setswitchinterval(SWITCH_S)
-    async with opened or nullcontext() as analyst, running_service(settings, analyst) as running:
+    async with (
+        opened or nullcontext() as analyst,
+        running_service(settings, analyst) as running,
+        responsive(),
+    ):
         _announce(running, settings, output)
-        collecting = asyncio.create_task(collect_garbage())
         await _until_stopped(stopped, running.failure)
-        collecting.cancel()
 
 
 def _announce(running: Running, settings: Settings, output: OutputFormat) -> None:
@@ -199,7 +199,8 @@ async def _show_until_stopped(settings: Settings, output: OutputFormat) -> None:
             print_json({"web": str(address)})
         else:
             console().print(f"page        http://{address}/   (also /api/runs, /healthz, /readyz, /metrics)")
-        await _until_stopped(stopped, lifetime.failure)
+        async with responsive():
+            await _until_stopped(stopped, lifetime.failure)
 
 
 async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> None:
@@ -210,7 +211,8 @@ async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> No
         port = await server.start()
         try:
             _announce_analyzer(settings, port, output)
-            await _until_stopped(stopped, lifetime.failure)
+            async with responsive():
+                await _until_stopped(stopped, lifetime.failure)
         finally:
             await asyncio.shield(server.stop(ANALYZER_SHUTDOWN_S))
 

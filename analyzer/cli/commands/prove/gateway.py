@@ -27,6 +27,7 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
+from analyzer.cli.responsive import responsive
 from analyzer.experiment.experiment_output import tool_lines
 from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
 from analyzer.experiment.replay.gateway_server import Gateway, serving
@@ -238,7 +239,7 @@ async def _serve(
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)
-    async with serving(options) as running:
+    async with serving(options) as running, responsive():
         opened = running.open(tape, change, lifetime_s=lifetime_s, trial=trial)
         _announce(running, opened, tape, output)
         await stopped.wait()
