@@ -1,4 +1,4 @@
-"""JSON parser for untrusted text. Pure.
+"""JSON parser for untrusted text, and a writer for long documents. Pure.
 
 ``json.loads`` accepts half a surrogate pair (an escaped ``d83d`` alone), which UTF-8 cannot encode:
 protobuf, SQLite and terminals then fail. It is replaced by U+FFFD, as in Go's parser. Every unreadable text
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 _HALF_PAIR: Final = re.compile(
@@ -36,6 +37,29 @@ def read_json(text: str) -> Any:
         return _DECODER.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def written_in_turns(value: Any, levels: int) -> Iterator[str]:
+    """Yield a value as compact JSON, in a piece for each value ``levels`` below it, and for those between.
+
+    A single ``json.dumps`` lets no other thread run until its end, 0.2 s for 64 MB.
+    """
+    if levels and isinstance(value, list):
+        for number, each in enumerate(value):
+            yield "," if number else "["
+            yield from written_in_turns(each, levels - 1)
+        yield "]" if value else "[]"
+    elif levels and isinstance(value, dict):
+        for number, (name, each) in enumerate(value.items()):
+            yield f"{',' if number else '{'}{_compact(name)}:"
+            yield from written_in_turns(each, levels - 1)
+        yield "}" if value else "{}"
+    else:
+        yield _compact(value)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def with_whole_pairs(text: str) -> str:

@@ -24,6 +24,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import MalformedRequestError, Signal
+from semconv.json_text import written_in_turns
 
 ExportRequest: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest | ExportMetricsServiceRequest
 REQUESTS: Final[Mapping[Signal, Callable[[], ExportRequest]]] = {
@@ -33,6 +34,8 @@ REQUESTS: Final[Mapping[Signal, Callable[[], ExportRequest]]] = {
 }
 _MAX_DEPTH: Final = 100
 """Levels of nested messages; protobuf's parsers, used later, take no more."""
+_LEVELS_ABOVE_SPANS: Final = 6
+"""A request, its resources, a resource, its scopes, a scope, its spans."""
 _MAX_REASON: Final = 200
 _NOT_READ: Final = (
     ParseError, EncodeError, ValueError, TypeError, AttributeError, RecursionError, OverflowError
@@ -176,7 +179,7 @@ def to_json(signal: Signal, body: bytes) -> bytes:
         raise MalformedRequestError(str(error)) from error
     document = MessageToDict(request, use_integers_for_enums=True)
     _ids_to_hex(document)
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    return "".join(written_in_turns(document, _LEVELS_ABOVE_SPANS)).encode()
 
 
 def _ids_to_hex(document: dict[str, Any]) -> None:

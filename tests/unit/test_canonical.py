@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.experiment.replay.canonical import canonical, first_difference, key_of, masked
+from analyzer.experiment.replay import canonical as module
+from analyzer.experiment.replay.canonical import Utterance, canonical, first_difference, key_of, masked
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.record import replace
 
@@ -86,3 +87,32 @@ def test_the_first_difference_is_that_to_the_most_similar_call() -> None:
     difference = first_difference({0: first, 1: second}, found)
     assert (difference.call, difference.message) == (1, 1)
     assert (difference.expected, difference.found) == ("user: seats: 85", "user: seats: 58")
+
+
+VOLATILE = st.sampled_from(
+    (
+        *("2026-01-02T03:04:05.678Z", "2 January 2026", "Jan. 2, 2026", "Monday", "12:30:01 pm", "1:05"),
+        *(
+            "123e4567-e89b-42d3-a456-426614174000",
+            "0123456789abcdef",
+            "1700000000.25",
+            "a so",
+            " ",
+            "\n",
+            ".",
+        ),
+    )
+)
+
+
+@given(st.lists(VOLATILE | TEXTS, max_size=40).map("".join))
+def test_a_text_masked_in_pieces_is_as_if_masked_at_once(text: str) -> None:
+    (at_once,) = masked([Utterance(role="user", text=text)])
+    pieces = list(module._cut(text, 1))
+    assert "".join(pieces) == text
+    assert "".join(masked([Utterance(role="user", text=piece)])[0].text for piece in pieces) == at_once.text
+
+
+def test_a_long_text_is_masked_in_short_pieces() -> None:
+    text = "so it is 12:00 now\n" * (1 << 16)
+    assert max(map(len, module._cut(text))) <= (32 << 10) + 40

@@ -21,6 +21,7 @@ from analyzer.experiment.replay.open_trial import RunningTrial
 from analyzer.experiment.replay.stdio import StandIns
 from analyzer.experiment.replay.tape import Answer, RecordedCall
 from analyzer.experiment.replay.trial import Change, Serve, Trial
+from analyzer.experiment.replay.wire.anthropic_messages import read_anthropic
 from semconv.record import replace
 from tests.scripted_upstream import Upstream, upstream
 from tests.tapes import again, asking, call, chat_body, said, tape
@@ -210,3 +211,34 @@ async def test_no_request_switches_a_fault_on() -> None:
             async with session.post(f"{opened.root_url}/{path}", json={"kind": "wrong_value"}) as refused:
                 assert refused.status == 409
     assert said == FIRST.answer.text
+
+
+async def test_the_first_difference_of_a_long_request_is_reported() -> None:
+    body = chat_body(said(*(f"turn {number} " + "so " * 1_000 for number in range(100))))
+    async with serving(GatewayOptions()) as gateway, aiohttp.ClientSession() as session:
+        opened = gateway.open(tape(FIRST), lifetime_s=60)
+        answer = await session.post(f"{opened.base_url}/chat/completions", json=body)
+        difference = gateway.report(opened.trial).first_difference
+    assert answer.status == 409
+    assert difference is not None
+    assert difference.call == 0
+    assert difference.found.startswith("user: turn 0 so so")
+
+
+def test_blocks_of_a_message_are_sorted_by_their_kind_alone() -> None:
+    """Each used to be compared with all results of tools: 25 million comparisons for 5,000 of each."""
+
+    class Block(dict[str, object]):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Block.compared += 1
+            return super().__eq__(other)
+
+        __hash__ = None
+
+    kinds = ("tool_result", "text") * 50
+    blocks = [Block(type=kind, text=str(n), content="x") for n, kind in enumerate(kinds)]
+    asked = read_anthropic({"model": "claude", "messages": [{"role": "user", "content": blocks}]})
+    assert len(asked.messages) == 51
+    assert Block.compared == 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semconv.json_text import read_json
+from semconv.json_text import read_json, written_in_turns
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -48,3 +48,14 @@ def test_half_a_pair_is_the_replacement_character(written: str, read: str) -> No
 def test_what_cannot_be_read_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each kind says its own words
         read_json(text)
+
+
+@given(value=JSON, levels=st.integers(0, 4))
+def test_json_written_in_turns_is_the_json_written_at_once(value: object, levels: int) -> None:
+    at_once = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert "".join(written_in_turns(value, levels)) == at_once
+
+
+def test_each_value_at_the_given_level_is_a_piece_of_its_own() -> None:
+    pieces = list(written_in_turns({"spans": [{"name": "a"}, {"name": "b"}]}, 2))
+    assert [piece for piece in pieces if "name" in piece] == ['{"name":"a"}', '{"name":"b"}']

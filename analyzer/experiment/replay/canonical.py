@@ -52,6 +52,10 @@ _NO_TEXT: Final = frozenset({"None", "null"})
 """Text that AG2 sends for a message that only calls tools."""
 _EMPTY_LINES: Final = re.compile(r"\n{2,}")
 _EXCERPT: Final = 160
+_PIECE: Final = 32 << 10
+"""Least characters of a piece of text in which volatile parts are masked at once: 3 ms."""
+_CUT: Final = re.compile(r"\n|(?<=[a-z]) (?=[a-z])")
+"""Places outside all volatile parts: each is within a line, and none has a blank between two letters."""
 
 
 @record
@@ -103,9 +107,23 @@ def _with_spoken_results(said: Iterable[Utterance]) -> tuple[Utterance, ...]:
 def masked(said: Iterable[Utterance]) -> tuple[Utterance, ...]:
     """Return the form without results of tools, times and random ids."""
     return tuple(
-        Utterance(role=each.role, text="" if each.role == _RESULT else _VOLATILE.sub("~", each.text))
+        Utterance(role=each.role, text="" if each.role == _RESULT else _masked_text(each.text))
         for each in said
     )
+
+
+def _masked_text(text: str) -> str:
+    """Mask a text in pieces: other threads wait for the end of a substitution."""
+    return "".join(_VOLATILE.sub("~", piece) for piece in _cut(text))
+
+
+def _cut(text: str, least: int = _PIECE) -> Iterator[str]:
+    """Yield a text in pieces of ``least`` characters or more, cut only where nothing volatile can be."""
+    begin = 0
+    while len(text) - begin > least and (found := _CUT.search(text, begin + least)):
+        yield text[begin : found.start()]
+        begin = found.start()
+    yield text[begin:]
 
 
 def key_of(said: Iterable[Utterance]) -> Key:

@@ -28,10 +28,10 @@ from aiohttp import web
 from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.experiment.replay.matching import TapeIndex
 from analyzer.experiment.replay.open_trial import OpenTrial, RunningTrial
-from analyzer.experiment.replay.read_request import read_body, read_call, read_object
+from analyzer.experiment.replay.read_request import ReadCall, beside, read_body, read_call, read_object
 from analyzer.experiment.replay.remote_tools import over_http, over_mcp
 from analyzer.experiment.replay.stdio import StandIns
-from analyzer.experiment.replay.tape import RecordedTool, Tape
+from analyzer.experiment.replay.tape import Answer, RecordedTool, Tape
 from analyzer.experiment.replay.trial import (
     CLIENT_GONE,
     Change,
@@ -197,9 +197,10 @@ class Gateway:
             return _unknown(opened.trial, request.method, path)
         try:
             raw = await read_body(request)
-            given, body, asked = await read_call(wire, raw, opened.served)
+            call = await read_call(wire, raw, opened.served, opened.trial.omissions)
         except UnreadableRequest as error:
             return _refused(opened.trial, wire, str(error))
+        asked = call.asked
         decision = opened.trial.ask(
             Request(
                 messages=asked.messages,
@@ -208,19 +209,18 @@ class Gateway:
                 tools=asked.tools,
                 transfers=asked.transfers,
                 provider_tools=asked.provider_tools,
+                spoken=call.spoken,
             )
         )
         match decision:
             case Refuse():
+                await asyncio.to_thread(opened.trial.compare)
                 return _refused(opened.trial, wire, decision.reason)
             case Serve():
-                _remember(opened.served, body, decision)
+                _remember(opened.served, call.body, decision)
                 return await _served(opened.trial, wire, asked, decision, request)
             case Live():
-                changed = body if decision.edit == Edit() else wire.edited(body, decision.edit)
-                # Re-encoding an equal document could change its bytes; unedited requests are passed on
-                # unchanged.
-                sent = raw if changed is given else json.dumps(changed, ensure_ascii=False).encode()
+                sent = await beside(len(raw), lambda: _sent(raw, call, wire, decision.edit))
                 return await self._live(opened, wire, asked, decision, request, sent)
 
     async def _live(  # noqa: PLR0917 - one request and its context
@@ -265,7 +265,8 @@ class Gateway:
         """Answer ``@tool`` of ``semconv.instrument``: a recorded result, permission to run, or a refusal."""
         trial = self._find(request).trial
         try:
-            asked = read_object(await read_body(request))
+            raw = await read_body(request)
+            asked = await beside(len(raw), lambda: read_object(raw))
         except UnreadableRequest as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         if asked.get("rerun") is True:
@@ -291,6 +292,12 @@ class Gateway:
         if found.is_mcp:
             return await over_mcp(opened.trial, found, request, self._upstream, opened.until_its_end)
         return await over_http(opened.trial, found, request)
+
+
+def _sent(raw: bytes, call: ReadCall, wire: Wire, edit: Edit) -> bytes:
+    """Return the request for the live model; re-encoding an equal document could change its bytes."""
+    changed = call.body if edit == Edit() else wire.edited(call.body, edit)
+    return raw if changed is call.given else json.dumps(changed, ensure_ascii=False).encode()
 
 
 def _path(request: web.Request) -> str:
@@ -330,12 +337,9 @@ async def _served(
 ) -> web.StreamResponse:
     answer, serial = decision.answer, decision.serial
     is_stream = asked.wants_stream and not answer.error
-    if answer.error:
-        body, status = json.dumps(wire.error(answer.error)).encode(), answer.error_status
-    elif is_stream:
-        body, status = b"".join(wire.stream(asked, answer, serial)), 200
-    else:
-        body, status = json.dumps(wire.whole(asked, answer, serial), ensure_ascii=False).encode(), 200
+    size = len(answer.text) + sum(len(call.arguments) for call in answer.calls)
+    body = await beside(size, lambda: _answer_body(wire, asked, answer, serial, is_stream=is_stream))
+    status = answer.error_status if answer.error else 200
     response = web.StreamResponse(status=status, headers=_NO_RETRY if answer.error else None)
     response.content_type = "text/event-stream" if is_stream else "application/json"
     response.content_length = len(body)
@@ -349,6 +353,14 @@ async def _served(
         trial.failed(serial, CLIENT_GONE)
         raise
     return response
+
+
+def _answer_body(wire: Wire, asked: Asked, answer: Answer, serial: int, *, is_stream: bool) -> bytes:
+    if answer.error:
+        return json.dumps(wire.error(answer.error)).encode()
+    if is_stream:
+        return b"".join(wire.stream(asked, answer, serial))
+    return json.dumps(wire.whole(asked, answer, serial), ensure_ascii=False).encode()
 
 
 @asynccontextmanager

@@ -41,6 +41,10 @@ class Matched:
     call: RecordedCall
     match: Match
 
+    def ran_beside(self, end_ns: int) -> bool:
+        """Say whether it began before ``end_ns``; calls with missing messages cannot be compared exactly."""
+        return self.call.start_ns < end_ns and not omitted_in(self.call)
+
 
 class Spoken:
     """A request or recorded call, whose keys are computed on first use: a live call needs only one."""
@@ -60,6 +64,11 @@ class Spoken:
             kind = Utterance(role="kind", text=self.kind.value)
             found = self._keys[match, omitted] = key_of((kind, *shown))
         return found
+
+    def prepare(self, omissions: Iterable[frozenset[str]]) -> None:
+        """Compute every key that ``Waiting.find`` may need, on another thread than the event loop's."""
+        for match, omitted in product(Match, (NOTHING, *omissions)):
+            self.key(match, omitted)
 
     def form(self, omitted: frozenset[str]) -> tuple[Utterance, ...]:
         """Return the canonical form, without the roles in ``omitted``."""
@@ -133,10 +142,26 @@ class Waiting:
         """Remove a call that was requested."""
         self._left.remove(index)
 
-    def difference(self, spoken: Spoken) -> Difference:
-        """Return a request's difference from the waiting call with the longest common beginning."""
+    @property
+    def omissions(self) -> tuple[frozenset[str], ...]:
+        """The roles that a comparison may leave out."""
+        return self._index.omissions
+
+    def unmatched(self, spoken: Spoken) -> Unmatched:
+        """Return a request that equals no waiting call, with those calls."""
         waiting = (call for index, call in self._index.calls.items() if index in self._left)
-        left = [call for call in waiting if call.kind is spoken.kind]
-        omitted = frozenset[str]().union(*(_omissions(call)[-1] for call in left))
-        recorded = {call.index: canonical(call.messages, omitted) for call in left}
-        return first_difference(recorded, spoken.form(omitted))
+        return Unmatched(spoken=spoken, left=tuple(call for call in waiting if call.kind is spoken.kind))
+
+
+@record
+class Unmatched:
+    """A request that equals none of the recorded calls that were left."""
+
+    spoken: Spoken
+    left: tuple[RecordedCall, ...]
+
+    def difference(self) -> Difference:
+        """Return its difference from the call with the longest common beginning; reads all these calls."""
+        omitted = frozenset[str]().union(*(_omissions(call)[-1] for call in self.left))
+        recorded = {call.index: canonical(call.messages, omitted) for call in self.left}
+        return first_difference(recorded, self.spoken.form(omitted))

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import aiohttp
 from aiohttp import web
 
+from analyzer.experiment.replay.matching import Spoken
 from analyzer.experiment.replay.wire import Asked, UnreadableRequest, Wire
 from analyzer.experiment.replay.wire.responses import expanded
 from semconv.json_text import read_json
+from semconv.record import record
+
+T = TypeVar("T")
 
 _SHORT_BYTES: Final = 64 << 10
-"""Longer requests are read on a thread, so that the other trials' go on."""
+"""Longer requests and answers are handled on a thread, so that those of other trials go on."""
+
+
+@record
+class ReadCall:
+    """A model call as read from a request."""
+
+    given: dict[str, Any]
+    """As sent."""
+    body: Mapping[str, Any]
+    """With the messages that it continues."""
+    asked: Asked
+    spoken: Spoken
+
+
+async def beside(size: int, work: Callable[[], T]) -> T:
+    """Do work on something of this size: on a thread if it is long."""
+    return work() if size <= _SHORT_BYTES else await asyncio.to_thread(work)
 
 
 async def read_body(request: web.Request) -> bytes:
@@ -32,20 +53,24 @@ async def read_body(request: web.Request) -> bytes:
 
 
 async def read_call(
-    wire: Wire, raw: bytes, served: Mapping[str, list[Any]]
-) -> tuple[dict[str, Any], Mapping[str, Any], Asked]:
-    """Read a model call, a long one on a thread: as sent, with the messages it continues, and what it asks.
+    wire: Wire, raw: bytes, served: Mapping[str, list[Any]], omissions: Iterable[frozenset[str]]
+) -> ReadCall:
+    """Read a model call; a long one on a thread, which also computes the keys of its messages.
 
     Raises:
         UnreadableRequest: it is not one.
     """
 
-    def read() -> tuple[dict[str, Any], Mapping[str, Any], Asked]:
+    def read() -> ReadCall:
         given = read_object(raw)
         body = expanded(given, served)
-        return given, body, wire.read(body)
+        asked = wire.read(body)
+        spoken = Spoken(asked.messages, asked.kind)
+        if len(raw) > _SHORT_BYTES:
+            spoken.prepare(omissions)
+        return ReadCall(given=given, body=body, asked=asked, spoken=spoken)
 
-    return read() if len(raw) <= _SHORT_BYTES else await asyncio.to_thread(read)
+    return await beside(len(raw), read)
 
 
 def read_object(raw: bytes) -> dict[str, Any]:

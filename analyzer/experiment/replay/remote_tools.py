@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
+from analyzer.experiment.replay.read_request import beside
 from analyzer.experiment.replay.tape import RecordedTool, RemoteTools
 from analyzer.experiment.replay.tool_lists import without_output_schemas
 from analyzer.experiment.replay.trial import Refuse, Trial
@@ -84,7 +85,7 @@ async def _http_call(request: web.Request, address: str) -> HttpCall | None:
     """Read a request below the address that was given; ``None`` if its body is not a JSON object."""
     raw = await request.read()
     try:
-        body = read_json(raw.decode()) if raw.strip() else {}
+        body = await beside(len(raw), lambda: read_json(raw.decode()) if raw.strip() else {})
     except (ValueError, RecursionError):
         return None
     if not isinstance(body, dict):
@@ -114,7 +115,8 @@ async def over_mcp(
 ) -> web.StreamResponse:
     """Answer one request of an MCP client: executions from the tape, the rest by the real server."""
     trial.tools.connected(tools.variable)
-    message = _message(await request.read()) if request.method == "POST" else {}
+    raw = await request.read() if request.method == "POST" else b"{}"
+    message = await beside(len(raw), lambda: _message(raw))
     if message is None or not (mcp.is_harmless(message) or mcp.tool_called(message)):
         method = "a batch" if message is None else str(message.get("method"))
         reason = f"MCP's {method} cannot be replayed (the {tools.place})"

@@ -22,7 +22,14 @@ from dataclasses import field
 from typing import Final, TypeAlias
 
 from analyzer.experiment.replay.canonical import Difference, Key
-from analyzer.experiment.replay.matching import Match, Matched, Spoken, TapeIndex, Waiting, omitted_in
+from analyzer.experiment.replay.matching import (
+    Match,
+    Matched,
+    Spoken,
+    TapeIndex,
+    Unmatched,
+    Waiting,
+)
 from analyzer.experiment.replay.tape import Answer, CallKind, RecordedTool, Tape
 from analyzer.experiment.replay.trial_tools import RunTool, ToolRules, Tools
 from semconv.dialects.reading.action import Message
@@ -67,6 +74,8 @@ class Request:
     """Those that are named like a handoff and take no more than one does."""
     provider_tools: tuple[str, ...] = ()
     """Tools that the provider itself would run."""
+    spoken: Spoken | None = None
+    """The messages with their keys, if these were computed before."""
 
 
 @record
@@ -175,6 +184,7 @@ class Trial:
         self._changed_call: Final = None if change is None else tape.calls[change.call]
         self.tools: Final = Tools(tape, rules or ToolRules())
         self._waiting: Final = Waiting(index or TapeIndex(tape.calls))
+        self.omissions: Final = self._waiting.omissions
         self._exchanges: Final[list[_Exchange]] = []
         """Exchanges by serial number."""
         self._latest: Final[dict[Key, _Exchange]] = {}
@@ -184,6 +194,7 @@ class Trial:
         self._masked = 0
         self._undeclared: Final[dict[str, int]] = {}
         self._invalid = ""
+        self._unmatched: Unmatched | None = None
         self._difference: Difference | None = None
         self._failures: Final[Counter[str]] = Counter()
 
@@ -193,7 +204,7 @@ class Trial:
             self.invalidate(_NOT_ANNOUNCED)
         if self._invalid:
             return Refuse(reason=self._invalid)
-        spoken = Spoken(request.messages, request.kind)
+        spoken = request.spoken or Spoken(request.messages, request.kind)
         key = spoken.key()
         if (repeated := self._repeated(request, key)) is not None:
             return self._give(repeated)
@@ -204,7 +215,7 @@ class Trial:
             return self._on_tape(request, key, found)
         if request.kind is CallKind.EMBEDDINGS and not self._holds_embeddings():
             return self._give(_Exchange(key=key, decision=Live(serial=0), is_embedding=True))
-        self._difference = self._waiting.difference(spoken)
+        self._unmatched = self._waiting.unmatched(spoken)
         return self._reject("a request before the changed call equals no recorded call that is left")
 
     def answering(self, serial: int) -> None:
@@ -228,6 +239,14 @@ class Trial:
         self._again[exchange.key] = exchange
         if isinstance(exchange.decision, Live):
             self._failures[failure] += 1
+
+    def compare(self) -> None:
+        """Find the first difference of the request that made the trial invalid, if one did.
+
+        Reads the whole tape, and changes nothing else: it may run on another thread.
+        """
+        if self._unmatched is not None and self._difference is None:
+            self._difference = self._unmatched.difference()
 
     def announce(self) -> None:
         """Record that the workflow's decorated tools know about the trial."""
@@ -275,6 +294,7 @@ class Trial:
 
     def report(self) -> TrialReport:
         """Return the report so far."""
+        self.compare()
         wanted = self._wanted()
         given = [exchange.decision for exchange in self._exchanges]
         return TrialReport(
@@ -337,7 +357,7 @@ class Trial:
         changed = self._changed_call
         assert changed is not None
         found = self._waiting.find(spoken, (Match.EXACT,))
-        if found is not None and _ran_beside(found, changed.end_ns):
+        if found is not None and found.ran_beside(changed.end_ns):
             return self._on_tape(request, spoken.key(), found)
         return self._live(request, _Exchange(key=spoken.key(), decision=Live(serial=0)))
 
@@ -374,8 +394,3 @@ class Trial:
 
 def _quoted(name: str) -> str:
     return f"`{name}`"
-
-
-def _ran_beside(found: Matched, end_ns: int) -> bool:
-    """Say whether a call began before ``end_ns``; calls with missing messages cannot be compared exactly."""
-    return found.call.start_ns < end_ns and not omitted_in(found.call)

@@ -56,10 +56,14 @@ def _turns(message: Any) -> list[Any]:
     if not isinstance(content, list):
         return [message]
     kept = [block for block in content if not _is_thought(block)]
-    results = [block for block in kept if isinstance(block, dict) and block.get("type") == "tool_result"]
-    others = [block for block in kept if block not in results]
+    results = [block for block in kept if _is_result(block)]
+    others = [block for block in kept if not _is_result(block)]
     split = [{**message, "content": [block]} for block in results]
     return [*split, {**message, "content": others}] if others else split
+
+
+def _is_result(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "tool_result"
 
 
 def _is_thought(block: Any) -> bool:
