@@ -1,19 +1,24 @@
 """Runs ``blamespan`` with a probe on its event loop: ``stall_probe.py FILE COMMAND…``.
 
-Each line of FILE is one delay of the loop: the time (``time.monotonic``), the seconds of delay, and the CPU
-seconds used meanwhile by this process and by the loop's own thread. On a busy machine the loop is late
-because it gets no CPU; the part that is our fault is the smaller of the first two.
+Each line of FILE is one delay of the loop or one long callback: the time (``time.monotonic``), the seconds
+of delay, the CPU seconds used meanwhile by this process and by the loop's own thread, the CPU seconds of the
+callback (or garbage collection), and its name. On a busy machine the loop is late because it gets no CPU, and
+several callbacks run before the probe does; the CPU time of a single callback is ours alone.
+
+The loop is asyncio's, whose callbacks can be measured, in place of uvloop's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import time
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
+import uvloop
 
 from analyzer.__main__ import main
 from analyzer.cli.commands.prove import gateway
@@ -42,7 +47,45 @@ async def probe(path: Path) -> None:
             now = time.monotonic()
             late_s = now - before - EVERY_S
             if late_s >= LEAST_S:
-                file.write(f"{now} {late_s} {time.process_time() - used} {time.thread_time() - own}\n")
+                ours_s, own_s = time.process_time() - used, time.thread_time() - own
+                file.write(f"{now} {late_s} {ours_s} {own_s} 0 -\n")
+
+
+def measure_callbacks(path: Path) -> None:
+    """Record each callback of an event loop that uses much CPU time in the loop's thread."""
+    handle_class: Any = asyncio.Handle
+    run = handle_class._run
+    file = path.open("a", buffering=1)
+
+    def measured(handle: asyncio.Handle) -> None:
+        own = time.thread_time()
+        run(handle)
+        used_s = time.thread_time() - own
+        if used_s >= LEAST_S:
+            task = getattr(getattr(handle, "_callback", None), "__self__", None)
+            known = repr(task.get_coro()) if isinstance(task, asyncio.Task) else repr(handle)
+            name = "-".join(known.split())
+            file.write(f"{time.monotonic()} 0 0 0 {used_s} {name}\n")
+
+    handle_class._run = measured
+
+
+def measure_collections(path: Path) -> None:
+    """Record long garbage collections as callbacks: no thread runs during one, the loop's neither."""
+    file = path.open("a", buffering=1)
+    began = 0.0
+
+    def measured(phase: str, found: dict[str, int]) -> None:
+        nonlocal began
+        now = time.thread_time()
+        if phase == "start":
+            began = now
+        elif now - began >= LEAST_S:
+            file.write(
+                f"{time.monotonic()} 0 0 0 {now - began} collection-of-generation-{found['generation']}\n"
+            )
+
+    gc.callbacks.append(measured)
 
 
 def add_probe(owner: Any, name: str, path: Path) -> None:
@@ -60,4 +103,7 @@ if __name__ == "__main__":
     noted = Path(sys.argv.pop(1))
     for owner, name in BEGINNINGS:
         add_probe(owner, name, noted)
+    measure_callbacks(noted)
+    measure_collections(noted)
+    setattr(uvloop, "run", asyncio.run)  # noqa: B010 - another signature
     main()

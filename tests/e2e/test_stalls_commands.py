@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -29,7 +29,6 @@ from tests.backends.supervise import free_ports, listens
 from tests.e2e.traffic import send
 from tests.e2e.watching import (
     LONG_S,
-    UNHURRIED_S,
     Found,
     Watched,
     announced_in,
@@ -41,11 +40,14 @@ from tests.e2e.watching import (
 from tests.tapes import chat_body
 
 pytestmark = pytest.mark.timeout(2_700)
+Asked: TypeAlias = tuple[str, str, bytes]
+"""A request's name, the end of its path, and its body."""
+CHAT: Final = "chat/completions"
 RUNS: Final = {shape: 100 + number for number, shape in enumerate(SHAPES)}
 
 
 def test_the_mcp_server_on_a_port_stalls_on_no_run(tmp_path: Path) -> None:
-    require(_of_mcp, tmp_path, UNHURRIED_S)
+    require(_of_mcp, tmp_path)
 
 
 def _of_mcp(folder: Path) -> Found:
@@ -78,7 +80,7 @@ def _calls(run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_gateway_stalls_on_no_request(tmp_path: Path) -> None:
-    require(_of_gateway, tmp_path, UNHURRIED_S)
+    require(_of_gateway, tmp_path)
 
 
 def _of_gateway(folder: Path) -> Found:
@@ -86,14 +88,19 @@ def _of_gateway(folder: Path) -> Found:
     for shape in ("history", "wide"):
         file = folder / f"{shape}.json"
         file.write_bytes(to_json(Signal.TRACES, encode(failed(shape, RUNS[shape]))))
-        log = folder / f"log-{shape}"
-        words = ["gateway", "--tape", str(file), "--format", "json", "--allow-tool", "search"]
-        with probed(log, words, partial(announced_in, log, "base_url")) as one:
-            url = f"{one.line.announced['base_url']}/chat/completions"
-            for name, body in _requests(_tape(file)):
-                with found.during(one, f"{shape}: {name}", rest_s=0.05):
-                    assert _post(url, body) < 500
+        _ask_each(folder / f"log-{shape}", file, _recorded(_tape(file)), found)
+    for number, worst in enumerate(_worst()):  # each ends its trial: the next would not be read
+        _ask_each(folder / f"log-{number}", folder / "history.json", [worst], found)
     return found
+
+
+def _ask_each(log: Path, tape: Path, asked: Iterable[Asked], found: Found) -> None:
+    """Send requests to a gateway of their own."""
+    words = ["gateway", "--tape", str(tape), "--format", "json", "--allow-tool", "search"]
+    with probed(log, words, partial(announced_in, log, "base_url")) as one:
+        for name, path, body in asked:
+            with found.during(one, name, rest_s=0.05):
+                assert _post(f"{one.line.announced['base_url']}/{path}", body) < 500
 
 
 def _tape(file: Path) -> Tape:
@@ -104,16 +111,26 @@ def _tape(file: Path) -> Tape:
     return tape
 
 
-def _requests(tape: Tape) -> Iterator[tuple[str, bytes]]:
+def _recorded(tape: Tape) -> Iterator[Asked]:
     for call in (tape.calls[0], tape.calls[len(tape.calls) // 2], tape.calls[-1]):
-        yield f"call {call.index}", json.dumps(chat_body(call.messages)).encode()
+        yield f"{len(tape.calls)} calls: {call.index}", CHAT, json.dumps(chat_body(call.messages)).encode()
+
+
+def _worst() -> Iterator[Asked]:
     turns = [{"role": "user", "content": f"turn {number}"} for number in range(2_000)]
-    yield "2,000 messages", json.dumps({"model": "gpt", "messages": turns}).encode()
-    yield "deep JSON", b"[" * 1_000_000
-    long = {"role": "user", "content": "so " * (8 << 20)}
-    yield "24 MiB of text", json.dumps({"model": "gpt", "messages": [long]}).encode()
-    numbers = {"model": "gpt", "messages": [], "tools": [{"n": n} for n in range(500_000)]}
-    yield "500,000 tools", json.dumps(numbers).encode()
+    yield "2,000 messages", CHAT, _body(turns)
+    yield "100,000 messages", CHAT, _body(turns * 50)
+    yield "deep JSON", CHAT, b"[" * 1_000_000
+    yield "24 MiB of text", CHAT, _body([{"role": "user", "content": "so " * (8 << 20)}])
+    yield "3 MiB of times", CHAT, _body([{"role": "user", "content": "it is 12:00 now " * (3 << 16)}])
+    results = [{"type": "tool_result", "tool_use_id": str(n), "content": "x"} for n in range(5_000)]
+    texts = [{"type": "text", "text": str(n)} for n in range(5_000)]
+    yield "5,000 results", "messages", _body([{"role": "user", "content": [*results, *texts]}])
+    yield "500,000 tools", CHAT, _body([], tools=[{"n": n} for n in range(500_000)])
+
+
+def _body(messages: list[dict[str, Any]], **more: object) -> bytes:
+    return json.dumps({"model": "gpt", "messages": messages, **more}).encode()
 
 
 def _post(url: str, body: bytes) -> int:

@@ -26,7 +26,7 @@ from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode
 from tests.e2e.traffic import WAYS, send
-from tests.e2e.watching import LONG_S, UNHURRIED_S, Found, Watched, failed, require, watched
+from tests.e2e.watching import LONG_S, Found, Watched, failed, require, watched
 from tests.web.stage import open_stage
 
 pytestmark = pytest.mark.timeout(2_700)
@@ -133,7 +133,7 @@ def test_every_route_is_asked(tmp_path: Path) -> None:
 
 
 def test_no_path_of_the_service_stalls_its_loop(tmp_path: Path) -> None:
-    require(_of_the_service, tmp_path, UNHURRIED_S)
+    require(_of_the_service, tmp_path)
 
 
 def _of_the_service(folder: Path) -> Found:
