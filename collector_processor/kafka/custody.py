@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Chunk, Entry
+from collector_processor.kafka.aside import Aside
 from collector_processor.kafka.progress import Mark, Progress, Range, Span
 from collector_processor.kafka.record_form import Place, Record, request_of, runs_of
 from collector_processor.kafka.spilling import Spilling, by_trace, is_large
@@ -37,10 +38,6 @@ _RECALL_S: Final = 10.0
 """Longest wait for what was spilled of new partitions: spans do not wait for a store that is away."""
 _SLACK: Final = 16
 """Journal segments that the owner before may have begun since its last commit."""
-_MOST_ASIDE: Final = 1_000
-"""Unreadable records kept in files; further ones are only counted."""
-_MOST_ASIDE_BYTES: Final = 64 << 20
-"""Likewise in bytes: whoever writes to a topic must not fill the disk."""
 _MOST_EVICTED: Final = 10_000
 
 
@@ -119,8 +116,7 @@ class Custody:
         self._journal: Final = journal
         self._signals: Final = signals
         self._tenant_names: Final = tenant_names
-        self._aside: Final = aside
-        self._aside_bytes = 0
+        self._aside: Final = Aside(aside)
         self._pause: Final = pause
         self._monotonic: Final = monotonic
         self._recalls: Final[set[asyncio.Task[None]]] = set()
@@ -255,7 +251,8 @@ class Custody:
             looked = await intake.look(request_of(signal, run, self._tenant_names))
         except (MalformedRequestError, RefusedError) as error:  # the latter: a forwarding loop
             if len(run) == 1:
-                self._set_aside(run[0], str(error))
+                self.counts.aside += 1
+                self._aside.keep(run[0], str(error))
                 progress.taken(range_)
             else:
                 for record in run:
@@ -373,19 +370,3 @@ class Custody:
             self.counts.reread += records
         else:
             self.counts.read += records
-
-    def _set_aside(self, record: Record, reason: str) -> None:
-        """Keep an unreadable record in a file: read again, it would be as unreadable."""
-        self.counts.aside += 1
-        name = f"{record.place.topic}-{record.place.partition}-{record.offset}"
-        context = {"record": name, "bytes": len(record.value), "reason": reason}
-        logger.error("record cannot be read: set aside", extra=context)
-        size = self._aside_bytes + len(record.value)
-        if self.counts.aside <= _MOST_ASIDE and size <= _MOST_ASIDE_BYTES:
-            self._aside_bytes = size
-            try:
-                self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-                (self._aside / name).touch(mode=0o600)
-                (self._aside / name).write_bytes(record.value)
-            except OSError as error:
-                logger.warning("record cannot be kept aside", extra={"record": name, "reason": str(error)})
