@@ -2,18 +2,21 @@
 
 The checks are those of the pages. If a token is set, every request must bear it. Without a token, the Host
 header must name this machine, because a page in a browser on it could reach us by a name of its own. Requests
-from other sites' pages are refused.
+from other sites' pages are refused. Connections are bounded, and so is the time for sending a request.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import h11
 import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from collector_processor.otlp import Address
 from collector_processor.receivers.admission import bears, names_this_machine
@@ -25,6 +28,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_SESSIONS: Final = 500
 """Sessions at a time, each a task and its memory; the SDK ends one that is idle for half an hour."""
+MOST_CONNECTIONS: Final = 800
+"""Connections at a time: one that a session reads for messages, and more for requests."""
+MOST_BODY_BYTES: Final = 128 << 10
+"""Largest request; ours take some names and numbers. The SDK reads it in the event loop: 4 MiB in 0.7 s."""
+REQUEST_S: Final = 10.0
+"""Seconds after which a request must have arrived; checked at this interval."""
 _WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
 _NOT_LOCAL: Final = "expected a Host header that names this machine, such as localhost\n"
 _FOREIGN: Final = "refused: this request comes from another site's page\n"
@@ -70,8 +79,43 @@ class Guarded:
 def http_app(server: MCPServer, host: str, token: str | None) -> App:
     """Return the server's application behind the check; the SDK's own check knows no token."""
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app = server.streamable_http_app(host=host, transport_security=security, max_sessions=MOST_SESSIONS)
+    app = server.streamable_http_app(
+        host=host,
+        transport_security=security,
+        max_sessions=MOST_SESSIONS,
+        max_request_body_size=MOST_BODY_BYTES,
+    )
     return Guarded(app=app, token=token)
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed if no whole request arrives; uvicorn waits for one without a limit."""
+
+    _looking: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, or refuse a connection beyond the bound."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._look(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        if self._looking is not None:
+            self._looking.cancel()
+        super().connection_lost(exc)
+
+    def _look(self, waiting_since: object) -> None:
+        """Close the connection if it still waits for the same request as at the last look."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn declares it without None
+        is_between = cycle is None or cycle.response_complete
+        is_waiting = is_between or self.conn.their_state is h11.SEND_BODY
+        if is_waiting and waiting_since is cycle:
+            self.transport.abort()
+            return
+        self._looking = self.loop.call_later(REQUEST_S, self._look, cycle if is_waiting else self)
 
 
 async def serve_http(server: MCPServer, listen: Address, token: str | None) -> None:
@@ -80,6 +124,7 @@ async def serve_http(server: MCPServer, listen: Address, token: str | None) -> N
         http_app(server, listen.host, token),
         host=listen.host,
         port=listen.port,
+        http=_Connection,
         log_level="warning",
         server_header=False,
     )
