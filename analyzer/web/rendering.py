@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from markupsafe import Markup
 
 from analyzer.inquiry.present import is_unsaid, plain
 from analyzer.inquiry.visible import visible
+from analyzer.web.long_answers import long_answer
 from analyzer.web.views.run_listing import AGES, NUMBERS, SORT_WORDS
 from analyzer.web.views.run_page import telling
 from collector_processor.rebuild.run_totals import RunTotals
@@ -105,9 +105,11 @@ class Renderer:
         self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
     ) -> web.Response:
         """Return a page; rendered in a thread, since a long run takes a while."""
-        text = await asyncio.to_thread(self.text, template, **values)
-        return web.Response(
-            text=text, status=status, content_type="text/html", headers={**PAGE_HEADERS, **(headers or {})}
+        return await long_answer(
+            lambda: self.text(template, **values),
+            "text/html",
+            status=status,
+            headers={**PAGE_HEADERS, **(headers or {})},
         )
 
     def style(self) -> str:

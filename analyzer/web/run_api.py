@@ -14,6 +14,7 @@ from aiohttp import web
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.second_opinions import SecondOpinions
 from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
+from analyzer.web.long_answers import long_answer
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.documents import read_document
 from analyzer.web.reads.page_records import RunPage, RunQuery, Sort, row_of
@@ -85,8 +86,7 @@ def run_api_routes(reads: RunReads) -> list[web.RouteDef]:
         document = None if reads.steps is None else await reads.steps(verdict, first, first + count)
         if document is None:
             raise web.HTTPNotFound(text="the steps of this run are not kept\n")
-        text = await asyncio.to_thread(json.dumps, document)
-        return web.Response(text=text, content_type="application/json")
+        return await long_answer(lambda: json.dumps(document), "application/json")
 
     return [
         web.get("/api/runs", listing),

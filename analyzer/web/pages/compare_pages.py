@@ -14,6 +14,7 @@ from aiohttp import web
 from analyzer.inquiry.present import plain
 from analyzer.inquiry.run_diff import compare_runs, nearest_run
 from analyzer.inquiry.whole_run import WholeRun
+from analyzer.web.long_answers import long_answer
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext
 from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
@@ -84,8 +85,9 @@ async def _document(context: CompareContext, request: web.Request) -> web.Respon
     if unknown or not left:
         raise web.HTTPBadRequest(text="expected ?a=RUN&b=RUN, or ?a=RUN for the nearest passing run\n")
     both = await _two(context, request, left, right)
-    text = await asyncio.to_thread(lambda: json.dumps(compare_runs(*both.runs, both.compared).to_json()))
-    return web.Response(text=text, content_type="application/json")
+    return await long_answer(
+        lambda: json.dumps(compare_runs(*both.runs, both.compared).to_json()), "application/json"
+    )
 
 
 def _named(request: web.Request) -> tuple[str, str]:

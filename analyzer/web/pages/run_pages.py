@@ -21,6 +21,7 @@ from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.second_opinions import SecondOpinions
 from analyzer.web.api import FindOne, Labels, label_document, opinion_document
 from analyzer.web.guard import require_stated_origin
+from analyzer.web.long_answers import long_answer
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import IssueSource, RunName
@@ -192,15 +193,17 @@ async def _report(context: PageContext, request: web.Request) -> web.Response:
     document = context.document(verdict)
     read = await context.whole.of(verdict)
     wanted = Wanted(room=MOST_APART)
-    text = await asyncio.to_thread(
-        context.front.renderer.text,
-        "report.html",
-        run=document,
-        shown=None if read is None else await asyncio.to_thread(view, read.whole, document, wanted),
-        style=context.front.renderer.style(),
-        made_ns=context.pages.now_ns(),
-    )
-    return web.Response(text=text, content_type="text/html", headers=attachment(verdict.run_id, "html"))
+
+    def make() -> str:
+        return context.front.renderer.text(
+            "report.html",
+            run=document,
+            shown=None if read is None else view(read.whole, document, wanted),
+            style=context.front.renderer.style(),
+            made_ns=context.pages.now_ns(),
+        )
+
+    return await long_answer(make, "text/html", headers=attachment(verdict.run_id, "html"))
 
 
 async def _export(context: PageContext, request: web.Request) -> web.Response:
@@ -210,12 +213,12 @@ async def _export(context: PageContext, request: web.Request) -> web.Response:
     versions = versions_document(await context.pages.runs.versions(verdict.tenant, verdict.run_id))
     steps = {"run": await read_steps(context.whole, verdict)}
     document = {**context.document(verdict), **label_document(said), **opinions, **versions, **steps}
-    # Escaped, so that a program that guesses the content type finds no HTML tag.
-    text = await asyncio.to_thread(json.dumps, document, indent=2)
-    text = text.replace("<", "\\u003c")
-    return web.Response(
-        text=text, content_type="application/json", headers=attachment(verdict.run_id, "json")
-    )
+
+    def make() -> str:
+        # Escaped, so that a program that guesses the content type finds no HTML tag.
+        return json.dumps(document, indent=2).replace("<", "\\u003c")
+
+    return await long_answer(make, "application/json", headers=attachment(verdict.run_id, "json"))
 
 
 async def _otlp(context: PageContext, request: web.Request) -> web.Response:
@@ -224,12 +227,11 @@ async def _otlp(context: PageContext, request: web.Request) -> web.Response:
     packed = await context.pages.runs.kept_spans(verdict.tenant, verdict.run_id)
     if packed is None:
         raise web.HTTPNotFound(text="the spans of this run are not kept\n")
+    headers = attachment(f"{verdict.run_id}.otlp", "json")
     try:
-        body = await asyncio.to_thread(lambda: otlp_json(unpack_spans(packed)))
+        return await long_answer(lambda: otlp_json(unpack_spans(packed)), "application/json", headers=headers)
     except MalformedRequestError as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
-    headers = attachment(f"{verdict.run_id}.otlp", "json")
-    return web.Response(body=body, content_type="application/json", headers=headers)
 
 
 def attachment(name: str, ending: str) -> dict[str, str]:
