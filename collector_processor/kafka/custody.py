@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -36,6 +37,8 @@ _REVOKE_S: Final = 3.0
 _LOOK_S: Final = 0.02
 _RECALL_S: Final = 10.0
 """Longest wait for what was spilled of new partitions: spans do not wait for a store that is away."""
+NO_ROOM_S: Final = 60.0
+"""Longest time for which verdicts wait while a full journal takes nothing of what was spilled."""
 _SLACK: Final = 16
 """Journal segments that the owner before may have begun since its last commit."""
 _MOST_EVICTED: Final = 10_000
@@ -102,6 +105,7 @@ class Custody:
         *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         monotonic: Callable[[], float] = time.monotonic,
+        no_room_s: float = NO_ROOM_S,
     ) -> None:
         """Create it.
 
@@ -112,6 +116,7 @@ class Custody:
             aside: folder for unreadable records.
             pause: sleeps for the given seconds.
             monotonic: returns seconds.
+            no_room_s: longest time for which verdicts wait while the journal is full.
         """
         self._journal: Final = journal
         self._signals: Final = signals
@@ -119,7 +124,10 @@ class Custody:
         self._aside: Final = Aside(aside)
         self._pause: Final = pause
         self._monotonic: Final = monotonic
+        self._no_room_s: Final = no_room_s
         self._recalls: Final[set[asyncio.Task[None]]] = set()
+        self._awaited: Final[set[asyncio.Future[None]]] = set()
+        """One for each recall that verdicts wait for."""
         self._progress: Final[dict[Place, Progress]] = {}
         self._rows: Final[dict[int, _Row]] = {}
         self._owner: Final[dict[TraceKey, set[Place]]] = {}
@@ -153,9 +161,12 @@ class Custody:
         for place, mark in marks.items():
             self._progress[place] = Progress(before=mark)
         if self.spilling is not None:
-            recall = asyncio.create_task(self._recall(tuple(marks), self.spilling))
+            awaited = asyncio.get_running_loop().create_future()
+            self._awaited.add(awaited)
+            awaited.add_done_callback(self._awaited.discard)
+            recall = asyncio.create_task(self._recall(tuple(marks), self.spilling, awaited))
             self._recalls.add(recall)
-            recall.add_done_callback(self._recall_ended)
+            recall.add_done_callback(partial(self._recall_ended, awaited))
             with suppress(TimeoutError):
                 async with asyncio.timeout(_RECALL_S):
                     await self._recalled()
@@ -258,7 +269,8 @@ class Custody:
                 for record in run:
                     await self._take_run(progress, (record,))
             return
-        self._count(len(run), is_reread=is_reread)
+        self.counts.reread += len(run) if is_reread else 0
+        self.counts.read += 0 if is_reread else len(run)
         if looked.rejected and not is_reread:
             ledger.acknowledge(signal, looked.rejected)
             ledger.settle(signal, rejected=looked.rejected)
@@ -317,17 +329,28 @@ class Custody:
     # What was spilled.
 
     async def _recalled(self) -> None:
-        """Wait until everything that was spilled of the assigned partitions is here."""
-        while self._recalls:
-            await asyncio.wait(self._recalls)
+        """Wait until what was spilled of the assigned partitions is here, or has had no room for too long."""
+        while self._awaited:
+            await asyncio.wait(self._awaited)
 
-    def _recall_ended(self, task: asyncio.Task[None]) -> None:
+    def _recall_ended(self, awaited: asyncio.Future[None], task: asyncio.Task[None]) -> None:
         self._recalls.discard(task)
+        _complete(awaited)
         if not task.cancelled() and task.exception() is not None:
             logger.error("spilled parts cannot be recalled", exc_info=task.exception())
 
-    async def _recall(self, places: Sequence[Place], spilling: Spilling) -> None:
+    def _wait_no_longer(self, awaited: asyncio.Future[None]) -> None:
+        """Let verdicts be made without the rest: its traces are analysed again once it is here."""
+        logger.warning(
+            "no room in the journal for spilled parts: analysing without them", extra={"s": self._no_room_s}
+        )
+        _complete(awaited)
+
+    async def _recall(
+        self, places: Sequence[Place], spilling: Spilling, awaited: asyncio.Future[None]
+    ) -> None:
         """Take what was spilled of partitions; spans first: log records of unknown traces are not noted."""
+        loop = asyncio.get_running_loop()
         for place in sorted(places, key=lambda one: self._signals[one.topic] is not Signal.TRACES):
             progress = self._progress.get(place)
             if progress is None:
@@ -335,9 +358,13 @@ class Custody:
             async for page in spilling.recall(place, progress.before.offset, self._pause):
                 if self._progress.get(place) is not progress:
                     break
-                async with asyncio.TaskGroup() as group:  # traces side by side, in few commits of the journal
-                    for parts in by_trace(page):
-                        group.create_task(self._take_parts(progress, place, parts, spilling))
+                late = loop.call_later(self._no_room_s, self._wait_no_longer, awaited)
+                try:
+                    async with asyncio.TaskGroup() as group:  # side by side, in few commits of the journal
+                        for parts in by_trace(page):
+                            group.create_task(self._take_parts(progress, place, parts, spilling))
+                finally:
+                    late.cancel()
 
     async def _take_parts(
         self, progress: Progress, place: Place, parts: Sequence[SpilledPart], spilling: Spilling
@@ -365,8 +392,7 @@ class Custody:
             self._owner.pop(key, None)
             self._journal.forget(key)
 
-    def _count(self, records: int, *, is_reread: bool) -> None:
-        if is_reread:
-            self.counts.reread += records
-        else:
-            self.counts.read += records
+
+def _complete(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -15,7 +15,8 @@ import pytest
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk
-from collector_processor.kafka.custody import Custody
+from collector_processor.journal.directory import Measure, Space, measure_space
+from collector_processor.kafka.custody import NO_ROOM_S, Custody
 from collector_processor.kafka.progress import Mark
 from collector_processor.kafka.record_form import Place, Record
 from collector_processor.kafka.spilling import MOST_BYTES, Spilling
@@ -136,9 +137,15 @@ def shared(tmp_path: Path) -> Iterable[Shared]:
 
 @asynccontextmanager
 async def owner(
-    shared: Shared, folder: Path, most_bytes: int = MOST_BYTES, in_db: InDb | None = None
+    shared: Shared,
+    folder: Path,
+    most_bytes: int = MOST_BYTES,
+    in_db: InDb | None = None,
+    *,
+    measure: Measure = measure_space,
+    no_room_s: float = NO_ROOM_S,
 ) -> AsyncIterator[Owner]:
-    journal = await open_journal(folder)
+    journal = await open_journal(folder, measure=measure)
 
     async def pause(_s: float) -> None:
         await asyncio.sleep(0)
@@ -146,7 +153,15 @@ async def owner(
     def now_s() -> float:
         return shared.now_s
 
-    custody = Custody(journal, SIGNALS, (TENANT,), folder / "aside", pause=pause, monotonic=now_s)
+    custody = Custody(
+        journal,
+        SIGNALS,
+        (TENANT,),
+        folder / "aside",
+        pause=pause,
+        monotonic=now_s,
+        no_room_s=no_room_s,
+    )
     spilling = Spilling(
         SpilledPartRows(shared.db),
         in_db or shared.in_db,
@@ -363,6 +378,29 @@ async def test_no_trace_is_read_for_its_verdict_before_its_spilled_parts_are_her
         assert not reading.done()
         shared.is_away = False
         assert await reading == [1, 2]
+
+
+async def test_verdicts_do_not_wait_for_ever_for_parts_that_a_full_journal_does_not_take(
+    shared: Shared, tmp_path: Path
+) -> None:
+    """Its own runs used to wait until the disk had room; those with parts are analysed again then."""
+    async with owner(shared, tmp_path / "a") as first:
+        await first.take(agent(1))
+        await first.after_a_minute()
+        await first.commit()
+    free = 0
+
+    def measure(_: Path) -> Space:
+        return Space(size=80 << 20, free=free)
+
+    async with owner(shared, tmp_path / "b", measure=measure, no_room_s=0.01) as second:
+        assert await second.numbers(key()) == []
+        assert key() not in second.open
+        free = 80 << 20
+        async with asyncio.timeout(60):
+            while key() not in second.open:  # noqa: ASYNC110 - the slow lane has no event for it
+                await asyncio.sleep(0.01)
+        assert await second.numbers(key()) == [1]
 
 
 async def test_a_damaged_part_is_counted_and_the_others_come(shared: Shared, tmp_path: Path) -> None:
