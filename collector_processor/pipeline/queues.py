@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Container, Hashable
+from heapq import heapify, heappop, heappush
 from itertools import count, islice
 from typing import Final, Generic, TypeVar
 
@@ -18,6 +19,8 @@ ARRIVAL_BYTES: Final = 320
 """Memory of an arrival without its notes; measured, and rounded up."""
 NOTE_BYTES: Final = 256
 """Memory of a span's note; measured, and rounded up."""
+_LEAST_REBUILT: Final = 64
+"""Entries of a heap besides four for each owner, before the outdated ones are dropped."""
 
 
 Owner = TypeVar("Owner", bound=Hashable)
@@ -74,9 +77,14 @@ class FairTable(Generic[Owner, Key, Item]):
     def __init__(self, most: int) -> None:
         """Create an empty table for at most this many items."""
         self._most: Final = most
-        self._owners: Final[OrderedDict[Owner, OrderedDict[Key, Item]]] = OrderedDict()
-        """Those that put nothing for longest come first."""
+        self._owners: Final[dict[Owner, OrderedDict[Key, Item]]] = {}
         self._count = 0
+        self._puts = 0
+        self._last_put: Final[dict[Owner, int]] = {}
+        self._putters: Final[dict[int, Owner]] = {}
+        """The owners by their last put."""
+        self._crowds: Final[list[tuple[int, int]]] = []
+        """Heap of owners, each as its number of items, negative, and its last put; may be outdated."""
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -90,14 +98,18 @@ class FairTable(Generic[Owner, Key, Item]):
     def put(self, owner: Owner, key: Key, item: Item) -> tuple[Owner, Key] | None:
         """Add or replace an item as the newest of its owner; return the one that was removed for it."""
         items = self._owners.setdefault(owner, OrderedDict())
-        self._owners.move_to_end(owner)
         self._count += key not in items
         items[key] = item
         items.move_to_end(key)
+        self._puts += 1
+        self._putters.pop(self._last_put.get(owner, 0), None)
+        self._last_put[owner] = self._puts
+        self._putters[self._puts] = owner
+        self._note_size(owner)
         if self._count <= self._most:
             return None
         is_crowd = len(items) > 1 and len(items) * len(self._owners) > self._most
-        crowd = owner if is_crowd else max(self._owners, key=lambda one: len(self._owners[one]))
+        crowd = owner if is_crowd else self._crowd()
         gone = crowd, next(iter(self._owners[crowd]))
         self.pop(*gone)
         return gone
@@ -109,9 +121,29 @@ class FairTable(Generic[Owner, Key, Item]):
             return None
         item = items.pop(key)
         self._count -= 1
-        if not items:
-            del self._owners[owner]
+        if items:
+            self._note_size(owner)
+        else:
+            del self._owners[owner], self._putters[self._last_put.pop(owner)]
         return item
+
+    def _crowd(self) -> Owner:
+        """Return the owner with most items; of several, the one that put nothing for longest."""
+        while True:
+            less, put = self._crowds[0]
+            owner = self._putters.get(put)
+            if owner is not None and len(self._owners[owner]) == -less:
+                return owner
+            heappop(self._crowds)
+
+    def _note_size(self, owner: Owner) -> None:
+        heappush(self._crowds, self._entry(owner))
+        if len(self._crowds) > 4 * len(self._owners) + _LEAST_REBUILT:
+            self._crowds[:] = map(self._entry, self._owners)
+            heapify(self._crowds)
+
+    def _entry(self, owner: Owner) -> tuple[int, int]:
+        return -len(self._owners[owner]), self._last_put[owner]
 
 
 class Places(Generic[Owner]):

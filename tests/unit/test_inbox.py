@@ -6,10 +6,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.limits import PipelineLimits
-from collector_processor.pipeline.queues import ARRIVAL_BYTES, NOTE_BYTES, Inbox
+from collector_processor.pipeline.queues import ARRIVAL_BYTES, NOTE_BYTES, FairTable, Inbox
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.wire.facts import MARKED_BIT, SpanNote, TraceArrival
 from semconv.model import TraceId
@@ -88,3 +90,55 @@ async def test_runs_that_find_no_room_are_analysed_all_the_same_and_once(tmp_pat
         assert analyses == dict.fromkeys(names, 1)
     finally:
         lane.close()
+
+
+@given(
+    most=st.integers(1, 8),
+    changes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.booleans()), max_size=400),
+)
+def test_a_full_table_takes_the_oldest_item_of_the_owner_with_most(
+    most: int, changes: list[tuple[int, int, bool]]
+) -> None:
+    """Of owners with as many, the one that put nothing for longest; against a search of all owners."""
+    table: FairTable[int, int, int] = FairTable(most)
+    kept: dict[int, dict[int, int]] = {}
+    for number, (owner, key, is_put) in enumerate(changes):
+        if not is_put:
+            assert table.pop(owner, key) == kept.get(owner, {}).pop(key, None)
+            kept = {one: items for one, items in kept.items() if items}
+            continue
+        items = kept.pop(owner, {})
+        items.pop(key, None)
+        kept[owner] = {**items, key: number}
+        gone = table.put(owner, key, number)
+        if sum(map(len, kept.values())) <= most:
+            assert gone is None
+            continue
+        own = len(kept[owner])
+        is_crowd = own > 1 and own * len(kept) > most
+        crowd = owner if is_crowd else max(kept, key=lambda one: len(kept[one]))
+        assert gone == (crowd, next(iter(kept[crowd])))
+        del kept[crowd][gone[1]]
+        kept = {one: items for one, items in kept.items() if items}
+    assert len(table) == sum(map(len, kept.values()))
+
+
+def test_a_full_table_does_not_go_through_all_owners() -> None:
+    """Each arrival used to, with up to 10,000 of them."""
+    hashed = 0
+
+    class Counting(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal hashed
+            hashed += 1
+            return super().__hash__()
+
+    table: FairTable[Counting, int, int] = FairTable(1_000)
+    for number in range(1_000):
+        table.put(Counting(number), 0, number)
+    hashed = 0
+    for number in range(1_000, 1_100):
+        assert table.put(Counting(number), 0, number) == (str(number - 1_000), 0)
+    assert hashed < 100 * 40
