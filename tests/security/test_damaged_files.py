@@ -6,11 +6,13 @@ spans, and counts every acknowledged span that is lost.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError
@@ -195,6 +197,25 @@ def test_a_file_damaged_while_the_service_runs_is_survived(tmp_path: Path, patte
         if pattern.startswith("store"):
             assert taken
             wait_until(lambda: line.items("forwarded") >= SPANS * 2, what="forwarding")
+
+
+def test_a_restart_after_sigbus_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """SQLite maps ``-shm`` files into memory, so that cutting one short ends the process."""
+    with grpc_backend() as backend, starting(tmp_path) as start:
+        line = start(forward_endpoint=NOWHERE, root_grace=100)
+        runs = [work(line, "planner", "clerk", failing="clerk") for _ in range(3)]
+        before = [line.verdict(run_id) for run_id in runs]
+        for path in (tmp_path / "data").rglob("*-shm"):
+            os.truncate(path, 0)
+        with suppress(OSError):
+            looked_at(line)
+        wait_until(lambda: line.server.process.poll() is not None, what="the end of the process")
+        assert line.server.process.returncode == -signal.SIGBUS
+        again = start(forward_endpoint=backend.url, root_grace=100)
+        wait_until(lambda: again.items("forwarded") == len(runs) * SPANS, what="forwarding")
+        assert again.items("lost") == 0
+        for run_id, verdict in zip(runs, before, strict=True):
+            assert again.run(run_id) == verdict
 
 
 def is_taken(line: Line) -> bool:
