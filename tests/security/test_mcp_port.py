@@ -6,19 +6,25 @@ import http.client
 import json
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
+from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RunStore
+from semconv.record import replace as replace_record
 from tests.backends.supervise import Server, free_ports, listens, running
 from tests.e2e.line import environment
 from tests.security.test_mcp_hostile import HELLO, READY, REFUSED, UNREADABLE, call
+from tests.web.stage import verdict_of
+from tests.web.test_pages import RUN, blame
 
 mcp_http = pytest.importorskip("analyzer.api.mcp_http", reason="an extra")
 
@@ -106,14 +112,17 @@ class Opened:
 
 
 @contextmanager
-def opened(folder: Path, **settings: str) -> Iterator[Opened]:
-    """Start the command over an empty store; it must neither die nor write a traceback."""
+def opened(
+    folder: Path, *options: str, verdicts: Sequence[StoredVerdict] = (), **settings: str
+) -> Iterator[Opened]:
+    """Start the command over a store; it must neither die nor write a traceback."""
     place = load_settings({}, directory=folder, data_dir=folder).store_place
     assert isinstance(place, Path)
-    with closing(RunStore(place)):
-        pass
+    with closing(RunStore(place)) as store:
+        store.commit(Commit(analysed=(), verdicts=tuple(verdicts)))
     (port,) = free_ports(1)
     words = [sys.executable, "-m", "analyzer", "mcp", "--data-dir", str(folder), "--port", str(port)]
+    words += options
     log = folder / "log"
     with running(
         "mcp", words, log=log, is_ready=lambda: listens(port), environ=environment(**settings)
@@ -173,6 +182,28 @@ def test_sessions_are_bounded_and_those_that_are_open_go_on(tmp_path: Path) -> N
         assert "issues" in json.dumps(mcp.ask(call(2, "list_issues"), **first).text)
         assert mcp.ask(b"", "DELETE", **first).status == 200
         assert mcp.greet().status == 200
+
+
+def test_no_header_and_no_session_leads_to_another_tenants_runs(tmp_path: Path) -> None:
+    """The server's tenant is fixed when it starts, whatever a client's own headers say."""
+    verdicts = []
+    for name, tenant in (("mine", "x-scope-orgid=shop"), ("theirs", "x-scope-orgid=bank")):
+        one = replace_record(RUN, run_id=name)
+        verdicts.append(replace(verdict_of(one, blame(one, 2), "shop", 1), tenant=Tenant(tenant)))
+    options = ("--tenant", "x-scope-orgid=shop", "--allow-writes")
+    bank = {"X_Scope_OrgID": "bank"}
+    with opened(tmp_path, *options, verdicts=verdicts) as mcp:
+        for greeting, later in product(({}, bank), repeat=2):
+            session = mcp.ask(HELLO, **greeting).session
+            told = {**later, SESSION.replace("-", "_"): session}
+            assert mcp.ask(READY, **told).status == 202
+            listed = mcp.ask(call(2, "list_failed_runs", since="1970-01-02T00:00:00Z", limit=50), **told)
+            assert "mine" in listed.text
+            assert "theirs" not in listed.text
+            for tool in ("get_verdict", "get_steps", "label_run"):
+                labelled = {"step": 1} if tool == "label_run" else {}
+                answer = mcp.ask(call(3, tool, run_id="theirs", **labelled), **told)
+                assert '"isError":true' in answer.text.replace(" ", ""), answer
 
 
 def test_a_client_that_never_finishes_its_request_is_disconnected_without_the_token_too(
