@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -52,7 +53,7 @@ async def probe(path: Path) -> None:
 
 
 def measure_callbacks(path: Path) -> None:
-    """Record each callback of an event loop that uses much CPU time in the loop's thread."""
+    """Record each callback that uses much CPU time; not those of the loop in which litellm warms up."""
     handle_class: Any = asyncio.Handle
     run = handle_class._run
     file = path.open("a", buffering=1)
@@ -61,7 +62,7 @@ def measure_callbacks(path: Path) -> None:
         own = time.thread_time()
         run(handle)
         used_s = time.thread_time() - own
-        if used_s >= LEAST_S:
+        if used_s >= LEAST_S and threading.current_thread() is threading.main_thread():
             task = getattr(getattr(handle, "_callback", None), "__self__", None)
             known = repr(task.get_coro()) if isinstance(task, asyncio.Task) else repr(handle)
             name = "-".join(known.split())
