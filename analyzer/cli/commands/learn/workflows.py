@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.cli.commands.learn.label import DataDirOption, opened_store
+from analyzer.cli.kept_runs import DataDirOption, opened_store
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, optional, print_json
 from analyzer.inquiry.present import console, plain
 from analyzer.issues.issue_store import IssueStore

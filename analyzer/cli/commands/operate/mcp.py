@@ -12,7 +12,7 @@ import typer
 
 from analyzer.api.client import Client
 from analyzer.api.run_source import RunSource, ServiceSource, StoreSource
-from analyzer.cli.commands.learn.label import DataDirOption
+from analyzer.cli.kept_runs import DataDirOption
 from analyzer.cli.output import CommandFailed, WrongUsage, optional
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Address, Tenant, tenant_headers, tenant_of

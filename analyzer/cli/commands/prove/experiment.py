@@ -13,10 +13,6 @@ from typing import Annotated
 
 import typer
 
-from analyzer.cli.commands.analyse.steps import (
-    LogsOption,
-)
-from analyzer.cli.commands.learn.label import TenantOption
 from analyzer.cli.commands.prove.gateway import (
     HttpToolOption,
     McpCommandOption,
@@ -41,7 +37,9 @@ from analyzer.cli.experiment_options import (
     require_prices,
 )
 from analyzer.cli.experiment_runs import hand_over, open_run, trial_ids
+from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.cli.recorded_runs import LogsOption
 from analyzer.cli.retry_command import RetryRequest, retry_pilot
 from analyzer.executor.composition import open_analyst
 from analyzer.executor.models.completion import price_of

@@ -9,15 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from analyzer.cli.commands.analyse.steps import (
-    STANDARD_INPUT,
-    RecordedRun,
-    load_runs,
-    reader_here,
-)
-from analyzer.cli.commands.learn.label import opened_store
-from analyzer.cli.commands.operate.export import open_kept
+from analyzer.cli.kept_runs import open_kept, opened_store
 from analyzer.cli.output import CommandFailed, WrongUsage
+from analyzer.cli.recorded_runs import STANDARD_INPUT, RecordedRun, load_runs, reader_here
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_span_keeper
 from analyzer.experiment.findings import Experiment, KeptArms
