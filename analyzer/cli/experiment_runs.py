@@ -26,8 +26,7 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
 from collector_processor.store.records import StoredVerdict
-from collector_processor.store.small_tables import TrialRows
-from collector_processor.store.trial_arms import TrialArm, TrialArmRows, new_trial
+from collector_processor.store.small_tables import TrialArm, TrialArmRows, TrialRows, new_trial
 from semconv.model import Attribution
 
 _STORES = frozenset({"data_dir", "store_url"})
@@ -45,7 +44,7 @@ def _kept(run: str, tenant: str | None) -> KeptTrace | None:
     path = Path(run)
     if path == STANDARD_INPUT or path.exists() or path.name != run:
         if tenant is not None:
-            raise WrongUsage("--tenant: expected with it the id of a kept run, and no file")
+            raise WrongUsage("--tenant belongs to the id of a kept run: leave it out for a file")
         return None
     try:
         return open_kept(run, tenant=tenant)

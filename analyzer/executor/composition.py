@@ -13,7 +13,7 @@ from analyzer.inquiry.method import Model
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.learned.model_file import read_model
 from analyzer.methods.learned.ranker import Ranker
-from analyzer.signals.suspicion.weigh import least_suspicion
+from analyzer.signals.suspicion.clue import least_suspicion
 from analyzer.signals.triage import Claim, output_matching
 from collector_processor.otlp import Signal
 from collector_processor.pipeline.analyst_protocol import Analyst

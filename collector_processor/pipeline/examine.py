@@ -30,8 +30,7 @@ from collector_processor.pipeline.load import (
 )
 from collector_processor.pipeline.prepare import KeepRun, KeptRun, PreparedRun
 from collector_processor.rebuild.possible_joins import RecentRuns, note
-from collector_processor.store.database.condition import Condition
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.thread import Condition, StoreThread
 from collector_processor.store.records import AbsentParent
 from collector_processor.store.run_history import HistoryRow, RunOutcome
 from collector_processor.store.verdicts import RunStore
@@ -57,7 +56,7 @@ Early: TypeAlias = Callable[[Tenant, PreparedRun, ReadOutcomes], Awaitable[Analy
 
 
 async def no_warning(_tenant: Tenant, _run: PreparedRun, _read: ReadOutcomes) -> None:
-    """Warn of no run."""
+    """Give no warning."""
 
 
 async def without_others(_tenant: Tenant, _run: PreparedRun, finding: Finding, _read: ReadRuns) -> Finding:

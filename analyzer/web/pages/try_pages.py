@@ -19,8 +19,7 @@ from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.present import plain
 from analyzer.issues.labels.opinion_store import Opinion
 from analyzer.issues.second_opinions import Outcome, Wanted
-from analyzer.recordings.file_bytes import unpack
-from analyzer.recordings.read_files import read_recording
+from analyzer.recordings.read_files import read_recording, unpack
 from analyzer.web.api import opinion_document, read_choice_fields
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import Front, routed
@@ -200,7 +199,7 @@ async def _watch(context: Front, request: web.Request) -> web.StreamResponse:
 
 
 def spent_on(job: Job, elapsed_s: float) -> str:
-    """Return what an analysis took so far, as the page says it: time, calls, dollars."""
+    """Return the time, calls and dollars that an analysis took so far, as the page shows them."""
     calls = f"{job.calls} model call{'' if job.calls == 1 else 's'}"
     cost = f", {usd(job.cost_usd)}" if job.cost_usd else ", no price known" if job.calls else ""
     return f"{seconds(elapsed_s)}, {calls}{cost}"

@@ -47,7 +47,7 @@ from collector_processor.store.database.connection import Rows, StoreConnection,
 from collector_processor.store.database.places import Database
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from collector_processor.store.records import StoredVerdict
-from collector_processor.store.trial_arms import TrialArm, TrialArmRows
+from collector_processor.store.small_tables import TrialArm, TrialArmRows
 
 T = TypeVar("T")
 
@@ -243,7 +243,7 @@ class RunArchive:
         return None if row is None else _verdict(row)
 
     def _floor(self, start: Sequence[Condition], order: Order, most: int) -> RunKey | None:
-        """Return the last run within one page's bound, by the index alone; ``None`` if all are."""
+        """Return the last run that a page may examine, by the index alone; ``None`` if it may examine all."""
         where, values = joined(start)
         row = self._db.execute(
             f"SELECT run_totals.{order.column}, tenant, run_id FROM run_totals"  # noqa: S608 - our own words

@@ -89,10 +89,11 @@ def inject(
     ] = None,
     url: UrlOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be injected and paid; start and write nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print the planned faults and their cost; start and write nothing."),
     ] = False,
     labels: Annotated[
-        int, typer.Option("--labels", min=1, metavar="N", help="Most labels from one run.")
+        int, typer.Option("--labels", min=1, metavar="N", help="Maximum number of labels from one run.")
     ] = 3,
     trials: Annotated[
         int, typer.Option("--trials", min=12, metavar="MAX", help="Most trials in each arm of a twin.")
