@@ -37,7 +37,7 @@ class FaultKind(StrEnum):
     IGNORED_INPUT = "ignored_input"
     """The agent's answer to another run's input, or an earlier answer of the run again."""
     PREMATURE_END = "premature_end"
-    """The answer says what it says, and calls no tool."""
+    """The answer keeps its text, but calls no tool."""
     LOOP = "loop"
     """The tool calls of an earlier answer again."""
     WRONG_TOOL = "wrong_tool"
@@ -117,7 +117,7 @@ def _ignored_input(
 ) -> Answer | None:
     """Return what the agent said in another run at the same place.
 
-    An earlier answer of the same run would do, but is a copy: to notice that needs no diagnosis.
+    An earlier answer of the same run would be a copy, which is noticed without any diagnosis.
     """
     place = len(_own(tape, call, call.agent))
     found = [_own(other, None, call.agent) for other in others if other.run_id != tape.run_id]

@@ -25,7 +25,7 @@ from semconv.model import Evidence, Step, StepKind
 
 _MOST_CLAIMS: Final = 60
 _ALIKE: Final = 0.3
-"""Share of words from which two figures are about the same thing."""
+"""Share of common words from which two figures count as figures of the same thing."""
 _MOST_DERIVED: Final = 16
 _MOST_PLAIN: Final = 7
 _MOST_WORKED: Final = 4

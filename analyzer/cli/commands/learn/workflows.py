@@ -111,7 +111,7 @@ def _news(report: WorkflowReport) -> list[str]:
 
 
 def _fixed(name: str, fix: FixReport) -> str:
-    """Return what became of a workflow since a fix, as a sentence."""
+    """Return one sentence: how a workflow does since a fix."""
     before, after, difference = fix.whole.before, fix.whole.after, fix.whole.difference
     fewer = "".join(
         f"; issue {one.issue[:8] or '-'}: {one.before[0]} of {one.before[1]} runs, before {one.after[0]} of"
