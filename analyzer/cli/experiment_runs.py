@@ -14,10 +14,8 @@ from analyzer.cli.output import CommandFailed, WrongUsage
 from analyzer.cli.recorded_runs import STANDARD_INPUT, RecordedRun, load_runs, reader_here
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_span_keeper
-from analyzer.experiment.findings import Experiment, KeptArms
-from analyzer.experiment.proofs import attribution_of
-from analyzer.experiment.running.kept_trials import packed_trial
-from analyzer.experiment.running.trial_ids import TrialIds
+from analyzer.experiment.findings import Experiment, KeptArms, attribution_of
+from analyzer.experiment.running.kept_trials import TrialIds, packed_trial
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.opinion_store import WaitingExperiments

@@ -13,8 +13,7 @@ from analyzer.evaluation.training import fit_linear
 from analyzer.executor.codec import write_answer
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix
-from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials
-from analyzer.experiment.proofs import attribution_of
+from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials, attribution_of
 from analyzer.experiment.sequential import Arm, Comparison, Decision
 from analyzer.inquiry.conversation import Label
 from analyzer.issues.labels.correcting import follow_labels
