@@ -189,7 +189,10 @@ class Examiner:
                 return ended
             news = loaded.news
             if news and loaded.analyses >= MAX_ANALYSES:
-                logger.info("run changes after its last analysis", extra={"trace_id": released.key.trace_id})
+                logger.info(
+                    "run has changed since its last analysis: it is not analysed again",
+                    extra={"trace_id": released.key.trace_id},
+                )
                 news = ()
             findings, analysed = await self._findings(released.key.tenant, news, findings), loaded
             kept = [found for _, found in findings.values()]

@@ -117,7 +117,10 @@ def experiment(
     mcp_command: McpCommandOption = None,
     url: UrlOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be called, sent and paid; start nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print the planned calls, what they send, and the cost; start nothing."
+        ),
     ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     retry: Annotated[
