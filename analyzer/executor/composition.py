@@ -154,7 +154,7 @@ def open_span_keeper(settings: Settings) -> SpanKeeper:
 
 def carrier_policy(settings: Settings) -> CarrierPolicy:
     """Return the policy for writing verdicts into traces."""
-    status = SpanStatus.ERROR if settings.carrier_status == "error" else SpanStatus.UNSET
+    status = SpanStatus.UNSET if settings.carrier_status == "unset" else SpanStatus.ERROR
     return CarrierPolicy(
         clean=_cleaning(settings, settings.export_text),
         status=status,
@@ -162,7 +162,7 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
         min_confidence=settings.carrier_min_confidence,
         # Evaluation logs are written unless traces are forwarded and logs are not.
         logs=not settings.endpoints or Signal.LOGS in settings.endpoints,
-        marks_suspected=settings.suspect_mark == "error",
+        marks_suspected=settings.carrier_status == "error-suspected",
         web_url=(settings.web_url or "").rstrip("/"),
     )
 
