@@ -117,7 +117,7 @@ def _ignored_input(
 ) -> Answer | None:
     """Return what the agent said in another run at the same place.
 
-    An earlier answer of the same run would be a copy, which is noticed without any diagnosis.
+    An earlier answer of the same run would do, but is a copy: to notice that needs no diagnosis.
     """
     place = len(_own(tape, call, call.agent))
     found = [_own(other, None, call.agent) for other in others if other.run_id != tape.run_id]

@@ -243,7 +243,7 @@ class RunArchive:
         return None if row is None else _verdict(row)
 
     def _floor(self, start: Sequence[Condition], order: Order, most: int) -> RunKey | None:
-        """Return the last run that a page may examine, by the index alone; ``None`` if it may examine all."""
+        """Return the last run within one page's bound, by the index alone; ``None`` if all are."""
         where, values = joined(start)
         row = self._db.execute(
             f"SELECT run_totals.{order.column}, tenant, run_id FROM run_totals"  # noqa: S608 - our own words
