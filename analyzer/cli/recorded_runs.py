@@ -14,7 +14,8 @@ import typer
 
 from analyzer.cli.output import CommandFailed, WrongUsage, complain
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
-from analyzer.recordings.read_files import Recording, read_bounded, read_recording
+from analyzer.recordings.file_bytes import read_bounded
+from analyzer.recordings.read_files import Recording, read_recording
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError, MalformedRequestError, Signal
 from collector_processor.rebuild.stages import rebuild

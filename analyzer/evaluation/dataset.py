@@ -14,7 +14,7 @@ from typing import Final, cast
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.conversation_log import read_conversation
-from analyzer.recordings.read_files import read_bounded, unpack
+from analyzer.recordings.file_bytes import read_bounded, unpack
 from semconv.json_text import read_json
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"

@@ -3,18 +3,16 @@
 Formats: OTLP (JSON, one document or one per line; protobuf, bare or length-prefixed as the
 Collector's file exporter writes it), Jaeger JSON, Tempo JSON, a Langfuse export, conversation
 logs (also in YAML); each gzipped or not. Foreign JSON is converted to OTLP/JSON and then to
-protobuf, so that a file is processed like live spans from there on. The bytes read are bounded:
-a file may be endless, or a few bytes of gzip that unpack to terabytes.
+protobuf, so that a file is processed like live spans from there on.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import yaml
 
@@ -22,6 +20,7 @@ from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.backend_json import is_jaeger, is_tempo, jaeger_to_otlp, tempo_to_otlp
 from analyzer.recordings.conversation_log import is_conversation, is_message, read_conversation
+from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.langfuse_export import is_langfuse, langfuse_to_otlp
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.otlp_json import to_protobuf
@@ -273,53 +272,3 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
     if is_plain and text in _NULLS:
         return None
     return json.loads(text) if is_plain and _LITERAL.fullmatch(text) else text
-
-
-MAX_BYTES: Final = 1 << 30
-"""Largest file, as it is and unpacked, in bytes."""
-_PART: Final = 1 << 20
-_FIRST_PART: Final = 1 << 10
-"""Bytes given to a gzip member at first: what it leaves is copied, and a file may have many members."""
-_GZIP: Final = b"\x1f\x8b"
-
-
-def read_bounded(file: BinaryIO, most_bytes: int = MAX_BYTES) -> bytes:
-    """Read a file, which may be endless, up to a limit in bytes.
-
-    Raises:
-        UnreadableInput: it is larger than the limit.
-        OSError: it cannot be read.
-    """
-    parts, left = [], most_bytes
-    while part := file.read(_PART):
-        left -= len(part)
-        if left < 0:
-            raise UnreadableInput(f"larger than {most_bytes >> 20} MiB")
-        parts.append(part)
-    return b"".join(parts)
-
-
-def unpack(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
-    """Decompress a gzip file, up to a limit in bytes; return other files unchanged.
-
-    Raises:
-        UnreadableInput: the file is corrupt, or unpacks to more than the limit.
-    """
-    if not data.startswith(_GZIP):
-        return data
-    plain, at = bytearray(), 0
-    while at < len(data):  # appended files have several gzip members
-        unpacker, size = zlib.decompressobj(wbits=31), _FIRST_PART
-        while not unpacker.eof:
-            part = data[at : at + size]
-            try:
-                plain += unpacker.decompress(part, most_bytes + 1 - len(plain))
-            except zlib.error as error:
-                raise UnreadableInput(f"broken gzip: {error}") from error
-            if len(plain) > most_bytes:
-                raise UnreadableInput(f"unpacks to more than {most_bytes >> 20} MiB")
-            if not part:
-                raise UnreadableInput("broken gzip: the end is missing")
-            at += len(part) - len(unpacker.unused_data)
-            size = min(2 * size, _PART)
-    return bytes(plain)

@@ -14,7 +14,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from analyzer.cli.output import CommandFailed
 from analyzer.cli.recorded_runs import load_runs
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.read_files import read_recording, unpack
+from analyzer.recordings.file_bytes import unpack
+from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild

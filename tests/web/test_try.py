@@ -26,7 +26,7 @@ from analyzer.executor.analyst import Choice, LocalOpinions, Offer, RunAnalyst
 from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.methods.attribution import Attributor
-from analyzer.recordings.read_files import unpack
+from analyzer.recordings.file_bytes import unpack
 from analyzer.web.app import make_app
 from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD, MOST_FILES, MOST_REFERENCE, loading
 from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy

@@ -19,7 +19,8 @@ from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.present import plain
 from analyzer.issues.labels.opinion_store import Opinion
 from analyzer.issues.second_opinions import Outcome, Wanted
-from analyzer.recordings.read_files import read_recording, unpack
+from analyzer.recordings.file_bytes import unpack
+from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import opinion_document, read_choice_fields
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import Front, routed
