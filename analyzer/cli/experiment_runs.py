@@ -9,21 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from analyzer.cli.commands.analyse.steps import (
-    STANDARD_INPUT,
-    RecordedRun,
-    load_runs,
-    reader_here,
-)
-from analyzer.cli.commands.learn.label import opened_store
-from analyzer.cli.commands.operate.export import open_kept
+from analyzer.cli.kept_runs import open_kept, opened_store
 from analyzer.cli.output import CommandFailed, WrongUsage
+from analyzer.cli.recorded_runs import STANDARD_INPUT, RecordedRun, load_runs, reader_here
 from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_span_keeper
-from analyzer.experiment.findings import Experiment, KeptArms
-from analyzer.experiment.proofs import attribution_of
-from analyzer.experiment.running.kept_trials import packed_trial
-from analyzer.experiment.running.trial_ids import TrialIds
+from analyzer.experiment.findings import Experiment, KeptArms, attribution_of
+from analyzer.experiment.running.kept_trials import TrialIds, packed_trial
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.opinion_store import WaitingExperiments
@@ -32,8 +24,7 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
 from collector_processor.store.records import StoredVerdict
-from collector_processor.store.small_tables import TrialRows
-from collector_processor.store.trial_arms import TrialArm, TrialArmRows, new_trial
+from collector_processor.store.small_tables import TrialArm, TrialArmRows, TrialRows, new_trial
 from semconv.model import Attribution
 
 _STORES = frozenset({"data_dir", "store_url"})
@@ -51,7 +42,7 @@ def _kept(run: str, tenant: str | None) -> KeptTrace | None:
     path = Path(run)
     if path == STANDARD_INPUT or path.exists() or path.name != run:
         if tenant is not None:
-            raise WrongUsage("--tenant: expected with it the id of a kept run, and no file")
+            raise WrongUsage("--tenant belongs to the id of a kept run: leave it out for a file")
         return None
     try:
         return open_kept(run, tenant=tenant)

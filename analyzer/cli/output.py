@@ -79,3 +79,12 @@ def progress_bar(what: str, total: int) -> Iterator[Progress]:
 def advance(bar: Progress) -> None:
     """Advance the bar of ``progress_bar`` by one."""
     bar.advance(TaskID(0))
+
+
+def missing_extra(error: ModuleNotFoundError) -> CommandFailed:
+    """Return the failure of a command whose libraries are in the extra ``history``; raise other errors."""
+    if (error.name or "").partition(".")[0] not in {"duckdb", "pyarrow"}:
+        raise error
+    return CommandFailed(
+        f"{error.name} is not installed; it is of the extra history: pip install '.[server,history]'"
+    )

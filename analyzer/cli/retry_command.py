@@ -15,9 +15,9 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.cli.commands.analyse.steps import load_runs, reader_here
 from analyzer.cli.experiment_options import INTERRUPTED_CODE, on_interrupt, require_prices
 from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
+from analyzer.cli.recorded_runs import load_runs, reader_here
 from analyzer.executor.composition import open_analyst
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import Ledger

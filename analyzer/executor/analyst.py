@@ -20,7 +20,7 @@ from analyzer.inquiry.visible import visible_run
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.suspicion import suspect
-from analyzer.signals.suspicion.weigh import DEFAULT_FALSE_ALARMS, least_suspicion
+from analyzer.signals.suspicion.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
 from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
 from semconv.model import Abstention, Attribution, Effort, Status, Trajectory

@@ -13,7 +13,7 @@ from analyzer.inquiry.method import Model
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.learned.model_file import read_model
 from analyzer.methods.learned.ranker import Ranker
-from analyzer.signals.suspicion.weigh import least_suspicion
+from analyzer.signals.suspicion.clue import least_suspicion
 from analyzer.signals.triage import Claim, output_matching
 from collector_processor.otlp import Signal
 from collector_processor.pipeline.analyst_protocol import Analyst
@@ -154,7 +154,7 @@ def open_span_keeper(settings: Settings) -> SpanKeeper:
 
 def carrier_policy(settings: Settings) -> CarrierPolicy:
     """Return the policy for writing verdicts into traces."""
-    status = SpanStatus.ERROR if settings.carrier_status == "error" else SpanStatus.UNSET
+    status = SpanStatus.UNSET if settings.carrier_status == "unset" else SpanStatus.ERROR
     return CarrierPolicy(
         clean=_cleaning(settings, settings.export_text),
         status=status,
@@ -162,7 +162,7 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
         min_confidence=settings.carrier_min_confidence,
         # Evaluation logs are written unless traces are forwarded and logs are not.
         logs=not settings.endpoints or Signal.LOGS in settings.endpoints,
-        marks_suspected=settings.suspect_mark == "error",
+        marks_suspected=settings.carrier_status == "error-suspected",
         web_url=(settings.web_url or "").rstrip("/"),
     )
 

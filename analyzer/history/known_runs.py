@@ -193,7 +193,7 @@ class FailedRun:
 
 
 def failed_run(trajectory: Trajectory, service: str) -> FailedRun:
-    """Return what of a failed run is compared."""
+    """Return the parts of a failed run that are compared with other runs."""
     return FailedRun(service=service, elements=elements_of(trajectory)[:MOST_ELEMENTS])
 
 

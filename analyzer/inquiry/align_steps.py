@@ -127,7 +127,7 @@ class _Marks:
 
 
 def output_of(step: Alignable) -> str:
-    """Return what came out; of a handoff nothing, since frameworks put new ids and states there."""
+    """Return a step's output; empty for a handoff, since frameworks put new ids and states there."""
     return "" if step.kind is StepKind.HANDOFF else step.output
 
 

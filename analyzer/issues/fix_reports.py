@@ -112,7 +112,7 @@ class FixReports:
 
 
 def _fix(since: str, issue: Issue, releases: Sequence[str]) -> Fix | None:
-    """Return what to compare; ``None`` if nothing tells of a fix."""
+    """Return the fix around which runs are compared; ``None`` if no fix is known."""
     if since:
         return read_fix(since)
     if is_resolved_by_hand(issue):

@@ -212,7 +212,7 @@ def _versions(runs: Sequence[HistoryRow]) -> tuple[VersionReport, ...]:
 
 
 def _newest(known: Sequence[HistoryRow]) -> Regression | None:
-    """Return what the runs of the version that began last say about it, against all runs before it."""
+    """Return the comparison of the newest version's runs with all runs before it."""
     first: dict[str, int] = {}
     for place, row in enumerate(known):
         first.setdefault(row.version, place)

@@ -260,7 +260,7 @@ def _text(value: object) -> str:
 def _kept(
     trajectory: Trajectory, before: Mapping[int, _Suspect], now: _Suspect | None
 ) -> Mapping[int, _Suspect]:
-    """Return what is known of a step: its latest fix, and its latest true quote."""
+    """Return a step's latest fix, and its latest quote that is in the run."""
     if now is None:
         return {}
     known = before.get(now.step, _Suspect(step=now.step))

@@ -20,7 +20,7 @@ from analyzer.methods.reasons import in_fix, subject_of
 from analyzer.methods.replies.yes_or_no import read_yes_or_no
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
-from analyzer.signals.suspicion.weigh import weigh
+from analyzer.signals.suspicion.clue import weigh
 from semconv.model import (
     Abstention,
     Blame,

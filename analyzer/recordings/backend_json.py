@@ -162,7 +162,7 @@ def _hex_ids(item: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _hex(text: str, length: int) -> str:
-    """Convert base64 to hex; hex stays, and anything else is left to be refused by the decoder."""
+    """Convert base64 to hex. Hex stays as it is; the decoder refuses anything else."""
     if len(text) == 2 * length and all(char in "0123456789abcdefABCDEF" for char in text):
         return text.lower()
     try:

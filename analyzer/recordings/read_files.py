@@ -156,7 +156,7 @@ def _translated(translate: Any, document: Any, whose: str) -> dict[str, Any]:
     try:
         translated: dict[str, Any] = translate(document)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UnreadableInput(f"{whose} JSON with something unexpected in it: {error!r}") from error
+        raise UnreadableInput(f"cannot be read as {whose} JSON: {error!r}") from error
     return translated
 
 
@@ -242,7 +242,7 @@ def read_yaml(text: str) -> list[Any]:
 def _take(event: yaml.Event, stack: list[list[Any]]) -> None:
     """Add one event to the innermost list; a mapping is a list of keys and values until it ends."""
     if isinstance(event, yaml.AliasEvent):
-        raise ValueError("aliases are not read")  # noqa: TRY004 - the text is wrong, not an argument's type
+        raise ValueError("YAML aliases are not supported")  # noqa: TRY004 - the text is wrong, not an argument's type
     if isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent) and event.tag not in _TAGS:
         raise ValueError(f"a value with the tag {event.tag}")
     if isinstance(event, yaml.CollectionStartEvent):

@@ -19,9 +19,9 @@ from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import CollectorError
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.settings import Settings
-from collector_processor.store.database.condition import Condition
 from collector_processor.store.database.connection import MEND, StoreConnection, StoreError, refusing
 from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.thread import Condition
 from collector_processor.store.kept_spans_table import KeepLimits
 from collector_processor.store.older_files import bring_up_to_date
 from collector_processor.store.verdicts import RunStore

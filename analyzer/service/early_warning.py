@@ -218,7 +218,7 @@ class EarlyWarning:
         try:
             await self._announce(notice)
         except StoreError as error:
-            logger.warning("early warning not announced", extra={"reason": str(error)})
+            logger.warning("early warning cannot be sent as a notification", extra={"reason": str(error)})
 
 
 def _read(text: str, before: _Seen | None) -> _Read:
@@ -276,7 +276,7 @@ class EarlyLane:
 
 
 def open_early_warning(settings: Settings, announce: Announce) -> EarlyWarning | None:
-    """Return what warns of runs; ``None`` if the settings do not ask for it."""
+    """Return the early warning of runs; ``None`` if the settings turn it off."""
     share = settings.early_false_alarms
     return EarlyWarning(share=share, announce=announce) if share else None
 

@@ -90,14 +90,14 @@ def _facts(run: Run) -> RunFacts:
 
 
 def _compared(run: Run, analysis: Analysis) -> str:
-    """Return what of a run is compared with others; empty if it did not fail."""
+    """Return the parts of a failed run that are compared with other runs; empty if it did not fail."""
     if analysis.attribution.status not in COMPARED:
         return ""
     return to_text(failed_run(run.trajectory, service_of(run)))
 
 
 def _so_far(run: Run) -> str:
-    """Return what of a run that has not ended is compared with others."""
+    """Return the parts of an unfinished run that are compared with other runs."""
     elements = elements_so_far(elements_of(run.trajectory))
     release = release_of(run.trace.spans)
     return to_text(FailedRun(service=service_of(run), elements=elements, release=release))

@@ -76,7 +76,7 @@ class Announcer:
             try:
                 await self.announce()
             except StoreError as error:
-                logger.warning("cannot announce this process", extra={"reason": str(error)})
+                logger.warning("cannot record this replica in the store", extra={"reason": str(error)})
             await pause(BEAT_S)
 
     async def leave(self) -> None:
@@ -84,4 +84,4 @@ class Announcer:
         try:
             await self._in_db(self._rows.leave, self.id)
         except StoreError as error:
-            logger.warning("cannot remove the announcement", extra={"reason": str(error)})
+            logger.warning("cannot remove this replica from the store", extra={"reason": str(error)})

@@ -146,7 +146,7 @@ def _examiner(
 
 
 def _comparison(settings: Settings) -> Compare:
-    """Return the comparison of failed runs with others; methods that are chosen by name do without."""
+    """Return the comparison of failed runs with other runs; only the method ``auto`` uses it."""
     if settings.method != AUTO:
         return without_others
     return RunComparison(

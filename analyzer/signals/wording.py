@@ -38,7 +38,7 @@ class Wording:
     signal: str
     weight: float
     reasons: tuple[tuple[str, str], ...]
-    """Predicates by words that the match contains, in lower case; the first whose words it contains."""
+    """Predicates by the words, in lower case, that a match must contain; the first that fits is used."""
     stems: tuple[str, ...]
     """Lower case; every match of the pattern contains one of them."""
     pattern: re.Pattern[str]

@@ -46,8 +46,8 @@ from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers import ListenError
 from collector_processor.receivers.http_receiver import ProtocolLogger
 from collector_processor.receivers.overload import DEFAULT_CONNECTIONS, limit_connections
-from collector_processor.store.database.condition import Condition
 from collector_processor.store.database.connection import StoreError
+from collector_processor.store.database.thread import Condition
 from collector_processor.store.records import StoredVerdict
 
 logger = logging.getLogger(__name__)

@@ -81,7 +81,7 @@ class Asked:
     run_id: str = ""
     """Id of the kept run that this is a second opinion on; empty for a file."""
     take: Take | None = None
-    """Takes the result for a kept run; ``None`` if it is only shown."""
+    """Stores the result for a kept run; ``None`` if the result is only shown."""
     timeout_s: float | None = None
     """Seconds for the analysis, within the limit of all jobs; ``None`` for that limit."""
 

@@ -353,7 +353,7 @@ def _disturbed(group: Group, senders: Senders, kind: str) -> Disturbance:
 
 
 def await_whole(query: JaegerQuery, runs: Sequence[Run], timeout_s: float) -> None:
-    """Wait until Jaeger has every span of these runs; what is missing then, is counted later."""
+    """Wait until Jaeger has every span of these runs; spans missing at the timeout are counted later."""
     _await(query, runs, timeout_s, _is_whole)
 
 

@@ -18,8 +18,7 @@ from typing import Final
 
 import duckdb
 
-from analyzer.cli.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
-from analyzer.cli.archive.parquet_files import PartitionBatch
+from analyzer.cli.archive.parquet_files import SCHEMAS, SPECTRA, STEPS, VERDICTS, PartitionBatch, partition
 from analyzer.cli.archive.sql_query import query
 from collector_processor.otlp import Tenant
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from analyzer.cli.commands.analyse.steps import RecordedRuns
+from analyzer.cli.recorded_runs import RecordedRuns
 from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner

@@ -48,7 +48,7 @@ from collector_processor.journal.keeper import JournalKeeper, Reads
 from collector_processor.journal.reclaiming import Reclaimer
 from collector_processor.journal.writer import JournalWriter, WriterEvents
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
-from collector_processor.store.database.condition import Condition
+from collector_processor.store.database.thread import Condition
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
 
@@ -63,7 +63,7 @@ def _ignore(*_facts: object) -> None:
 
 
 async def _at_once() -> None:
-    """Wait for nothing."""
+    """Return without waiting."""
 
 
 def _complete(future: asyncio.Future[None]) -> None:

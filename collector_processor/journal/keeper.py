@@ -158,7 +158,7 @@ class JournalKeeper:
         return tuple(found)
 
     def _parsed(self, signal: Signal, seq: int) -> TraceIndex | None:
-        """Return a row by its traces, cached if it has several; ``None`` if there is no such row."""
+        """Return a row, indexed by trace; ``None`` if there is none. Rows of several traces are cached."""
         body = self._files.get(segment_of(seq)).body(seq)
         if body is None:
             return None

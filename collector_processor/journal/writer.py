@@ -50,7 +50,7 @@ from collector_processor.journal.dispatch import (
 from collector_processor.journal.segment_connection import OpenFileCache
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import RefusedError
-from collector_processor.store.database.condition import Condition
+from collector_processor.store.database.thread import Condition
 
 logger = logging.getLogger(__name__)
 

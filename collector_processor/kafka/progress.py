@@ -211,7 +211,7 @@ class Progress:
         return Mark(offset=offset, upto=upto, missing=missing, segment=segment)
 
     def _missing(self, offset: int) -> Iterator[Range]:
-        """Yield what is not forwarded from an offset on: read by us, then left by the owner before."""
+        """Yield the unforwarded records from an offset on: those read here, then the previous owner's."""
         for span in self._waiting.values():
             yield span.range
         for left in self.before.missing:

@@ -92,7 +92,7 @@ class Spilling:
         self.counts: Final = SpillCounts()
 
     async def turn(self, places: Mapping[Place, Progress], is_open: Callable[[TraceKey], bool]) -> None:
-        """Delete what is not needed any more, and write what is due; does nothing while the store is away.
+        """Delete parts that are no longer needed, and write those that are due, unless the store is away.
 
         Args:
             places: the assigned partitions; changes while this waits.
@@ -140,7 +140,7 @@ class Spilling:
             try:
                 return await self._in_db(call, *args)
             except StoreError as error:
-                logger.warning("waiting for what was spilled", extra={"reason": str(error)})
+                logger.warning("waiting for the spilled parts of open traces", extra={"reason": str(error)})
                 await pause(STORE_RETRY_S)
 
     def recalled(self, part: SpilledPart) -> None:

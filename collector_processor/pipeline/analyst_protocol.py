@@ -41,7 +41,7 @@ class Analysis:
         return replace(self, document=document).with_note(note)
 
     def with_warning_of(self, before: Mapping[str, Any]) -> Analysis:
-        """Return the analysis with the warning of an earlier document, if only that one has one."""
+        """Return the analysis with the warning of an earlier document, unless it has a warning of its own."""
         warning = before.get(EARLY)
         if warning is None or json.loads(self.document).get(EARLY) is not None:
             return self

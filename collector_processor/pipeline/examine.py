@@ -30,8 +30,7 @@ from collector_processor.pipeline.load import (
 )
 from collector_processor.pipeline.prepare import KeepRun, KeptRun, PreparedRun
 from collector_processor.rebuild.possible_joins import RecentRuns, note
-from collector_processor.store.database.condition import Condition
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.thread import Condition, StoreThread
 from collector_processor.store.records import AbsentParent
 from collector_processor.store.run_history import HistoryRow, RunOutcome
 from collector_processor.store.verdicts import RunStore
@@ -57,7 +56,7 @@ Early: TypeAlias = Callable[[Tenant, PreparedRun, ReadOutcomes], Awaitable[Analy
 
 
 async def no_warning(_tenant: Tenant, _run: PreparedRun, _read: ReadOutcomes) -> None:
-    """Warn of no run."""
+    """Give no warning."""
 
 
 async def without_others(_tenant: Tenant, _run: PreparedRun, finding: Finding, _read: ReadRuns) -> Finding:
@@ -190,7 +189,10 @@ class Examiner:
                 return ended
             news = loaded.news
             if news and loaded.analyses >= MAX_ANALYSES:
-                logger.info("run changes after its last analysis", extra={"trace_id": released.key.trace_id})
+                logger.info(
+                    "run has changed since its last analysis: it is not analysed again",
+                    extra={"trace_id": released.key.trace_id},
+                )
                 news = ()
             findings, analysed = await self._findings(released.key.tenant, news, findings), loaded
             kept = [found for _, found in findings.values()]

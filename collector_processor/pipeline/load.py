@@ -82,12 +82,12 @@ class Loaded:
 
     @property
     def is_experiment(self) -> bool:
-        """Whether all of it is trials of experiments, which are joined to no other run."""
+        """Whether every run in it is a trial of an experiment; trials are never joined to other runs."""
         return bool(self.prepared.runs) and all(run.is_trial for run in self.prepared.runs)
 
     @property
     def is_covered(self) -> bool:
-        """Whether all of it was analysed before."""
+        """Whether every trace in it was analysed before."""
         return all(upto <= self.seen[key][1] for key, upto in self.upto.items())
 
     @property
@@ -135,7 +135,7 @@ class _Company:
 
     traces: Sequence[TraceKey]
     analyses: int
-    """The highest number of analyses of those that are part of a run: others were given up, and are gone."""
+    """Highest number of analyses of these traces; traces that were given up do not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +355,7 @@ def _add(loaded: Loaded, key: TraceKey, read: _Read) -> None:
 
 
 def _merged(identities: Iterable[RunIdentity]) -> tuple[RunIdentity, ...]:
-    """Return each run once, with all of its traces."""
+    """Return each run once, with all its traces."""
     parts: defaultdict[tuple[str, bytes], set[TraceId]] = defaultdict(set)
     for one in identities:
         parts[one.run_id, one.digest].update(one.trace_ids)

@@ -102,7 +102,7 @@ class PreparedRun:
     facts: RunFacts | None = None
     """Facts by which it is compared with other runs; ``None`` if it has not changed or has not ended."""
     compared: str = ""
-    """What is compared with others, if it failed and step 1 analysed it, or has not ended; opaque here."""
+    """Parts of a failed or unfinished run that are compared with other runs; opaque here."""
     trials: frozenset[str] = frozenset()
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
     is_trial: bool = False
@@ -135,9 +135,9 @@ Facts: TypeAlias = Callable[[Run], RunFacts | None]
 """Returns the facts by which a run is compared with other runs. Pure."""
 Look: TypeAlias = Callable[[Trajectory], Analysis | None]
 Compared: TypeAlias = Callable[[Run, Analysis], str]
-"""Returns what of a run is compared with other runs, given its analysis; empty if nothing is. Pure."""
+"""Returns the parts of an analysed run that are compared with other runs; may be empty. Pure."""
 SoFar: TypeAlias = Callable[[Run], str]
-"""Returns what of a run that has not ended is compared with others; empty if nothing is. Pure."""
+"""Returns the parts of an unfinished run that are compared with other runs; may be empty. Pure."""
 KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
 """Returns the stored form of an analysed run. Pure."""
 

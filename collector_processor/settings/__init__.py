@@ -61,6 +61,7 @@ RETIRED: Final[Mapping[str, str]] = {
     "notify_per_hour": f"{_FIXED}20 notices an hour",
     "page_models": "list the models in BLAMESPAN_MODEL, after the first",
     "shutdown_max": f"{_FIXED}20 s; unfinished work resumes at the next start",
+    "suspect_mark": "set BLAMESPAN_CARRIER_STATUS=error-suspected to mark suspected failures as errors",
 }
 """Fields of the previous version and their replacements: a value only causes a warning."""
 _SECRET: Final = frozenset(

@@ -126,8 +126,10 @@ class Settings(KafkaSettings):
         description="minimum confidence, 0 to 1, to mark a step as decisive; below it only the run is marked"
         " as failed",
     )
-    carrier_status: Literal["unset", "error"] = Field(
-        "unset", description="span status of carriers; with `error`, backends count them as errors"
+    carrier_status: Literal["unset", "error", "error-suspected"] = Field(
+        "unset",
+        description="span status of carriers; `error`: backends count failures as errors; `error-suspected`:"
+        " suspected failures too",
     )
     suspect_false_alarms: float = Field(
         0.02,
@@ -142,9 +144,6 @@ class Settings(KafkaSettings):
         le=0.5,
         description="share of passing runs, 0 to 0.5, that may get a false early warning; `0`: no early"
         " warnings",
-    )
-    suspect_mark: Literal["none", "error"] = Field(
-        "none", description="mark on carriers of suspected failures; `error`: backends show them as errors"
     )
     export_text: ExportText = Field(
         ExportText.REDACTED,

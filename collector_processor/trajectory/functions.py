@@ -123,7 +123,7 @@ def name_behind_tools(ordering: Ordering) -> Ordering:
 
 
 def _is_one(named: tuple[str, set[str]]) -> bool:
-    """Say whether a name was found, and all prompts with it are the same."""
+    """Say whether exactly one prompt was found with the name."""
     name, prompts = named
     return bool(name) and len(prompts) == 1
 

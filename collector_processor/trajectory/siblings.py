@@ -180,7 +180,8 @@ class Delegates:
     def work_beside(self, act: Act) -> bool:
         """Say whether an agent beside a call, or beside the calling agent, does the requested work.
 
-        A delegation without a named agent goes to all members, or its arguments are hidden.
+        A delegation that names no agent counts as a call of each agent beside it: it goes to all members of a
+        team, or its arguments are hidden.
         """
         families = self._beside(act)
         if not families:

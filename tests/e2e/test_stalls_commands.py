@@ -17,7 +17,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 from mcp import Client
 
-from analyzer.cli.commands.analyse.steps import load_runs, reader_here
+from analyzer.cli.recorded_runs import load_runs, reader_here
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
 from benchmarks.hostile.big_trace import SHAPES

@@ -8,9 +8,11 @@ import pytest
 from inline_snapshot import snapshot
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from analyzer.executor.composition import carrier_policy
 from collector_processor.rebuild.decode import decode_logs
 from collector_processor.rebuild.encode import encode_logs
 from collector_processor.rebuild.redaction import keep, omit
+from collector_processor.settings import load_settings
 from collector_processor.writeback.annotate import (
     CarrierPolicy,
     Judgement,
@@ -104,6 +106,24 @@ def test_the_decisive_carrier_is_a_child_of_the_decisive_span_and_copies_its_res
     assert (decisive.trace_state, decisive.flags) == ("vendor=1", 1)
     assert (decisive.kind, decisive.status, decisive.links) == (1, SpanStatus.UNSET, ())
     assert decisive.scope.name == "blamespan"
+
+
+@pytest.mark.parametrize(
+    ("setting", "blamed", "suspected"),
+    [
+        ("unset", (SpanStatus.UNSET, True), (SpanStatus.UNSET, None)),
+        ("error", (SpanStatus.ERROR, True), (SpanStatus.UNSET, None)),
+        ("error-suspected", (SpanStatus.ERROR, True), (SpanStatus.ERROR, True)),
+    ],
+)
+def test_the_setting_says_which_carriers_are_errors(
+    setting: str, blamed: tuple[SpanStatus, bool | None], suspected: tuple[SpanStatus, bool | None]
+) -> None:
+    policy = carrier_policy(load_settings({"BLAMESPAN_CARRIER_STATUS": setting}))
+    suspicion = replace(BLAME, status=Status.SUSPECTED)
+    for verdict, expected in ((BLAME, blamed), (suspicion, suspected)):
+        decisive, _ = carriers(judgement(verdict), RUN, policy)
+        assert (decisive.status, decisive.attributes.get("error")) == expected
 
 
 def test_what_stands_on_the_decisive_carrier() -> None:

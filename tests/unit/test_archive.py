@@ -15,8 +15,16 @@ from typing import Any, Final
 import pytest
 
 from analyzer.cli.archive.archive_export import ArchiveExport, Exported
-from analyzer.cli.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS, partition
-from analyzer.cli.archive.parquet_files import ArchiveBusy, only_exporter, recorded
+from analyzer.cli.archive.parquet_files import (
+    SCHEMAS,
+    SPECTRA,
+    STEPS,
+    VERDICTS,
+    ArchiveBusy,
+    only_exporter,
+    partition,
+    recorded,
+)
 from analyzer.cli.archive.sql_query import QueryFailed, QueryLimits, query
 from analyzer.cli.main import run as run_command
 from analyzer.history.elements import elements_of, pack

@@ -81,7 +81,7 @@ def test_a_beginning_of_several_is_told_with_them_unless_it_is_one_of_them(store
 def test_a_run_of_two_tenants_needs_the_tenant(stores: Stores) -> None:
     stores.has()
     stores.has(replace(VERDICT, tenant=OTHER))
-    with pytest.raises(NoSuchRun, match="several tenants have a run run-1: say which, of '', 'x=b'"):
+    with pytest.raises(NoSuchRun, match="several tenants have a run run-1: name one of '', 'x=b'"):
         find_run(stores.verdicts, "run", None)
     assert find_run(stores.verdicts, "run", OTHER).tenant == OTHER
     with pytest.raises(NoSuchRun, match="no run"):

@@ -13,8 +13,7 @@ from analyzer.evaluation.training import fit_linear
 from analyzer.executor.codec import write_answer
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix
-from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials
-from analyzer.experiment.proofs import attribution_of
+from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials, attribution_of
 from analyzer.experiment.sequential import Arm, Comparison, Decision
 from analyzer.inquiry.conversation import Label
 from analyzer.issues.labels.correcting import follow_labels
@@ -33,7 +32,7 @@ from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.store.database.connection import StoreError
 from collector_processor.store.deletion import delete_run
 from collector_processor.store.kept_spans_table import PackedSpans
-from collector_processor.store.trial_arms import TrialArmRows
+from collector_processor.store.small_tables import TrialArmRows
 from collector_processor.writeback.outgoing import Decision as Decided
 from collector_processor.writeback.outgoing import write_back
 from semconv.model import Attribution, Blame

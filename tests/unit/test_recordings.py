@@ -11,8 +11,8 @@ import pytest
 import yaml
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from analyzer.cli.commands.analyse.steps import load_runs
 from analyzer.cli.output import CommandFailed
+from analyzer.cli.recorded_runs import load_runs
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.read_files import read_recording

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from collector_processor.store.database.condition import REFUSING_S, SILENT_S, Condition, Fault
 from collector_processor.store.database.connection import StoreError
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.thread import REFUSING_S, SILENT_S, Condition, Fault, StoreThread
 
 
 class Clock:

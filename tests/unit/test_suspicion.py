@@ -10,8 +10,8 @@ from analyzer.methods.attribution import Attributor
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
+from analyzer.signals.suspicion.clue import least_suspicion, weigh
 from analyzer.signals.suspicion.figures import figures
-from analyzer.signals.suspicion.weigh import least_suspicion, weigh
 from semconv.model import Blame, Outcome, SpanStatus, Status, Trajectory
 from tests.runs import failed_tool, run, step, tool
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.executor.codec import read_prepared, write_prepared
-from analyzer.experiment.running.trial_ids import TrialIds
+from analyzer.experiment.running.kept_trials import TrialIds
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.examine import Examined

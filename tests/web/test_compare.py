@@ -25,7 +25,7 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.places import RUNS, open_database
-from collector_processor.store.trial_arms import TrialArm, TrialArmRows
+from collector_processor.store.small_tables import TrialArm, TrialArmRows
 from semconv.model import StepKind, Trajectory
 from semconv.record import replace
 from tests.factories import TRACE, chat, workflow

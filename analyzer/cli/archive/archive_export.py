@@ -12,8 +12,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.cli.archive.arrow_tables import SPECTRA, STEPS, VERDICTS, partition
-from analyzer.cli.archive.parquet_files import PartitionBatch, drop_unfinished, recorded
+from analyzer.cli.archive.parquet_files import (
+    SPECTRA,
+    STEPS,
+    VERDICTS,
+    PartitionBatch,
+    drop_unfinished,
+    partition,
+    recorded,
+)
 from analyzer.cli.archive.table_rows import ArchivedRun, Clean, spectrum_rows, step_rows, verdict_row
 from analyzer.issues.labels.kept_trace import read_kept
 from analyzer.issues.labels.label_store import LabelStore

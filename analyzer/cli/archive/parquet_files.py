@@ -1,4 +1,7 @@
-"""Parquet files of the archive: one writer a partition, and which verdicts the files have already.
+"""Parquet files of the archive: the tables' columns, one writer a partition, and which verdicts are written.
+
+Columns hold names, numbers, ids and times; no column holds a text of a run. Types are those that every engine
+reads alike: strings, integers, doubles, booleans, and times in microseconds, UTC.
 
 A batch is one file a table under the same name. The file of the verdicts appears last, so a batch without it
 was cut short: its other files are deleted before the partition is written again.
@@ -8,18 +11,114 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzer.cli.archive.arrow_tables import SCHEMAS, SPECTRA, STEPS, VERDICTS
 from analyzer.cli.archive.table_rows import Row
 from analyzer.inquiry.errors import AnalyzerError
+from collector_processor.otlp import Tenant
+
+VERDICTS: Final = "verdicts"
+STEPS: Final = "steps"
+SPECTRA: Final = "spectra"
+
+_TEXT: Final = pa.string()
+_TIME: Final = pa.timestamp("us")
+_RUN: Final = {"run_id": _TEXT, "version": pa.int32(), "service": _TEXT, "workflow": _TEXT}
+"""Columns of all tables. The version is that of the verdict which was current at the export."""
+
+SCHEMAS: Final[Mapping[str, pa.Schema]] = {
+    VERDICTS: pa.schema(
+        _RUN
+        | {
+            "release": _TEXT,
+            "workflow_version": _TEXT,
+            "outcome": _TEXT,
+            "status": _TEXT,
+            "agent": _TEXT,
+            "step": pa.int32(),
+            "trace_id": _TEXT,
+            "span_id": _TEXT,
+            "failure_id": _TEXT,
+            "mode": _TEXT,
+            "confidence": pa.float64(),
+            "method": _TEXT,
+            "model": _TEXT,
+            "is_by_person": pa.bool_(),
+            "decided_at": _TIME,
+            "calls": pa.int64(),
+            "analysis_input_tokens": pa.int64(),
+            "analysis_output_tokens": pa.int64(),
+            "analysis_cost_usd": pa.float64(),
+            "started_at": _TIME,
+            "duration_s": pa.float64(),
+            "steps": pa.int32(),
+            "input_tokens": pa.int64(),
+            "output_tokens": pa.int64(),
+            "cost_usd": pa.float64(),
+        }
+    ),
+    STEPS: pa.schema(
+        _RUN
+        | {
+            "step": pa.int32(),
+            "agent": _TEXT,
+            "kind": _TEXT,
+            "target": _TEXT,
+            "status": _TEXT,
+            "is_error": pa.bool_(),
+            "is_decisive": pa.bool_(),
+            "probability": pa.float64(),
+            "trace_id": _TEXT,
+            "span_id": _TEXT,
+            "started_at": _TIME,
+            "duration_s": pa.float64(),
+            "input_chars": pa.int64(),
+            "output_chars": pa.int64(),
+        }
+    ),
+    SPECTRA: pa.schema(
+        _RUN
+        | {
+            "workflow_version": _TEXT,
+            "outcome": _TEXT,
+            "element": pa.int32(),
+            "name": _TEXT,
+            "step": pa.int32(),
+        }
+    ),
+}
+"""Columns of each table; ``day`` and ``tenant`` are in the names of the folders."""
+
+NO_TENANT_FOLDER: Final = "none"
+"""Name of the partition of runs without a tenant; tenants are ``header=value``."""
+_MOST_CHARACTERS: Final = 200
+"""Of a quoted tenant; file systems allow names of 255 bytes."""
+_KEPT_CHARACTERS: Final = 55
+"""Characters of a longer tenant that are kept; each takes at most three when quoted."""
+
+
+def partition(day: str, tenant: Tenant) -> str:
+    """Return the folder of a day (``YYYY-MM-DD``) and a tenant below a table's, as Hive names it."""
+    return f"day={day}/tenant={quote(tenant_name(tenant), safe='')}"
+
+
+def tenant_name(tenant: Tenant) -> str:
+    """Return the value of the column ``tenant``: of a very long one, its beginning and a digest."""
+    if not tenant:
+        return NO_TENANT_FOLDER
+    if len(quote(tenant, safe="")) <= _MOST_CHARACTERS:
+        return tenant
+    return f"{tenant[:_KEPT_CHARACTERS]}~{blake2b(tenant.encode(), digest_size=8).hexdigest()}"
+
 
 ROW_GROUP: Final = 122_880
 """Rows of a group: DuckDB, and others, read groups in parallel."""

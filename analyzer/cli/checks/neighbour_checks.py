@@ -1,25 +1,30 @@
-"""Checks of neighbours: this service's own listener, analyzers, notification receivers, their clocks.
+"""Checks of neighbours: this service's own listener, analyzers, notification receivers, their clocks, Kafka.
 
 A check asks a neighbour for its health, or opens and closes a connection; it sends no message. Only
 scheme, host and port of an address are shown: the rest of a web hook's URL is secret.
 
-The clock check compares this machine's clock with theirs.
+The clock check compares this machine's clock with theirs. Kafka's topics, partitions, keys, limits and lag
+are checked too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from analyzer.cli.checks.local_checks import Finding, Health, failed, ok, warning
 from analyzer.executor.codec import OFFER_PATH
+from analyzer.inquiry.present import counted
+from collector_processor.otlp import CollectorError, Signal
+from collector_processor.settings import Settings
+from collector_processor.settings.kafka import KafkaAccess
 
 Clock = Callable[[], float]
 
@@ -176,3 +181,82 @@ def check_clock(neighbours: Sequence[Neighbour]) -> Finding:
         detail=f"ours is {abs(ahead_s):.0f} s {where} that of the {worst.name}",
         mend="let both machines set their clocks by NTP",
     )
+
+
+if TYPE_CHECKING:
+    from collector_processor.kafka.survey import TopicFacts
+
+_CHECK: Final = "Kafka"
+_INSTALL: Final = "pip install '.[server,postgres,kafka]' in a checkout"
+
+
+def check_kafka(settings: Settings) -> list[Finding]:
+    """Return what is wrong with the cluster, or that nothing is; asks the brokers. Empty without Kafka."""
+    access = settings.kafka
+    if access is None:
+        return []
+    try:
+        from collector_processor.kafka.survey import survey  # noqa: PLC0415 - an extra
+    except ImportError:
+        return [failed(_CHECK, "confluent-kafka is not installed", _INSTALL)]
+    try:
+        topics = survey(access)
+    except CollectorError as error:
+        mend = "correct BLAMESPAN_QUEUE, the user and password, or BLAMESPAN_KAFKA_PROPERTIES"
+        return [failed(_CHECK, f"{access.brokers}: {error}", mend)]
+    limits = settings.assembler_limits
+    return list(judge(topics, access, longest_s=limits.max_age_s))
+
+
+def judge(topics: Sequence[TopicFacts], access: KafkaAccess, *, longest_s: float) -> Iterator[Finding]:
+    """Yield the findings about the topics of a cluster; pure.
+
+    Args:
+        topics: what the brokers say of them.
+        access: what is configured.
+        longest_s: how long a trace may stay open.
+    """
+    found = [finding for topic in topics for finding in _judge_one(topic, access, longest_s)]
+    yield from found
+    of = {topic.signal: topic.partitions for topic in topics}
+    if of[Signal.TRACES] and of[Signal.LOGS] and of[Signal.TRACES] != of[Signal.LOGS]:
+        yield warning(
+            _CHECK,
+            f"the topic of traces has {of[Signal.TRACES]} partitions, that of logs {of[Signal.LOGS]}: log"
+            " records of a trace may come to another processor than its spans",
+            "give both topics the same number of partitions",
+        )
+    elif not found:
+        behind = sum(topic.behind for topic in topics)
+        partitions = ", ".join(f"{topic.name} {topic.partitions}" for topic in topics)
+        detail = f"{access.brokers}; partitions: {partitions}; the group {access.group} is"
+        yield ok(_CHECK, f"{detail} {counted(behind, 'record')} behind")
+
+
+def _judge_one(topic: TopicFacts, access: KafkaAccess, longest_s: float) -> Iterator[Finding]:
+    name = topic.name
+    if not topic.partitions:
+        mend = "create it, with as many partitions as there may ever be processors, or correct"
+        yield failed(_CHECK, f"there is no topic {name}", f"{mend} BLAMESPAN_KAFKA_TOPICS")
+        return
+    if topic.signal is not Signal.METRICS and topic.strayed:
+        detail = f"{topic.strayed} of the newest {topic.sampled} records of {name} are in another partition"
+        mend = (
+            "let every producer hash keys by FNV-1a, as the Collector's kafka exporter does; after partitions"
+            " were added this lasts until the older records have been read"
+        )
+        yield warning(_CHECK, f"{detail} than their key's hash says: one trace comes to two processors", mend)
+    if topic.signal is Signal.TRACES and topic.keyless:
+        detail = f"{topic.keyless} of the newest records of {name} have no key"
+        mend = "set partition_traces_by_id: true on the Collector's kafka exporter"
+        yield warning(_CHECK, f"{detail}: a trace's spans come to several processors", mend)
+    if topic.retention_ms is not None and 0 <= topic.retention_ms < longest_s * 1000:
+        detail = f"{name} keeps records for {topic.retention_ms / 1000:g} s, and a trace may stay open for"
+        mend = "raise retention.ms, or lower BLAMESPAN_MAX_AGE: a restart reads an open trace again"
+        yield warning(_CHECK, f"{detail} {longest_s:g} s", mend)
+    if topic.max_record_bytes is not None and topic.max_record_bytes < access.max_record_bytes:
+        detail = (
+            f"{name} takes records of {topic.max_record_bytes} bytes, we may send {access.max_record_bytes}"
+        )
+        mend = "raise its max.message.bytes, or lower message.max.bytes in BLAMESPAN_KAFKA_PROPERTIES"
+        yield failed(_CHECK, detail, mend)

@@ -37,7 +37,7 @@ class FaultKind(StrEnum):
     IGNORED_INPUT = "ignored_input"
     """The agent's answer to another run's input, or an earlier answer of the run again."""
     PREMATURE_END = "premature_end"
-    """The answer says what it says, and calls no tool."""
+    """The answer keeps its text, but calls no tool."""
     LOOP = "loop"
     """The tool calls of an earlier answer again."""
     WRONG_TOOL = "wrong_tool"

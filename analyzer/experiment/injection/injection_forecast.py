@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from analyzer.experiment.call_budget import Price
-from analyzer.experiment.forecast import price_of_call
+from analyzer.experiment.experiment_output import price_of_call
 from analyzer.experiment.injection.injector import Fault, Plan, faults_of
 from analyzer.experiment.replay.tape import Answer, Tape
 from analyzer.inquiry.present import counted, plain

@@ -68,7 +68,7 @@ class Likeness:
 
 
 def likenesses(samples: Sequence[Sample]) -> tuple[Likeness, ...]:
-    """Return what each classifier makes of the failures; nothing without both sorts."""
+    """Return how well each classifier tells injected from organic failures; empty without both kinds."""
     n = sum(bool(each.kind) for each in samples)
     if not n or n == len(samples):
         return ()

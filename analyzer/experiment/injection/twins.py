@@ -59,7 +59,7 @@ class Course:
 
 
 def course(twin: Twin, most: int) -> Course:
-    """Return what a twin needs next.
+    """Return the next trial that a twin needs, or its result.
 
     Args:
         twin: its trials.

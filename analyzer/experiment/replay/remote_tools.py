@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 
 from analyzer.experiment.replay.read_request import beside
+from analyzer.experiment.replay.stdio_server import without_output_schemas
 from analyzer.experiment.replay.tape import RecordedTool, RemoteTools
-from analyzer.experiment.replay.tool_lists import without_output_schemas
 from analyzer.experiment.replay.trial import Refuse, Trial
 from analyzer.experiment.replay.upstream import (
     NO_ANSWER_STATUS,

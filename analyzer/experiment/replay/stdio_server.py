@@ -3,6 +3,9 @@
 The gateway decides on each message of the client: the answer comes from the tape, or the real server, a child
 of this process, gets the message. If the gateway does not answer, no message reaches the server. A command
 that starts no declared server is executed unchanged. Imports little, because it delays those commands too.
+
+Lists of tools lose the schemas of results, here and in the gateway: clients check results against these
+schemas, and traces seldom hold the structured half of a result.
 """
 
 from __future__ import annotations
@@ -19,8 +22,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
-
-from analyzer.experiment.replay.tool_lists import without_output_schemas
 
 _PATIENCE_S: Final = 30.0
 _NOT_FOUND: Final = 127
@@ -134,3 +135,29 @@ def _tell(server: subprocess.Popen[bytes], message: bytes) -> None:
     with suppress(BrokenPipeError):  # it has ended, which `_pass_back` sees too
         server.stdin.write(message + b"\n")
         server.stdin.flush()
+
+
+_DATA: Final = b"data:"
+
+
+def without_output_schemas(body: bytes) -> bytes:
+    """Return a list of tools, as JSON or server-sent events, without the schemas; other bytes unchanged."""
+    whole = _without_schemas(body)
+    if whole is not None:
+        return whole
+    return b"\n".join(_event_without_schemas(line) for line in body.split(b"\n"))
+
+
+def _event_without_schemas(line: bytes) -> bytes:
+    found = _without_schemas(line.removeprefix(_DATA)) if line.startswith(_DATA) else None
+    return line if found is None else _DATA + b" " + found
+
+
+def _without_schemas(text: bytes) -> bytes | None:
+    try:
+        message = json.loads(text)
+        for tool in message["result"]["tools"]:
+            tool.pop("outputSchema", None)
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return None
+    return json.dumps(message).encode()

@@ -1,4 +1,8 @@
-"""Folder of the traces of an experiment's trials: a file each, named for arm and outcome. Not pure.
+"""What an experiment stores of its trials: their ids, and a folder with a trace for each. Not pure.
+
+An id is 128 random bits, stored before its trial starts, so that the service does not treat the trial as
+production. The service looks up the ids in spans: an id that is unknown, expired or another tenant's hides
+nothing.
 
 ``step-3-recorded-1-failed.json`` is the first trial of the control of step 3, ``step-3-changed-…`` one with
 its changed answer, ``step-3-resampled-…`` one of the third arm, ``replay-1-…`` the rerun without a change.
@@ -6,9 +10,12 @@ its changed answer, ``step-3-resampled-…`` one of the third arm, ``replay-1-�
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +24,11 @@ from analyzer.experiment.captured import Capture
 from analyzer.experiment.findings import Finding, KeptArms, KeptTrial, KeptTrials
 from analyzer.experiment.running.trial_runner import Ran
 from analyzer.recordings.labelled_trace import trace_document, trace_requests
-from collector_processor.otlp import MalformedRequestError
+from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import SpanKeeper
+from collector_processor.store.database.connection import StoreError
+from collector_processor.store.small_tables import TrialRows
+from semconv.record import record
 
 _REPLAY: Final = "replay"
 
@@ -112,3 +122,33 @@ def _names(candidates: Iterable[Candidate]) -> Mapping[ArmKey, str]:
         names.setdefault(each.treatment, f"step-{each.step}-changed")
         names.setdefault(each.resampled, f"step-{each.step}-resampled")
     return names
+
+
+logger = logging.getLogger(__name__)
+
+_LATE_S: Final = 86_400.0
+"""Seconds that an id outlives its trial: a killed trial's root never arrives, and the journal may return its
+spans for a day."""
+_NS: Final = 1_000_000_000
+
+
+@record
+class TrialIds:
+    """Issues the ids of one experiment."""
+
+    rows: TrialRows
+    tenant: Tenant
+    timeout_s: float
+    """Time limit of a trial."""
+    now_ns: Callable[[], int]
+
+    async def __call__(self) -> str:
+        """Issue an id; empty if the store refuses: then the trial must not send telemetry."""
+        trial, now = secrets.token_hex(16), self.now_ns()
+        expires = now + int((self.timeout_s + _LATE_S) * _NS)
+        try:
+            await asyncio.to_thread(self.rows.issue, self.tenant, trial, expires, now)
+        except StoreError as error:
+            logger.warning("trial sends no telemetry: the store refuses", extra={"reason": str(error)})
+            return ""
+        return trial

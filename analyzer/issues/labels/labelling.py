@@ -80,7 +80,7 @@ def find_run(verdicts: RunStore, prefix: str, tenant: Tenant | None) -> StoredVe
             raise NoSuchRun(f"no run {prefix!r}: expected the id of a run with a verdict, or its beginning")
         case several if len({verdict.run_id for verdict in several}) == 1:
             tenants = ", ".join(repr(verdict.tenant) for verdict in several)
-            raise NoSuchRun(f"several tenants have a run {several[0].run_id}: say which, of {tenants}")
+            raise NoSuchRun(f"several tenants have a run {several[0].run_id}: name one of {tenants}")
         case several:
             ids = ", ".join(dict.fromkeys(verdict.run_id for verdict in several))
             raise NoSuchRun(f"several runs begin with {prefix!r}: {ids}")

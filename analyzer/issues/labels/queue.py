@@ -111,7 +111,7 @@ def worth(candidate: Candidate, labelled: Mapping[str, int]) -> float:
 
 
 def _doubt(candidate: Candidate) -> float:
-    """Return what an answer says as long as no run like it is labelled; takes time by its suspects."""
+    """Return how much an answer would tell while no similar run is labelled. Linear in the suspects."""
     doubt = uncertainty(candidate.probabilities) + disagreement(candidate.steps)
     return doubt * math.log2(1 + max(1, candidate.size))
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from analyzer.signals.run_view import Reading
+from analyzer.signals.suspicion.calculations import wrong_sums
 from analyzer.signals.suspicion.claims import wrong_figures
 from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.constraints import broken_constraints
-from analyzer.signals.suspicion.sums import wrong_sums
 from analyzer.signals.suspicion.unmentioned_errors import ignored_errors, loops
 from analyzer.signals.suspicion.unsourced import unsourced
 

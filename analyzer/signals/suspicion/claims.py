@@ -15,17 +15,23 @@ from typing import Final
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer
+from analyzer.signals.suspicion.calculations import factors
 from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.derivation import Derivation, near_miss, plain_results
-from analyzer.signals.suspicion.figure_columns import columns_of, listed_columns
-from analyzer.signals.suspicion.figure_sources import Source, is_blind, results, sources
+from analyzer.signals.suspicion.figure_sources import (
+    Source,
+    columns_of,
+    is_blind,
+    listed_columns,
+    results,
+    sources,
+)
 from analyzer.signals.suspicion.figures import Figure, figures, prose_of, words_of
-from analyzer.signals.suspicion.products import factors
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_CLAIMS: Final = 60
 _ALIKE: Final = 0.3
-"""Share of words from which two figures are about the same thing."""
+"""Share of common words from which two figures count as figures of the same thing."""
 _MOST_DERIVED: Final = 16
 _MOST_PLAIN: Final = 7
 _MOST_WORKED: Final = 4

@@ -1,11 +1,19 @@
-"""One clue that a run failed: its subject, and the signs by which it is weighed."""
+"""Clues that a run failed, and the probability of failure that they give.
+
+A logistic model for each kind of clue gives the probability that a run with this clue failed, assuming that
+one in ten runs that report no failure did fail. The strongest clue of each kind counts; kinds are taken as
+independent. Coefficients and thresholds: ``weights.py``, made by ``python -m tests.bench.suspicion --write``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final, TypeAlias
 
+from analyzer.signals.suspicion.weights import THRESHOLDS, WEIGHTS
 from semconv.model import Evidence
 
 
@@ -42,3 +50,48 @@ class Clue:
     """Whether it is known to be the wrong result of a calculation."""
     signs: Mapping[str, float] = field(default_factory=dict)
     """Signs by which it is weighed, each 0 to 1."""
+
+
+Weights: TypeAlias = Mapping[str, Mapping[str, float]]
+"""Coefficients of each kind of clue by sign; ``""`` is the constant."""
+BASE_RATE: Final = 0.1
+"""Assumed share of failures among runs that report none."""
+DEFAULT_FALSE_ALARMS: Final = 0.02
+_MOST: Final = 0.95
+"""Highest probability: evidence within a run never proves that its answer is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """Clues with the probability that each gives, the strongest first, and their combined probability."""
+
+    probability: float
+    clues: tuple[tuple[float, Clue], ...]
+
+
+def weigh(clues: Sequence[Clue], weights: Weights = WEIGHTS) -> Weighed:
+    """Return the probability that a run with these clues failed."""
+    scored = sorted(
+        ((_probability(clue, weights), clue) for clue in clues), key=lambda pair: (-pair[0], pair[1].step)
+    )
+    strongest: dict[str, float] = {}
+    for probability, clue in scored:
+        strongest.setdefault(clue.kind, probability)
+    innocent = math.prod(1 - probability for probability in strongest.values())
+    return Weighed(probability=round(min(_MOST, 1 - innocent), 4) if scored else 0.0, clues=tuple(scored))
+
+
+def least_suspicion(false_alarms: float) -> float | None:
+    """Return the probability from which to suspect a run, by the tolerated share of good runs.
+
+    Returns ``None`` to suspect no run. The probabilities are those of measured good runs, each scored by
+    coefficients fitted to other kinds of runs.
+    """
+    allowed = [threshold for share, threshold in THRESHOLDS if share <= false_alarms]
+    return min(allowed, default=None)
+
+
+def _probability(clue: Clue, weights: Weights) -> float:
+    table = weights.get(clue.kind, {})
+    score = table.get("", 0.0) + sum(table.get(sign, 0.0) * value for sign, value in clue.signs.items())
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))

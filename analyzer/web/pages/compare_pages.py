@@ -21,13 +21,13 @@ from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
 from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.side_by_side import ShownComparison, view_of
 from collector_processor.store.records import StoredVerdict
-from collector_processor.store.trial_arms import TrialArm
+from collector_processor.store.small_tables import TrialArm
 from semconv.model import Status
 
 MOST_COMPARED: Final = 4_000_000
 """Largest product of two runs' steps: aligning them takes about a second."""
 _NEAR: Final = 20
-"""Newest passing runs of the workflow, of which those with the nearest tasks are aligned."""
+"""Number of newest passing runs searched for similar tasks; the most similar are aligned."""
 _ALIGNED: Final = 8
 """Passing runs whose steps are aligned with the run's, to find the nearest."""
 _LONGEST_ID: Final = 200

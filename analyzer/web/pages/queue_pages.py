@@ -43,7 +43,7 @@ def queue_routes(context: QueueContext) -> list[web.RouteDef]:
 
 
 def queued_run(asked: Asked) -> QueuedRun:
-    """Return a question for programs; of a blind one, without the verdict."""
+    """Return a question for programs, without the verdict if the question is blind."""
     row, question = asked.row, asked.question
     shown = not question.is_blind
     confidence = row.document.get("confidence")

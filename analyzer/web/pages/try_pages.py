@@ -200,7 +200,7 @@ async def _watch(context: Front, request: web.Request) -> web.StreamResponse:
 
 
 def spent_on(job: Job, elapsed_s: float) -> str:
-    """Return what an analysis took so far, as the page says it: time, calls, dollars."""
+    """Return the time, calls and dollars that an analysis took so far, as the page shows them."""
     calls = f"{job.calls} model call{'' if job.calls == 1 else 's'}"
     cost = f", {usd(job.cost_usd)}" if job.cost_usd else ", no price known" if job.calls else ""
     return f"{seconds(elapsed_s)}, {calls}{cost}"

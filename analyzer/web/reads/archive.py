@@ -47,7 +47,7 @@ from collector_processor.store.database.connection import Rows, StoreConnection,
 from collector_processor.store.database.places import Database
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from collector_processor.store.records import StoredVerdict
-from collector_processor.store.trial_arms import TrialArm, TrialArmRows
+from collector_processor.store.small_tables import TrialArm, TrialArmRows
 
 T = TypeVar("T")
 

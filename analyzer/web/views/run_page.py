@@ -152,7 +152,7 @@ def view(run: Trajectory | WholeRun, verdict: Mapping[str, Any], wanted: Wanted 
 
 
 def body_of(run: WholeRun, index: int, verdict: Mapping[str, Any], *, is_full: bool) -> StepBody:
-    """Return what is shown of one step; ``is_full``: its texts regardless of length."""
+    """Return the view of one step; ``is_full`` shows its texts regardless of length."""
     wanted = Wanted(full=index if is_full else None)
     rows = Rows(
         whole=run, clock=Clock.of(run.trajectory.steps), suspicion=suspicion_of(verdict), wanted=wanted

@@ -19,7 +19,7 @@ from analyzer.inquiry.visible import visible
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 
 MOST_MARKED: Final = 100
-"""Pairs whose texts are compared word by word."""
+"""Most pairs whose texts are compared word by word."""
 MOST_WORDS: Final = 600
 """Words of a text that are compared; the comparison is quadratic at worst."""
 MOST_TEXT: Final = 4_000

@@ -16,7 +16,7 @@ from typing import Final
 
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, clues
-from analyzer.signals.suspicion.weigh import DEFAULT_FALSE_ALARMS, weigh
+from analyzer.signals.suspicion.clue import DEFAULT_FALSE_ALARMS, weigh
 from analyzer.signals.triage import triage
 from benchmarks.accuracy.suspicion.faults import FAULTS
 from benchmarks.accuracy.suspicion.fit import Example, fit, out_of_fold

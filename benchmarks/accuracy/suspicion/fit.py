@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from analyzer.signals.suspicion import Clue
-from analyzer.signals.suspicion.weigh import BASE_RATE, weigh
+from analyzer.signals.suspicion.clue import BASE_RATE, weigh
 
 _RIDGE: Final = 0.3
 _IMAGINED: Final = 0.5

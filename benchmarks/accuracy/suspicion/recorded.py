@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from analyzer.cli.commands.analyse.steps import load_runs
 from analyzer.cli.output import CommandFailed
+from analyzer.cli.recorded_runs import load_runs
 from analyzer.inquiry.visible import visible_run
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
-from analyzer.signals.suspicion.weigh import Weighed, Weights, weigh
+from analyzer.signals.suspicion.clue import Weighed, Weights, weigh
 from analyzer.signals.triage import triage
 from benchmarks.accuracy.suspicion.tables import row
 from semconv.model import Step, StepKind, Trajectory

@@ -1,21 +1,69 @@
-"""Runs a store on its own thread: SQLite allows one user at a time, and the calls are short. Not pure.
+"""Runs a store on its own thread, and notes for the event loop whether the store takes work. Not pure.
 
-Every run makes a dozen calls here, so each thread switch must be cheap: this uses one queue and one future
-per call; an executor makes two futures and chains them.
+SQLite allows one user at a time, and the calls are short. Every run makes a dozen calls here, so each thread
+switch must be cheap: this uses one queue and one future per call; an executor makes two futures and chains
+them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from collector_processor.store.database.condition import Condition
 from collector_processor.store.database.connection import in_our_words, is_refusal
+
+REFUSING_S: Final = 30.0
+"""Seconds for which a refusal counts: refused work is tried again every few seconds."""
+SILENT_S: Final = 10.0
+"""Seconds without an answer after which a store hangs; a statement normally takes milliseconds."""
+
+
+class Fault(StrEnum):
+    """Fault of a store."""
+
+    REFUSES = "refuses"
+    """Full, read-only, damaged, or its server is away."""
+    HANGS = "does not answer"
+
+
+class Condition:
+    """Notes of one store's calls; each is a single assignment, so that two threads may share it."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Create the notes of a store without a fault."""
+        self._monotonic: Final = monotonic
+        self._asked_at: float | None = None
+        self._refused_at: float | None = None
+
+    def asked(self) -> None:
+        """Note that a call begins."""
+        self._asked_at = self._monotonic()
+
+    def answered(self) -> None:
+        """Note that a call has ended."""
+        self._asked_at = None
+
+    def refused(self) -> None:
+        """Note that the store refused the call."""
+        self._refused_at = self._monotonic()
+
+    @property
+    def fault(self) -> Fault | None:
+        """The current fault; ``None`` if none is known."""
+        now, asked_at, refused_at = self._monotonic(), self._asked_at, self._refused_at
+        if asked_at is not None and now - asked_at > SILENT_S:
+            return Fault.HANGS
+        if refused_at is not None and now - refused_at < REFUSING_S:
+            return Fault.REFUSES
+        return None
+
 
 logger = logging.getLogger(__name__)
 

@@ -296,7 +296,7 @@ def _read_agent(span: Span, kind: ActionKind, surroundings: Surroundings) -> Act
 
 
 def _with_what_spawned_it(action: Action, span: Span, surroundings: Surroundings) -> Action:
-    """Add what Claude's subagents do not record themselves."""
+    """Add the facts about Claude's subagents that only the call that started them records."""
     call = spawned(span, surroundings)
     if call.name is None:
         return action

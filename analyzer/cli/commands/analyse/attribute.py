@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, RecordedRun, RecordedRuns
 from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
@@ -21,6 +20,7 @@ from analyzer.cli.output import (
     print_json,
     progress_bar,
 )
+from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRun, RecordedRuns
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import open_analyst, open_cleaner

@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from analyzer.cli.commands.analyse.map import proposed, write_mapping
-from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, RecordedRuns, reader_here
 from analyzer.cli.output import FormatOption, OutputFormat, complain, print_json
+from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns, reader_here
 from analyzer.inquiry.present import console, counted, plain
 from collector_processor.lint import INFERRED, Finding, Severity
 from collector_processor.lint import lint as look_at

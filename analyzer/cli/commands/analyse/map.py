@@ -9,8 +9,8 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
-from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, RecordedRuns, reader_here
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, complain, print_json
+from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns, reader_here
 from analyzer.inquiry.present import plain
 from collector_processor.mapping_files import MAPPING_FILE, written
 from collector_processor.trajectory.acts import Ordering, read_acts

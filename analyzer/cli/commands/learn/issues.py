@@ -14,7 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.cli.commands.learn.label import DataDirOption, opened_store
+from analyzer.cli.kept_runs import DataDirOption, opened_store
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.present import console, plain
 from analyzer.issues.counting import CountingRules, IssueCounting

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from analyzer.cli.commands.learn.label import DataDirOption, TenantOption, opened_store
 from analyzer.cli.commands.learn.train import owner_of
+from analyzer.cli.kept_runs import DataDirOption, TenantOption, opened_store
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, print_json
 from analyzer.evaluation.promotion import Contest, Ruling, contest
 from analyzer.evaluation.training import Example, as_example

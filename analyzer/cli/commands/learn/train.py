@@ -18,7 +18,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.cli.commands.learn.label import DataDirOption, TenantOption, opened_store
+from analyzer.cli.kept_runs import DataDirOption, TenantOption, opened_store
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,

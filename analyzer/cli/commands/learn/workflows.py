@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.cli.commands.learn.label import DataDirOption, opened_store
+from analyzer.cli.kept_runs import DataDirOption, opened_store
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, optional, print_json
 from analyzer.inquiry.present import console, plain
 from analyzer.issues.issue_store import IssueStore
@@ -111,7 +111,7 @@ def _news(report: WorkflowReport) -> list[str]:
 
 
 def _fixed(name: str, fix: FixReport) -> str:
-    """Return what became of a workflow since a fix, as a sentence."""
+    """Return one sentence: how a workflow does since a fix."""
     before, after, difference = fix.whole.before, fix.whole.after, fix.whole.difference
     fewer = "".join(
         f"; issue {one.issue[:8] or '-'}: {one.before[0]} of {one.before[1]} runs, before {one.after[0]} of"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from analyzer.cli.commands.learn.label import DataDirOption, opened_store
+from analyzer.cli.kept_runs import DataDirOption, opened_store
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.present import console, counted
 from analyzer.issues.labels.labelling import find_run

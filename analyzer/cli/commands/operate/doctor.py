@@ -17,7 +17,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.cli.checks.kafka_checks import check_kafka
 from analyzer.cli.checks.local_checks import (
     Finding,
     Health,
@@ -28,7 +27,13 @@ from analyzer.cli.checks.local_checks import (
     ok,
     warning,
 )
-from analyzer.cli.checks.neighbour_checks import check_analyzer, check_clock, check_listener, check_notifiers
+from analyzer.cli.checks.neighbour_checks import (
+    check_analyzer,
+    check_clock,
+    check_kafka,
+    check_listener,
+    check_notifiers,
+)
 from analyzer.cli.output import FormatOption, OutputFormat, print_json
 from analyzer.executor.composition import model_names, open_analyst, tls_files
 from analyzer.executor.models.completion import LiteLLM

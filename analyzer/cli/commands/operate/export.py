@@ -11,18 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from analyzer.cli.commands.learn.label import DataDirOption, opened_store
+from analyzer.cli.kept_runs import DataDirOption, open_kept, opened_store
 from analyzer.cli.output import (
-    CommandFailed,
     FormatOption,
     OutputFormat,
     WrongUsage,
     complain,
+    missing_extra,
     optional,
     print_json,
 )
 from analyzer.inquiry.present import console, counted
-from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace, otlp_json
+from analyzer.issues.labels.kept_trace import otlp_json
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
@@ -75,29 +75,6 @@ def export(
         sys.stdout.flush()
     else:
         out.write_bytes(document)
-
-
-def open_kept(run: str, *, tenant: str | None = None, data_dir: Path | None = None) -> KeptTrace:
-    """Return a kept run of the data directory, or of the store at ``BLAMESPAN_STORE_URL``.
-
-    Raises:
-        NoSuchRun: the id matches no run or several.
-        NotKept: its spans are not kept.
-        CommandFailed: there is no store yet.
-        CollectorError: the store cannot be used.
-    """
-    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
-    with opened_store(settings, "kept runs") as db:
-        return kept_trace(db, run, None if tenant is None else Tenant(tenant), open_reader(settings.mappings))
-
-
-def missing_extra(error: ModuleNotFoundError) -> CommandFailed:
-    """Return the failure of a command whose libraries are in the extra ``history``; raise other errors."""
-    if (error.name or "").partition(".")[0] not in {"duckdb", "pyarrow"}:
-        raise error
-    return CommandFailed(
-        f"{error.name} is not installed; it is of the extra history: pip install '.[server,history]'"
-    )
 
 
 def _export_history(

@@ -13,7 +13,7 @@ import typer
 
 from analyzer.api.client import Client
 from analyzer.api.run_source import RunSource, ServiceSource, StoreSource
-from analyzer.cli.commands.learn.label import DataDirOption
+from analyzer.cli.kept_runs import DataDirOption
 from analyzer.cli.output import CommandFailed, WrongUsage, optional
 from analyzer.cli.responsive import responsive
 from collector_processor.mapping_files import open_reader

@@ -11,8 +11,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.cli.commands.operate.export import missing_extra
-from analyzer.cli.output import FormatOption, OutputFormat, print_json
+from analyzer.cli.output import FormatOption, OutputFormat, missing_extra, print_json
 from analyzer.inquiry.present import console, plain
 
 _MOST_SHOWN: Final = 1_000

@@ -13,10 +13,6 @@ from typing import Annotated
 
 import typer
 
-from analyzer.cli.commands.analyse.steps import (
-    LogsOption,
-)
-from analyzer.cli.commands.learn.label import TenantOption
 from analyzer.cli.commands.prove.gateway import (
     HttpToolOption,
     McpCommandOption,
@@ -41,16 +37,24 @@ from analyzer.cli.experiment_options import (
     require_prices,
 )
 from analyzer.cli.experiment_runs import hand_over, open_run, trial_ids
+from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.cli.recorded_runs import LogsOption
 from analyzer.cli.retry_command import RetryRequest, retry_pilot
 from analyzer.executor.composition import open_analyst
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD
 from analyzer.experiment.candidates import ChangeKind, Fix
 from analyzer.experiment.conduct import Conductor
-from analyzer.experiment.experiment_output import conclusion, forecast, progress, tool_lines
+from analyzer.experiment.experiment_output import (
+    conclusion,
+    forecast,
+    forecast_json,
+    forecast_of,
+    progress,
+    tool_lines,
+)
 from analyzer.experiment.findings import Experiment, refusal, to_json
-from analyzer.experiment.forecast import forecast_json, forecast_of
 from analyzer.experiment.open_experiment import (
     CannotReplay,
     NoSuchStep,
@@ -102,7 +106,7 @@ def experiment(
         str | None, optional("TEXT", "The replacement answer, hint, model or prompt; alone: the answer.")
     ] = None,
     trials: Annotated[
-        int, typer.Option("--trials", min=1, metavar="MAX", help="Most trials in each arm.")
+        int, typer.Option("--trials", min=1, metavar="MAX", help="Maximum number of trials in each arm.")
     ] = MOST_TRIALS,
     parallel: ParallelOption = 1,
     budget_usd: BudgetOption = BUDGET_USD,
@@ -113,7 +117,10 @@ def experiment(
     mcp_command: McpCommandOption = None,
     url: UrlOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be called, sent and paid; start nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print the planned calls, what they send, and the cost; start nothing."
+        ),
     ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     retry: Annotated[
@@ -161,7 +168,7 @@ def experiment(
         retry_pilot(asked, output, excluded=(url, step, agent, change, text, tenant, keep, dry_run or None))
         return
     if gate is not None:
-        raise WrongUsage("--gate: expected --retry with it")
+        raise WrongUsage("--gate: expected --retry too")
     found, kept = open_run(run, tenant, logs or [])
     workflow = _workflow(command, url, found)
     request = Request(
@@ -223,7 +230,7 @@ def _made(keep: Path | None, url: str | None) -> Path | None:
         return None
     if url is not None:
         raise WrongUsage(
-            "--keep: expected a command, since a service at --url sends its spans where it always does"
+            "--keep needs a COMMAND: a service at --url sends its spans to its own endpoint, not here"
         )
     try:
         keep.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import typer
 
-from analyzer.cli.commands.analyse.steps import LogsOption, load_runs, reader_here
 from analyzer.cli.experiment_options import words_of
 from analyzer.cli.output import (
     CommandFailed,
@@ -27,6 +26,7 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
+from analyzer.cli.recorded_runs import LogsOption, load_runs, reader_here
 from analyzer.cli.responsive import responsive
 from analyzer.experiment.experiment_output import tool_lines
 from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall

@@ -13,8 +13,6 @@ from typing import Annotated, Any, Final, TextIO
 
 import typer
 
-from analyzer.cli.commands.analyse.steps import load_runs
-from analyzer.cli.commands.learn.label import TenantOption
 from analyzer.cli.commands.prove.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
@@ -34,7 +32,9 @@ from analyzer.cli.experiment_options import (
     require_prices,
 )
 from analyzer.cli.experiment_runs import open_run
+from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.cli.recorded_runs import load_runs
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
 from analyzer.experiment.captured import Capture, capturing
@@ -89,10 +89,11 @@ def inject(
     ] = None,
     url: UrlOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be injected and paid; start and write nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print the planned faults and their cost; start and write nothing."),
     ] = False,
     labels: Annotated[
-        int, typer.Option("--labels", min=1, metavar="N", help="Most labels from one run.")
+        int, typer.Option("--labels", min=1, metavar="N", help="Maximum number of labels from one run.")
     ] = 3,
     trials: Annotated[
         int, typer.Option("--trials", min=12, metavar="MAX", help="Most trials in each arm of a twin.")

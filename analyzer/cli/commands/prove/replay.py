@@ -15,7 +15,6 @@ from typing import Annotated, Final
 
 import typer
 
-from analyzer.cli.commands.analyse.steps import FilesArgument, LogsOption, load
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -26,6 +25,7 @@ from analyzer.cli.output import (
     print_json,
     progress_bar,
 )
+from analyzer.cli.recorded_runs import FilesArgument, LogsOption, load
 from analyzer.inquiry.present import console, counted
 from collector_processor.exporters import JsonExporter, open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater

@@ -1,4 +1,4 @@
-"""Finds the product that an answer should have stated, if the run leaves no doubt. Pure.
+"""Wrong calculations as clues, and the product that an answer should have stated. Pure.
 
 A rate (``$3 per GPU-hour``) is multiplied by the counts that the task and the tools give. That is certain
 only if nothing else was given: one rate, at most three counts, each in the answer or in the task. If the rate
@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from analyzer.signals.arithmetic import wrong_calculations
+from analyzer.signals.numbers import numbers
+from analyzer.signals.run_view import HEAD, Reading, final_answer
+from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.derivation import near_miss
+from analyzer.signals.suspicion.figure_sources import sources
 from analyzer.signals.suspicion.figures import Figure, figures, unit_of
+from analyzer.signals.wrong_numbers import wrong_results
+from semconv.model import Evidence
 
 _PER: Final = re.compile(
     r"\s?(?:[A-Za-z€$£]{1,12}\s)?(?:(?:per|an?|for each|for every)\s([A-Za-z-]{1,30})|(?:each|apiece)\b)"
@@ -99,3 +106,22 @@ def _per(text: str, figure: Figure) -> tuple[str, ...] | None:
     if found is None:
         return None
     return tuple(unit_of(word) for word in (found[1] or found[2] or "").split("-") if word)
+
+
+def wrong_sums(reading: Reading) -> Iterator[Clue]:
+    """Yield the agents' wrong calculations; one that is not in the answer may have been corrected."""
+    answer = numbers(final_answer(reading.trajectory)[:HEAD])
+    quoted = {error.stated for source in sources(reading) for error in wrong_calculations(source.text)}
+    for found in wrong_results(reading):
+        if found.error.stated in quoted:
+            continue  # an agent that corrects a calculation must repeat it
+        step = reading.steps[found.step].index
+        yield Clue(
+            step=step,
+            kind=ClueKind.WRONG_SUM,
+            reason=f"calculated “{found.error.quote}”, which gives {found.error.right_shown}",
+            evidence=(Evidence(step=step, quote=found.quote),),
+            value=found.error.stated,
+            is_miscalculated=True,
+            signs={"in_answer": float(found.error.stated in answer)},
+        )

@@ -1,0 +1,61 @@
+"""The store of a data directory, opened by commands; a kept run in it, by its id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from analyzer.cli.output import (
+    CommandFailed,
+    optional,
+)
+from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace
+from collector_processor.mapping_files import open_reader
+from collector_processor.otlp import Tenant
+from collector_processor.settings import Settings, load_settings
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.places import open_database
+from collector_processor.store.older_files import older_files
+
+TenantOption = Annotated[
+    str | None, optional("TENANT", "The run's tenant, if several tenants have a run of this id.")
+]
+DataDirOption = Annotated[
+    Path | None, optional("DIR", "The service's data directory; default: BLAMESPAN_DATA_DIR.")
+]
+
+
+@contextmanager
+def opened_store(settings: Settings, content: str) -> Iterator[StoreConnection]:
+    """Open the store, even if a service is using it; ``content`` names the data that the command looks for.
+
+    Raises:
+        CommandFailed: there is no store yet, or only the files of an older version.
+        CollectorError: it cannot be used.
+    """
+    place, folder = settings.store_place, settings.data_dir
+    if older_files(folder):
+        raise CommandFailed(
+            f"{folder}: written by an older blamespan: `blamespan serve` brings it up to date when it starts"
+        )
+    if isinstance(place, Path) and not place.is_file():
+        raise CommandFailed(f"{folder}: holds no {content}: expected the data directory of `blamespan serve`")
+    with closing(open_database(place)) as database, closing(database.connect()) as db:
+        yield db
+
+
+def open_kept(run: str, *, tenant: str | None = None, data_dir: Path | None = None) -> KeptTrace:
+    """Return a kept run of the data directory, or of the store at ``BLAMESPAN_STORE_URL``.
+
+    Raises:
+        NoSuchRun: the id matches no run or several.
+        NotKept: its spans are not kept.
+        CommandFailed: there is no store yet.
+        CollectorError: the store cannot be used.
+    """
+    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    with opened_store(settings, "kept runs") as db:
+        return kept_trace(db, run, None if tenant is None else Tenant(tenant), open_reader(settings.mappings))
