@@ -145,8 +145,8 @@ def main() -> int:
         from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above
 
         chosen = [asked.system] if asked.system else list(FLOWS)
-        simulated = {"gates": gates, "perfect": perfect, "retried": partial(retried, chosen)}
-        return simulated[asked.what](asked.number)
+        simulated: dict[str, Callable[[int], int]] = {"gates": gates, "perfect": perfect}
+        return simulated.get(asked.what, partial(retried, chosen))(asked.number)
     if asked.what == "retried-command":
         from benchmarks.experiment.through_command import retried_through_command  # noqa: PLC0415 - as above
 

@@ -1,16 +1,18 @@
 """False failures of the gate against organic failures: a perfect injector, the script's own mistakes.
 
 No classifier can tell such labels from organic failures by anything but chance, so the share of simulated
-data sets that fail the gate is its rate of false failures. With a mark in the faulty answers it must fail.
+data sets that fail the gate is its rate of false failures. If the faulty answers lack the opening sentences
+of all others, it must fail.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from statistics import fmean, pstdev
 from typing import Final
 
-from analyzer.experiment.injection.organic import Sample, likenesses
+from analyzer.experiment.injection.organic import Likeness, Sample, likenesses
 from analyzer.inquiry.intervals import wilson
 from benchmarks.experiment.systems import FLOWS, Order, order, succeeded
 from semconv.model import SpanId, Step, StepKind, Trajectory
@@ -18,7 +20,7 @@ from semconv.model import SpanId, Step, StepKind, Trajectory
 # isort: split
 from script import LOOKING_UP, rate, reply  # type: ignore[import-not-found]  # ``light`` sets the path
 
-RUNS: Final = (16, 48)
+RUNS: Final = 16
 """Passing runs of a data set."""
 _TRIALS: Final = 12
 """Trials of each call with its recorded answer, as those of a twin."""
@@ -32,35 +34,42 @@ def perfect(sets: int) -> int:
     worst = 0.0
     print(f"{sets} data sets a row; share of failed gates, % [95 %]")
     for system in FLOWS:
-        for runs in RUNS:
-            for marked in (0.0, 1.0):
-                found = [_verdicts(system, runs, marked, f"{system} {one}") for one in range(sets)]
-                for by in found[0]:
-                    failed = sum(each[by] == "failed" for each in found)
-                    worst = max(worst, failed / sets if not marked else 0.0)
-                    interval = wilson(failed, sets)
-                    print(
-                        f"{system}, {runs} runs, {marked:.0%} marked, by {by}: {100 * failed / sets:.1f}"
-                        f" [{100 * interval.low:.0f}, {100 * interval.high:.0f}]",
-                        flush=True,
-                    )
+        for marked in (False, True):
+            found = [_compared(system, f"{system} {one}", marked=marked) for one in range(sets)]
+            for by in found[0]:
+                worst = max(worst, _print(system, by, [each[by] for each in found], marked=marked))
     return int(worst > 0.1)
 
 
-def _verdicts(system: str, runs: int, marked: float, seed: str) -> dict[str, str]:
-    coin, samples, task = random.Random(seed), [], 10_000_000 + random.Random(seed).randrange(10**7)
+def _print(system: str, by: str, found: Sequence[Likeness], *, marked: bool) -> float:
+    """Print a row; return the share of failed gates without a difference."""
+    failed, sets = sum(each.verdict == "failed" for each in found), len(found)
+    areas, interval = [each.area for each in found], wilson(failed, sets)
+    print(
+        f"{system}{', without opening sentences' * marked}, by {by}: failed {100 * failed / sets:.1f}"
+        f" [{100 * interval.low:.0f}, {100 * interval.high:.0f}];"
+        f" AUC {fmean(areas):.2f}, SD {pstdev(areas):.2f}",
+        flush=True,
+    )
+    return 0.0 if marked else failed / sets
+
+
+def _compared(system: str, seed: str, *, marked: bool) -> dict[str, Likeness]:
+    """Return the comparisons of one data set."""
+    coin, task = random.Random(seed), 10_000_000 + random.Random(seed).randrange(10**7)
+    samples: list[Sample] = []
     origins = 0
-    while origins < runs:
+    while origins < RUNS:
         asked, task = order(task), task + 1
         said = _played(system, asked, [], coin)
         if succeeded(asked, said[-1]):
-            samples += _failures(system, asked, said, coin, marked)
+            samples += _failures(system, asked, said, coin, marked=marked)
             origins += 1
-    return {one.by: one.verdict for one in likenesses(samples)}
+    return {one.by: one for one in likenesses(samples)}
 
 
 def _failures(
-    system: str, asked: Order, said: Sequence[str], coin: random.Random, marked: float
+    system: str, asked: Order, said: Sequence[str], coin: random.Random, *, marked: bool
 ) -> list[Sample]:
     """Return a run's labels, and what failed among the trials with its recorded answers."""
     name, found, labels = str(asked.number), list[Sample](), 0
@@ -73,7 +82,7 @@ def _failures(
         wrong = _mistake(system, asked, said[:place], coin)
         if wrong is None or rate(system, asked, [*said[:place], wrong], n=40) > _SELDOM:
             continue
-        if coin.random() < marked:
+        if marked:
             wrong = wrong.rsplit(". ", 1)[-1]
         texts = _played(system, asked, [*said[:place], wrong], coin)
         if not succeeded(asked, texts[-1]):
