@@ -1,4 +1,4 @@
-"""``python -m tests.bench.experiment null | power | walks | systems | command | ranked | injected | gates
+"""``python -m benchmarks.experiment null | power | walks | systems | command | ranked | injected | gates
 | perfect | retried | retried-command | transferred``.
 
 ``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms.
@@ -112,7 +112,7 @@ def _upper(share: float, n: int) -> float:
 
 def main() -> int:
     """Run the requested part."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.experiment", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.experiment", description=__doc__)
     parser.add_argument(
         "what",
         choices=(
@@ -124,7 +124,13 @@ def main() -> int:
     parser.add_argument("--system", choices=("pipeline", "orchestrator", "debate"), help="one system alone")
     parser.add_argument("--ranker", type=Path, default=Path("ranker.json"), help="of `blamespan train`")
     parser.add_argument("--out", type=Path, default=Path("experiments.jsonl"), help="the systems' runs")
-    parser.add_argument("--seed", type=int, default=0, help="of ``injected``: its orders, model and faults")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        nargs="+",
+        default=[0],
+        help="of ``injected``: orders, model and faults; several add up",
+    )
     asked = parser.parse_args()
     if asked.what in {"ranked", "transferred"}:
         from benchmarks.experiment.ranked import FLOWS, ranked  # noqa: PLC0415 - imports litellm
