@@ -145,6 +145,9 @@ def _print(name: str, n: int, curves: Sequence[tuple[Curve, Curve]]) -> None:
         means.append((count, fmean(at_random), fmean(by_choice)))
         gain = f"{fmean(apart):+.1f} [{fmean(apart) - half:+.1f}, {fmean(apart) + half:+.1f}]"
         print(f"    {count} labels: random {fmean(at_random):.1f}, chosen {fmean(by_choice):.1f}, {gain}")
+    gains = [100 * fmean(other[count] - one[count] for count in labels) for one, other in curves]
+    spread = 1.96 * stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf
+    print(f"    mean over these numbers of labels: chosen {fmean(gains):+.1f} points, +/- {spread:.1f}")
     ceiling = fmean(100 * one[max(one)] for one, _ in curves)
     print(f"    all labels of the half ({fmean(max(one) for one, _ in curves):.0f}): {ceiling:.1f}")
     last, goal = means[-1][0], means[-1][1]
