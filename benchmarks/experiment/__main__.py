@@ -1,11 +1,12 @@
-"""``python -m tests.bench.experiment null | power | walks | systems | command | ranked | injected | gates
-| retried | retried-command | transferred``.
+"""``python -m benchmarks.experiment null | power | walks | systems | command | ranked | injected | gates
+| perfect | retried | retried-command | transferred``.
 
 ``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms.
 ``walks``: chains of calls with one decisive error. ``systems``: the example systems and their scripted model,
 in this process. ``command``: the same with their frameworks, through the command line. ``ranked``: signals
 and a ranker of ``blamespan train`` on such runs, without trials. ``injected``: labels of injected faults.
-``gates``: the gate of retries over a grid of known shares. ``retried``: its shares on the example systems.
+``perfect``: the gate against organic failures, with a perfect injector. ``gates``: the gate of retries over
+a grid of known shares. ``retried``: its shares on the example systems.
 ``retried-command``: ``experiment --retry`` on runs of their frameworks. ``transferred``: rankers trained on
 the labels that ``injected`` wrote to ``--out``, of the system itself or of the others, on organic failures.
 """
@@ -111,19 +112,25 @@ def _upper(share: float, n: int) -> float:
 
 def main() -> int:
     """Run the requested part."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.experiment", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.experiment", description=__doc__)
     parser.add_argument(
         "what",
         choices=(
             *("null", "power", "walks", "systems", "command", "ranked", "injected"),
-            *("gates", "retried", "retried-command", "transferred"),
+            *("perfect", "gates", "retried", "retried-command", "transferred"),
         ),
     )
     parser.add_argument("--number", type=int, default=1000, help="walks, pairs of arms or failed runs a row")
     parser.add_argument("--system", choices=("pipeline", "orchestrator", "debate"), help="one system alone")
     parser.add_argument("--ranker", type=Path, default=Path("ranker.json"), help="of `blamespan train`")
     parser.add_argument("--out", type=Path, default=Path("experiments.jsonl"), help="the systems' runs")
-    parser.add_argument("--seed", type=int, default=0, help="of ``injected``: its orders, model and faults")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        nargs="+",
+        default=[0],
+        help="of ``injected``: orders, model and faults; several add up",
+    )
     asked = parser.parse_args()
     if asked.what in {"ranked", "transferred"}:
         from benchmarks.experiment.ranked import FLOWS, ranked  # noqa: PLC0415 - imports litellm
@@ -138,12 +145,14 @@ def main() -> int:
         from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above
 
         return injected([asked.system] if asked.system else list(FLOWS), asked.number, asked.out, asked.seed)
-    if asked.what in {"gates", "retried"}:
-        from benchmarks.experiment.retried import gates, retried  # noqa: PLC0415 - imports litellm
+    if asked.what in {"gates", "perfect", "retried"}:
+        from benchmarks.experiment.perfect import perfect  # noqa: PLC0415 - imports litellm
+        from benchmarks.experiment.retried import gates, retried  # noqa: PLC0415 - as above
         from benchmarks.experiment.systems import FLOWS  # noqa: PLC0415 - as above
 
         chosen = [asked.system] if asked.system else list(FLOWS)
-        return gates(asked.number) if asked.what == "gates" else retried(chosen, asked.number)
+        simulated: dict[str, Callable[[int], int]] = {"gates": gates, "perfect": perfect}
+        return simulated.get(asked.what, partial(retried, chosen))(asked.number)
     if asked.what == "retried-command":
         from benchmarks.experiment.through_command import retried_through_command  # noqa: PLC0415 - as above
 

@@ -45,16 +45,25 @@ class Found:
     unsaid: int = 0
     """Labels of runs in which the script sees no decisive call."""
 
+    def add(self, other: Found) -> None:
+        """Add the results of another seed."""
+        self.tried += other.tried
+        self.tapes += other.tapes
+        self.right += other.right
+        self.unsaid += other.unsaid
 
-def injected(systems: list[str], number: int, out: Path, seed: int = 0) -> int:
-    """Inject faults into passing runs; print how many labels the script confirms."""
+
+def injected(systems: list[str], number: int, out: Path, seeds: Sequence[int] = (0,)) -> int:
+    """Inject faults into ``number`` passing runs of each seed; print how many labels the script confirms."""
     for system in systems:
-        found = asyncio.run(_system(system, number, out, seed))
+        found = Found()
+        for seed in seeds:
+            found.add(asyncio.run(_system(system, number, out, seed)))
         labels = [each.failure for each in found.tried if each.failure is not None]
         pure = purity(found.tried)
         said = len(labels) - found.unsaid
         print(
-            f"{system}: {number} passing runs, {pure.tried} faults tried, {pure.kept} labels;"
+            f"{system}: {len(found.tapes)} passing runs, {pure.tried} faults tried, {pure.kept} labels;"
             f" the script confirms {len(found.right)} of {said}: {share(found.right, [0] * said)}; it sees no"
             f" decisive call in {found.unsaid}"
         )

@@ -80,6 +80,24 @@ def test_ignored_input_is_rather_the_answer_to_another_run_at_the_same_place() -
     assert found.text == "no. 5"
 
 
+def test_no_answer_is_lent_to_two_runs() -> None:
+    """Each of five runs borrows from another run at each call, and each answer is borrowed once."""
+    tapes = []
+    for name in "abcde":
+        answers = [
+            replace(each, answer=replace(each.answer, text=f"{name} {each.index}", calls=()))
+            for each in TAPE.calls
+        ]
+        tapes.append(replace(TAPE, run_id=name, calls=tuple(answers)))
+    borrowed = [
+        corrupted(FaultKind.IGNORED_INPUT, tape, tape.calls[5], random.Random(seed), tapes)
+        for seed, tape in enumerate(tapes)
+    ]
+    texts = [each.text for each in borrowed if each is not None]
+    assert sorted(texts) == [f"{name} 5" for name in "abcde"]
+    assert not any(text.startswith(tape.run_id) for text, tape in zip(texts, tapes, strict=True))
+
+
 def test_a_premature_end_calls_nothing() -> None:
     found = corrupt(FaultKind.PREMATURE_END, 0)
     assert found is not None

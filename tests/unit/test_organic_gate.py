@@ -11,6 +11,7 @@ from analyzer.experiment.injection.organic import (
     likeness_line,
     likenesses,
 )
+from semconv.record import replace
 from tests.runs import run, step
 
 WORDS = ["red", "green", "blue", "white", "black", "grey", "brown", "pink", "gold", "teal"]
@@ -79,6 +80,55 @@ def test_runs_of_one_origin_do_not_recognise_each_other() -> None:
         for at in range(80)
     ]
     assert of(samples)["words"].verdict != "failed"
+
+
+def test_runs_that_fail_often_do_not_look_injected_for_it() -> None:
+    """Every origin has its own number of steps and one label; half of them have most organic failures."""
+    samples = []
+    for at in range(20):
+        common = [step("a", "red")] * (1 + at % 2)
+        for kind, n in (("wrong_value", 2), ("", 2 + 18 * (at % 2))):
+            samples += [Sample(trajectory=run(*common), kind=kind, origin=f"{at}")] * n
+    shape = of(samples)["shape"]
+    assert shape.area == 0.5
+    assert shape.verdict == "passed"
+
+
+def test_words_of_one_origin_alone_are_no_sign_of_the_rarer_sort() -> None:
+    """Organic failures share a word of their own origin: it must not count as a sign of injection."""
+    areas = []
+    for seed in range(10):
+        injected = failures(30, "wrong_value", seed=seed)
+        organic = [
+            replace(each, trajectory=run(*each.trajectory.steps[:2], step("c", f"{each.origin[4:]}own red")))
+            for each in failures(300, "", seed=seed + 100)
+        ]
+        same = [
+            replace(each, trajectory=run(*each.trajectory.steps[:2], step("c", "red"))) for each in injected
+        ]
+        areas.append(of([*same, *organic])["words"].area)
+    assert 0.42 < sum(areas) / len(areas) < 0.58
+
+
+def test_failures_of_production_are_compared_with_every_label() -> None:
+    """They repeat no run: a mark of the injected ones must be found all the same."""
+    labels = failures(30, "wrong_value", "indeed")
+    production = [replace(each, origin=f"production {at}") for at, each in enumerate(failures(60, ""))]
+    assert of([*labels, *production])["words"].verdict == "failed"
+    plain = [*failures(30, "wrong_value"), *production]
+    assert of(plain)["words"].verdict != "failed"
+
+
+def test_failures_of_few_runs_have_no_interval() -> None:
+    (shape, _) = likenesses(
+        [
+            replace(each, origin=f"run {at % 4}")
+            for sort in (failures(30, "loop", twice=True), failures(30, ""))
+            for at, each in enumerate(sort)
+        ]
+    )
+    assert (shape.interval.low, shape.interval.high) == (0.0, 1.0)
+    assert shape.verdict == "too few failures"
 
 
 def test_the_area_counts_ties_half() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -62,7 +62,7 @@ def corrupted(
     """
     if call.kind is not CallKind.CHAT or call.answer.error:
         return None
-    found = _ignored_input(tape, call, coin, others) if others and kind is FaultKind.IGNORED_INPUT else None
+    found = _ignored_input(tape, call, others) if others and kind is FaultKind.IGNORED_INPUT else None
     found = found or _FAULTS[kind](tape, call, coin)
     return None if found is None or _says_the_same(found, call.answer) else found
 
@@ -112,18 +112,27 @@ def _dropped_constraint(_: Tape, call: RecordedCall, coin: random.Random) -> Ans
     return replace(call.answer, text=text.rstrip(" ,;"))
 
 
-def _ignored_input(
-    tape: Tape, call: RecordedCall, coin: random.Random, others: Sequence[Tape]
-) -> Answer | None:
+def _ignored_input(tape: Tape, call: RecordedCall, others: Sequence[Tape]) -> Answer | None:
     """Return what the agent said in another run at the same place.
 
-    An earlier answer of the same run would do, but is a copy: to notice that needs no diagnosis.
+    An earlier answer of the same run would do, but is a copy: to notice that needs no diagnosis. The runs
+    lend in a circle, one step further at each call, so that no answer is lent to two runs: a number that
+    many failures share would give the fault away.
     """
     place = len(_own(tape, call, call.agent))
-    found = [_own(other, None, call.agent) for other in others if other.run_id != tape.run_id]
-    texts = [each[place].answer.text for each in found if len(each) > place and not each[place].answer.calls]
-    texts = [each for each in texts if each.strip()]
-    return replace(call.answer, text=coin.choice(texts)) if texts and not call.answer.calls else None
+    for other in () if call.answer.calls else _lenders(tape, call, others):
+        said = _own(other, None, call.agent)[place : place + 1]
+        if said and said[0].answer.text.strip() and not said[0].answer.calls:
+            return replace(call.answer, text=said[0].answer.text)
+    return None
+
+
+def _lenders(tape: Tape, call: RecordedCall, others: Sequence[Tape]) -> Iterator[Tape]:
+    """Yield the other runs, beginning with the one that lends to this call."""
+    circle = sorted((each for each in others if each.run_id != tape.run_id), key=lambda one: one.run_id)
+    first = sum(each.run_id < tape.run_id for each in circle) + call.index
+    for step in range(len(circle)):
+        yield circle[(first + step) % len(circle)]
 
 
 def _own(tape: Tape, before: RecordedCall | None, agent: str) -> list[RecordedCall]:

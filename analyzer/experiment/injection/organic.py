@@ -4,6 +4,11 @@ If it can, a ranker trained on the injected ones may learn the difference in pla
 classifiers look, at the *shape* of a run (its elements and the lengths of its outputs) and at its *words*:
 naive Bayes over facts that a run has or lacks. Each run is judged by the runs of other origins, so that
 runs with a common beginning do not recognise each other.
+
+The fault must be all that differs. A run gives at most a few labels, but a hard task gives dozens of organic
+failures; so an injected failure is compared only with organic failures of the same run (failures from
+production, which repeat no run, are compared with all). Failures of one run share its beginning, and are
+no independent observations: the interval is over runs.
 """
 
 from __future__ import annotations
@@ -12,11 +17,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
+from statistics import fmean
 from typing import Any, Final
 
 from analyzer.experiment.injection.injector import Tried
 from analyzer.history.elements import action_of, elements_of
-from analyzer.inquiry.intervals import Interval
+from analyzer.inquiry.intervals import Z_95, Interval
 from semconv.model import Trajectory
 from semconv.record import record
 
@@ -26,9 +32,12 @@ FEWEST: Final = 10
 MOST_ALIKE: Final = 0.6
 """Area under the curve up to which the sorts are alike enough (the aim of the project)."""
 _FOLDS: Final = 5
-_Z: Final = 1.96
 _LEAST_RUNS: Final = 2
-"""Runs that must have a fact before it is looked at: with one run there is nothing to learn."""
+"""Runs of the other folds that must have a fact before it is looked at."""
+_LEAST_CLUSTERS: Final = 5
+"""Origins from which their spread gives an interval."""
+_NEARLY: Final = 0.01
+"""Bound of the shares that facts are shrunk to, so that no fact decides alone."""
 
 Facts = frozenset[str]
 
@@ -51,7 +60,7 @@ class Likeness:
     area: float
     """Probability that it ranks an injected failure above an organic one (AUC); 0.5 is chance."""
     interval: Interval
-    """95 %, by Hanley and McNeil (1982)."""
+    """95 %, by the jackknife over origins; 0 to 1 with one origin."""
     injected: int
     organic: int
     kinds: Sequence[tuple[str, float, int]]
@@ -79,9 +88,14 @@ def likenesses(samples: Sequence[Sample]) -> tuple[Likeness, ...]:
 
 
 def samples_of(tried: Iterable[Tried], given: Iterable[Trajectory] = ()) -> list[Sample]:
-    """Return the labelled failures, those of the trials without a fault, and given organic ones."""
+    """Return the labelled failures, those of the trials without a fault, and given organic ones.
+
+    Failures of a run without a label are left out: no injected one repeats that run.
+    """
     found = [Sample(trajectory=each, kind="", origin=each.run_id) for each in given]
-    for one in tried:
+    tries = list(tried)
+    labelled = {one.run_id for one in tries if one.failure is not None}
+    for one in (each for each in tries if each.run_id in labelled):
         found += [Sample(trajectory=each, kind="", origin=one.run_id) for each in one.organic]
         if one.failure is not None:
             kind = one.fault.kind.value
@@ -113,30 +127,66 @@ def likeness_line(one: Likeness) -> str:
 
 
 def _likeness(by: str, samples: Sequence[Sample], facts: Sequence[Facts]) -> Likeness:
-    folds = _out_of_fold(samples, facts)
+    scored = _out_of_fold(samples, facts)
     kinds = sorted({each.kind for each in samples if each.kind})
-    injected, organic = (sum(bool(each.kind) is sort for each in samples) for sort in (True, False))
-    area = _area(folds, kinds)
-    areas = [(kind, _area(folds, [kind]), sum(each.kind == kind for each in samples)) for kind in kinds]
+    area, interval = _compared(scored, kinds)
+    areas = [
+        (kind, _compared(scored, [kind])[0], sum(each.kind == kind for each in samples)) for kind in kinds
+    ]
     return Likeness(
         by=by,
         area=area,
-        interval=_interval(area, injected, organic),
-        injected=injected,
-        organic=organic,
+        interval=interval,
+        injected=sum(bool(each.kind) for each in samples),
+        organic=sum(not each.kind for each in samples),
         kinds=tuple(sorted(areas, key=lambda one: (-one[1], one[0]))),
     )
 
 
-def _area(folds: Iterable[Sequence[tuple[Sample, float]]], kinds: Collection[str]) -> float:
-    """Return the area over the pairs of each fold; scores of two folds come from different classifiers."""
-    won = pairs = 0.0
-    for fold in folds:
-        organic = [score for each, score in fold if not each.kind]
-        injected = [score for each, score in fold if each.kind in kinds]
-        won += len(injected) * len(organic) * area_under(injected, organic)
-        pairs += len(injected) * len(organic)
-    return won / pairs if pairs else 0.5
+@record
+class _Scored:
+    """A failure, its log-odds of being injected, and the classifier that gave them."""
+
+    sample: Sample
+    score: float
+    fold: int
+
+
+def _compared(scored: Sequence[_Scored], kinds: Collection[str]) -> tuple[float, Interval]:
+    """Return the area over the comparable pairs, and its interval over the injected failures' origins."""
+    injected = [each for each in scored if each.sample.kind in kinds]
+    organic = [each for each in scored if not each.sample.kind]
+    repeated = {each.sample.origin for each in scored if each.sample.kind}
+    won: dict[str, list[float]] = {}
+    for each in injected:
+        others = [one.score for one in organic if _comparable(each, one, repeated)]
+        if others:
+            won.setdefault(each.sample.origin, []).append(area_under([each.score], others))
+    return _over_clusters(list(won.values()))
+
+
+def _comparable(injected: _Scored, organic: _Scored, repeated: Collection[str]) -> bool:
+    """Tell whether the two repeat the same run, or the organic one none; scores are of one classifier."""
+    origin = organic.sample.origin
+    return injected.fold == organic.fold and (origin == injected.sample.origin or origin not in repeated)
+
+
+def _over_clusters(clusters: Sequence[Sequence[float]]) -> tuple[float, Interval]:
+    """Return the mean, and its 95 % interval by leaving out one cluster at a time."""
+    n, total = sum(map(len, clusters)), sum(map(sum, clusters))
+    if len(clusters) < _LEAST_CLUSTERS:
+        return (total / n if n else 0.5), Interval(low=0.0, high=1.0)
+    without = [(total - sum(own)) / (n - len(own)) for own in clusters]
+    spread = math.sqrt(fmean((each - fmean(without)) ** 2 for each in without) * (len(clusters) - 1))
+    half = _t_95(len(clusters) - 1) * spread
+    return total / n, Interval(low=max(0.0, total / n - half), high=min(1.0, total / n + half))
+
+
+def _t_95(freedom: int) -> float:
+    """Return the two-sided 95 % quantile of Student's t, within 2 % (Cornish and Fisher's expansion)."""
+    z = Z_95
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    return z + (z**3 + z) / (4 * freedom) + second
 
 
 def area_under(higher: Sequence[float], lower: Sequence[float]) -> float:
@@ -145,49 +195,69 @@ def area_under(higher: Sequence[float], lower: Sequence[float]) -> float:
     return won / (len(higher) * len(lower)) if higher and lower else 0.5
 
 
-def _interval(area: float, first: int, second: int) -> Interval:
-    one, other = area / (2 - area), 2 * area * area / (1 + area)
-    spread = area * (1 - area) + (first - 1) * (one - area**2) + (second - 1) * (other - area**2)
-    half = _Z * math.sqrt(max(0.0, spread) / (first * second))
-    return Interval(low=max(0.0, area - half), high=min(1.0, area + half))
-
-
-def _out_of_fold(samples: Sequence[Sample], facts: Sequence[Facts]) -> list[list[tuple[Sample, float]]]:
-    """Return each fold's runs with their log-odds of being injected, learned from the other folds."""
-    often = Counter(fact for each in facts for fact in each)
-    known = sorted(fact for fact, n in often.items() if n >= _LEAST_RUNS)
+def _out_of_fold(samples: Sequence[Sample], facts: Sequence[Facts]) -> list[_Scored]:
+    """Return the failures with their log-odds of being injected, learned from the other folds."""
     origins = sorted({each.origin for each in samples}, key=lambda one: sha256(one.encode()).digest())
     fold_of = {origin: place % _FOLDS for place, origin in enumerate(origins)}
-    pairs = list(zip(samples, facts, strict=True))
-    whole, found = _Counts(pairs), []
+    weights = _weights(samples)
+    rows = list(zip(samples, facts, weights, strict=True))
+    found = []
     for fold in range(min(_FOLDS, len(origins))):
-        held = [pair for pair in pairs if fold_of[pair[0].origin] == fold]
-        without = _Counts(held)
-        found.append([(each, _log_odds(own, known, whole, without)) for each, own in held])
+        classifier = _Classifier([row for row in rows if fold_of[row[0].origin] != fold])
+        held = [(each, own) for each, own, _ in rows if fold_of[each.origin] == fold]
+        found += [_Scored(sample=each, score=classifier.log_odds(own), fold=fold) for each, own in held]
     return found
 
 
-class _Counts:
-    """Runs of each sort, and how many of them have each fact."""
+def _weights(samples: Sequence[Sample]) -> list[float]:
+    """Return the weights in training: a run's organic failures weigh together as much as its injected ones.
 
-    def __init__(self, pairs: Iterable[tuple[Sample, Facts]]) -> None:
-        self.runs = [0, 0]
-        self.having: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        for each, own in pairs:
+    Otherwise the classifier would learn which runs are hard.
+    """
+    injected = Counter(each.origin for each in samples if each.kind)
+    organic = Counter(each.origin for each in samples if not each.kind)
+    is_pair = {origin: origin in injected for origin in organic}
+    return [
+        injected[each.origin] / organic[each.origin] if not each.kind and is_pair[each.origin] else 1.0
+        for each in samples
+    ]
+
+
+class _Classifier:
+    """Naive Bayes; the sorts count as equally frequent.
+
+    The share of runs with a fact is shrunk to its mean over both sorts. A fixed prior would call facts that
+    neither sort has shown a sign of the rarer sort.
+    """
+
+    def __init__(self, rows: Iterable[tuple[Sample, Facts, float]]) -> None:
+        runs = [0.0, 0.0]
+        having: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+        seen: Counter[str] = Counter()
+        for each, own, weight in rows:
             sort = bool(each.kind)
-            self.runs[sort] += 1
-            self.having[sort].update(own)
+            runs[sort] += weight
+            seen.update(own)
+            for fact in own:
+                having[sort][fact] += weight  # type: ignore[assignment]  # Counter counts floats too
+        known = sorted(fact for fact, n in seen.items() if n >= _LEAST_RUNS)
+        shares = {fact: _shares([having[sort][fact] for sort in (0, 1)], runs) for fact in known}
+        self._with = {fact: math.log(ours / theirs) for fact, (theirs, ours) in shares.items()}
+        self._without = {fact: math.log((1 - ours) / (1 - theirs)) for fact, (theirs, ours) in shares.items()}
+
+    def log_odds(self, own: Facts) -> float:
+        """Return the log-odds that a run with these facts is an injected failure."""
+        return sum(self._with[fact] if fact in own else odds for fact, odds in self._without.items())
 
 
-def _log_odds(own: Facts, known: Sequence[str], whole: _Counts, without: _Counts) -> float:
-    """Return the log-odds of a run; the sorts count as equally frequent."""
-    organic, injected = (whole.runs[sort] - without.runs[sort] for sort in (0, 1))
-    total = 0.0
-    for fact in known:
-        ours = (whole.having[1][fact] - without.having[1][fact] + 0.5) / (injected + 1)
-        theirs = (whole.having[0][fact] - without.having[0][fact] + 0.5) / (organic + 1)
-        total += math.log(ours / theirs) if fact in own else math.log((1 - ours) / (1 - theirs))
-    return total
+def _shares(having: Sequence[float], runs: Sequence[float]) -> tuple[float, float]:
+    """Return the shares of organic and of injected failures with a fact, shrunk to their mean."""
+    mean = fmean(count / n if n else 0.0 for count, n in zip(having, runs, strict=True))
+    mean = min(1.0 - _NEARLY, max(_NEARLY, mean))
+    theirs, ours = (
+        min(count + mean, n + 1 - _NEARLY) / (n + 1) for count, n in zip(having, runs, strict=True)
+    )
+    return theirs, ours
 
 
 def _shape(trajectory: Trajectory) -> Facts:

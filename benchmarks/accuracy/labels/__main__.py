@@ -1,4 +1,4 @@
-"""``python -m tests.bench.labels promotions | chosen [DATASET…] [--number N]``.
+"""``python -m benchmarks.accuracy.labels promotions | chosen [DATASET…] [--number N]``.
 
 ``promotions``: challengers that are no better than the champion, and the share that is promoted all the same;
 then better ones, and the labels that their promotion takes. ``chosen``: a ranker trained on the runs of the
@@ -16,7 +16,7 @@ from benchmarks.accuracy.labels.promotions import promotions
 
 def main() -> int:
     """Run the requested part."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.labels", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.labels", description=__doc__)
     parser.add_argument("what", choices=("promotions", "chosen"))
     parser.add_argument("datasets", nargs="*", type=Path)
     parser.add_argument("--number", type=int, default=1000, help="simulations a row, or repetitions")

@@ -75,7 +75,8 @@ def _repetition(runs: Sequence[Labelled], repetition: int) -> tuple[Curve, Curve
     coin = random.Random(repetition)
     pool, tested = _halves(runs, coin)
     coin.shuffle(pool)
-    at_random = {n: _accuracy(_trained(pool[:n]), tested) for n in STEPS if n <= len(pool)}
+    counts = [n for n in STEPS if n < len(pool)]
+    at_random = {n: _accuracy(_trained(pool[:n]), tested) for n in (*counts, len(pool))}
     taken, rest = list(pool[:FIRST]), list(pool[FIRST:])
     by_choice: Curve = {}
     while True:
@@ -144,6 +145,11 @@ def _print(name: str, n: int, curves: Sequence[tuple[Curve, Curve]]) -> None:
         means.append((count, fmean(at_random), fmean(by_choice)))
         gain = f"{fmean(apart):+.1f} [{fmean(apart) - half:+.1f}, {fmean(apart) + half:+.1f}]"
         print(f"    {count} labels: random {fmean(at_random):.1f}, chosen {fmean(by_choice):.1f}, {gain}")
+    gains = [100 * fmean(other[count] - one[count] for count in labels) for one, other in curves]
+    spread = 1.96 * stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf
+    print(f"    mean over these numbers of labels: chosen {fmean(gains):+.1f} points, +/- {spread:.1f}")
+    ceiling = fmean(100 * one[max(one)] for one, _ in curves)
+    print(f"    all labels of the half ({fmean(max(one) for one, _ in curves):.0f}): {ceiling:.1f}")
     last, goal = means[-1][0], means[-1][1]
     reached = next((count for count, _, found in means if found >= goal), None)
     fewer = "never in these" if reached is None else f"with {reached}, {1 - reached / last:.0%} fewer"
