@@ -13,7 +13,7 @@ from itertools import starmap
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from collector_processor.otlp import Signal, Tenant
+from collector_processor.otlp import Signal, TraceKey
 from semconv.model import TraceId
 from semconv.record import record
 
@@ -90,8 +90,7 @@ class TraceArrival:
     seq: int
     """The journal row that holds them."""
     signal: Signal
-    tenant: Tenant
-    trace_id: TraceId
+    key: TraceKey
     received_ns: int
     byte_count: int
     notes: tuple[SpanNote, ...] = ()
