@@ -62,8 +62,9 @@ class OpenTraces:
         """Add a trace."""
         self._traces[key] = trace
         self._silent[key.tenant][key] = None
-        self.spans += trace.size
-        self._weigh(key.tenant, _TRACE + trace.size)
+        size = trace.size
+        self.spans += size
+        self._weigh(key.tenant, _TRACE + size)
 
     def heard(self, key: TraceKey, growth: int) -> None:
         """Record that spans or log records of a trace arrived, and by how much its size grew."""
