@@ -70,8 +70,8 @@ class Arrivals:
         """Add the spans of arrivals to their traces; those of traces analysed too often are only let go."""
         for number, arrival in enumerate(batch, start=1):
             key = arrival.key
-            analyses = 0 if self._assembler.is_open(key) else before.get(key, 0)
-            if analyses < MAX_ANALYSES:
+            analyses = before.get(key, 0)  # does not matter if the trace is open
+            if analyses < MAX_ANALYSES or self._assembler.is_open(key):
                 for _ in self.open_or_add(arrival, analyses):
                     await asyncio.sleep(0)
             elif arrival.is_held:
