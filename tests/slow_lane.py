@@ -80,8 +80,7 @@ class MemorySource:
         arrival = TraceArrival(
             seq=self.seq,
             signal=signal,
-            tenant=tenant,
-            trace_id=note.trace_id,
+            key=key,
             received_ns=self.seq,
             byte_count=len(body),
             notes=note.spans,
@@ -95,7 +94,7 @@ class MemorySource:
         self._let_go(key)
         self.rows.pop(key, None)
         self.logs.pop(key, None)
-        self.arrivals = [arrival for arrival in self.arrivals if arrival.trace_id != key.trace_id]
+        self.arrivals = [arrival for arrival in self.arrivals if arrival.key.trace_id != key.trace_id]
 
     def known(self) -> list[TraceArrival]:
         """What a restarted process receives."""
@@ -103,12 +102,11 @@ class MemorySource:
             TraceArrival(
                 seq=one.seq,
                 signal=one.signal,
-                tenant=one.tenant,
-                trace_id=one.trace_id,
+                key=one.key,
                 received_ns=one.received_ns,
                 byte_count=one.byte_count,
                 notes=one.notes,
-                is_held=one.seq in self.held[TraceKey(one.tenant, one.trace_id)],
+                is_held=one.seq in self.held[one.key],
             )
             for one in self.arrivals
         ]

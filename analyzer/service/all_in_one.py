@@ -44,8 +44,8 @@ from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, Signal
 from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.examine import owns_all
-from collector_processor.receivers.intake import Intake, IntakeRules
-from collector_processor.settings import Settings
+from collector_processor.receivers.intake import Intake, IntakeRules, holds_nothing
+from collector_processor.settings import Settings, WriteBack
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.spilled_parts import SpilledPartRows
 from collector_processor.wire.agent_markers import hints_of
@@ -136,7 +136,7 @@ class _Service:
         rules = IntakeRules(
             instance_id=instance_id,
             now_ns=now_ns,
-            holds=pipeline.holds,
+            holds=holds_nothing if settings.write_back is WriteBack.LATE else pipeline.holds,
             feed=pipeline.feed if early is None else early.feed,
             max_item_bytes={signal: exporter.max_bytes for signal, exporter in exporters.items()},
             hints=hints_of(open_reader(settings.mappings).marks),

@@ -216,8 +216,8 @@ class Assembler:
             trace.spans = trace.bytes = 0
         trace.analyses = analyses
         trace.is_glanced = analyses > 0  # its verdict is kept
-        sources = [self._open[source] for source in self._links.opened(key)]
-        self.learned.link_arrived(key.tenant, sources, key.trace_id)
+        if waiting := self._links.opened(key):
+            self.learned.link_arrived(key.tenant, [self._open[one] for one in waiting], key.trace_id)
         self.learned.opened(key)
         self._open.open(key, trace)
         return trace

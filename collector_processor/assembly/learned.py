@@ -18,7 +18,7 @@ a kind of span (``facts.kind_of``), the assembler does not wait for such parents
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import log
@@ -119,6 +119,7 @@ _MARGIN_S: Final = 1.0
 _QUANTILE: Final = 0.999
 _LEAST_S: Final = 0.05
 _GROWTH: Final = 1.2
+_LOG_GROWTH: Final = log(_GROWTH)
 _BUCKETS: Final = 64
 """The first bucket is 0.05 s wide and each next one 1.2 times wider; the last begins above 4,000 s."""
 _FADE: Final = 20_000
@@ -154,7 +155,7 @@ class _Histogram:
 def _bucket(seconds: float) -> int:
     if seconds <= _LEAST_S:
         return 0
-    return min(_BUCKETS - 1, 1 + int(log(seconds / _LEAST_S) / log(_GROWTH)))
+    return min(_BUCKETS - 1, 1 + int(log(seconds / _LEAST_S) / _LOG_GROWTH))
 
 
 class Waits(Generic[K]):
@@ -165,11 +166,14 @@ class Waits(Generic[K]):
 
     def observe(self, key: K, seconds: float) -> None:
         """Add one observation, in seconds."""
-        histogram = self._known.pop(key, None) or _Histogram()
-        self._known[key] = histogram
+        histogram = self._known.get(key)
+        if histogram is None:
+            histogram = self._known[key] = _Histogram()
+            if len(self._known) > MAX_KEYS:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
         histogram.add(seconds)
-        if len(self._known) > MAX_KEYS:
-            self._known.popitem(last=False)
 
     def count(self, key: K) -> int:
         """Return the number of observations; old ones fade."""
@@ -214,10 +218,13 @@ class Lateness(Generic[K]):
             most_s: the largest such time.
             now: seconds; never runs backwards.
         """
-        least = self._least.pop(process, None) or _Least(since=now, now=least_s, before=least_s)
-        self._least[process] = least
-        if len(self._least) > MAX_KEYS:
-            self._least.popitem(last=False)
+        least = self._least.get(process)
+        if least is None:
+            least = self._least[process] = _Least(since=now, now=least_s, before=least_s)
+            if len(self._least) > MAX_KEYS:
+                self._least.popitem(last=False)
+        else:
+            self._least.move_to_end(process)
         self._waits.observe(process, most_s - least.add(least_s, now))
 
     def wait_s(self, process: K) -> float:
@@ -236,6 +243,19 @@ _FLUSHED_S: Final = 1.0
 _FAMILIAR: Final = 10
 """Runs of a kind after which the facts learned about it are relied on."""
 _NS: Final = 1e-9
+_FLUSHED_NS: Final = round(_FLUSHED_S / _NS)
+
+
+def _ends_by_source(notes: Sequence[SpanNote]) -> dict[int, list[int]]:
+    """Return the known end times of the spans of each process."""
+    ends: dict[int, list[int]] = {}
+    for _, _, _, end_ns, source, _, _ in notes:
+        if end_ns:
+            if source in ends:
+                ends[source].append(end_ns)
+            else:
+                ends[source] = [end_ns]
+    return ends
 
 
 class Learned:
@@ -265,13 +285,9 @@ class Learned:
             at once is left out: it waited for the run to end, not for a batch to fill.
         """
         latest_s = 0.0
-        ends: defaultdict[int, list[int]] = defaultdict(list)
-        flushed_ns = received_ns - round(_FLUSHED_S / _NS)
-        flushed = {note.source for note in notes if not note.parent_id and note.end_ns >= flushed_ns}
-        for _, _, _, end_ns, source, _, _ in notes:
-            if end_ns:
-                ends[source].append(end_ns)
-        for source, ended in ends.items():
+        flushed_ns = received_ns - _FLUSHED_NS
+        flushed = {note[4] for note in notes if not note[1] and note[3] >= flushed_ns}
+        for source, ended in _ends_by_source(notes).items():
             least_s, most_s = (received_ns - max(ended)) * _NS, (received_ns - min(ended)) * _NS
             self._lateness.observe((tenant, source), least_s, most_s, now)
             if most_s <= self._longest_s and source not in flushed:

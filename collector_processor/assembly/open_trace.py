@@ -12,13 +12,14 @@ or a cron job holds no agents' spans. Traces that link to the same such trace ar
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final
 
 from collector_processor.otlp import TraceKey
-from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, TOP_BIT, SpanNote
+from collector_processor.wire.facts import AGENT_BIT, REMOTE_BIT, TOP_BIT, SpanNote
 from semconv.model import Completion, TraceId
 
 _MAX_KINDS: Final = 8
@@ -44,6 +45,9 @@ class Ended(IntEnum):
     """A whole agent; the next one may be running under the same parent."""
     WORKFLOW = 2
     """A whole workflow."""
+
+
+_NOTHING: Final[Mapping[int, Ended]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -103,7 +107,8 @@ class OpenTrace:
     """The process that sent the top span."""
     tail_s: float = 0.0
     """Longest silence in seconds, after the top ended, that was followed by more spans."""
-    sources: set[int] = field(default_factory=set)
+    sources: tuple[int, ...] = ()
+    """The processes that sent its spans."""
     seen: set[int] = field(default_factory=set)
     """Ids of its spans."""
     missing: dict[int, Absence] = field(default_factory=dict)
@@ -140,55 +145,70 @@ class OpenTrace:
         never missing.
         """
         self.spans += len(spans)
-        self._note_sources_and_links(spans)
-        self.seen.update([span.span_id for span in spans])
+        if not spans:
+            return []
+        # By columns: most of this is then done without a Python call for each span.
+        ids, parents, bits, _, sources, kinds, links = zip(*spans, strict=True)
+        self._note_sources(sources)
+        if any(links):
+            self._note_links(spans)
+        self.seen.update(ids)
+        inherited, ended = self._resolve(spans, now) if self.missing else (_NOTHING, [])
+        if 0 in parents or any([one & TOP_BIT for one in bits]):  # noqa: C419 - hot: a list is faster
+            self._note_tops(spans)
+        # Most children are calls like the ones before them, and say nothing new of their parent.
+        below = map(inherited.get, ids)
+        for parent, one, kind, under in dict.fromkeys(zip(parents, bits, kinds, below, strict=True)):
+            if parent and parent not in self.seen:
+                self._miss(parent, one, kind, under or Ended.CALLS, now)
+        return ended
+
+    def _resolve(self, spans: Sequence[SpanNote], now: float) -> tuple[Mapping[int, Ended], list[Absence]]:
+        """Take missing parents that arrived off the list.
+
+        Returns:
+            what ended below each of them that is unmarked, and the absences recorded before ``now``.
+        """
         inherited: dict[int, Ended] = {}
         ended: list[Absence] = []
-        for span in spans if self.missing else ():
+        for span in spans:
             absence = self.missing.pop(span.span_id, None)
             if absence is not None:
                 ended += [absence] if absence.since < now else []
                 if not span.is_marked:
                     inherited[span.span_id] = absence.ended
-        for span in spans:
-            span_id, parent, bits, _, _, kind, _ = span
-            if not parent or bits & TOP_BIT:
-                self._note_top(span)
-            if parent and parent not in self.seen:
-                absence = self.missing.get(parent)
-                # Most children are calls like the ones before them, and say nothing new of their parent.
-                if bits & ~MARKED_BIT or span_id in inherited or absence is None or kind not in absence.kinds:
-                    self._miss(span, inherited.get(span_id, Ended.CALLS), now)
-        return ended
+        return inherited, ended
 
-    def _note_sources_and_links(self, spans: Sequence[SpanNote]) -> None:
-        for source in {span.source for span in spans}:
-            if len(self.sources) < _MAX_SOURCES:
-                self.sources.add(source)
+    def _note_sources(self, sources: Iterable[int]) -> None:
+        new = set(sources).difference(self.sources)
+        if new and len(self.sources) < _MAX_SOURCES:
+            self.sources += tuple(new)[: _MAX_SOURCES - len(self.sources)]
+
+    def _note_links(self, spans: Iterable[SpanNote]) -> None:
         for span in spans:
             if span.links and len(self.targets) < _MAX_TARGETS:
                 self.targets.update(dict.fromkeys(span.links, span.kind))
 
-    def _note_top(self, span: SpanNote) -> None:
-        if not span.parent_id:
-            self.root_ended = True
-        else:
-            self.workflow_ended = True
-        if not span.parent_id or not self.root_ended:
-            self.top_kind, self.top_source = span.kind, span.source
+    def _note_tops(self, spans: Iterable[SpanNote]) -> None:
+        for _, parent_id, bits, _, source, kind, _ in spans:
+            if parent_id and not bits & TOP_BIT:
+                continue
+            self.root_ended = self.root_ended or not parent_id
+            self.workflow_ended = self.workflow_ended or bool(parent_id)
+            if not parent_id or not self.root_ended:
+                self.top_kind, self.top_source = kind, source
 
-    def _miss(self, span: SpanNote, below: Ended, now: float) -> None:
-        bits = span.bits
+    def _miss(self, parent_id: int, bits: int, kind: int, below: Ended, now: float) -> None:
         own = Ended.WORKFLOW if bits & TOP_BIT else Ended.AGENT if bits & AGENT_BIT else Ended.CALLS
-        ended = max(own, below)
-        absence = self.missing.get(span.parent_id)
+        ended, is_remote = max(own, below), bool(bits & REMOTE_BIT)
+        absence = self.missing.get(parent_id)
         if absence is None:
-            self.missing[span.parent_id] = Absence({span.kind}, span.parent_is_remote, ended, now)
+            self.missing[parent_id] = Absence({kind}, is_remote, ended, now)
             return
-        absence.is_remote = absence.is_remote or span.parent_is_remote
+        absence.is_remote = absence.is_remote or is_remote
         absence.ended = max(absence.ended, ended)
         if len(absence.kinds) < _MAX_KINDS:
-            absence.kinds.add(span.kind)
+            absence.kinds.add(kind)
 
     def absences(self) -> Iterable[Absence]:
         """Return the parents that are known to be missing."""
@@ -246,9 +266,9 @@ class LinkedTraces:
             self._awaited[target].add(key)
             self._awaits[key].add(target)
 
-    def opened(self, key: TraceKey) -> Iterable[TraceKey]:
+    def opened(self, key: TraceKey) -> Collection[TraceKey]:
         """Join a newly opened trace with the traces that wait for it, and return them."""
-        sources = self._awaited.pop(key, set())
+        sources = self._awaited.pop(key, ())
         for source in sources:
             self._awaits[source].discard(key)
             self._union(source, key)

@@ -33,6 +33,8 @@ class OpenTraces:
         self._weights: Final[Counter[Tenant]] = Counter()
         self._largest: Final[list[tuple[int, Tenant]]] = []
         """A heap of negative weights; each tenant has an entry of at least its weight."""
+        self._entered: Final[dict[Tenant, int]] = {}
+        """For each tenant, a weight that its entries cover."""
         self.spans = 0
         """Size of all traces, in spans."""
 
@@ -60,8 +62,9 @@ class OpenTraces:
         """Add a trace."""
         self._traces[key] = trace
         self._silent[key.tenant][key] = None
-        self.spans += trace.size
-        self._weigh(key.tenant, _TRACE + trace.size)
+        size = trace.size
+        self.spans += size
+        self._weigh(key.tenant, _TRACE + size)
 
     def heard(self, key: TraceKey, growth: int) -> None:
         """Record that spans or log records of a trace arrived, and by how much its size grew."""
@@ -89,17 +92,26 @@ class OpenTraces:
                 return next(iter(self._silent[tenant]))
             if weight:
                 heapreplace(self._largest, (weight, tenant))
+                self._entered[tenant] = -weight
             else:
                 heappop(self._largest)
+                self._entered.pop(tenant, None)
 
     def _weigh(self, tenant: Tenant, growth: int) -> None:
         if not growth:
             return
-        self._weights[tenant] += growth
-        if growth > 0:
-            heappush(self._largest, (-self._weights[tenant], tenant))
+        weight = self._weights[tenant] = self._weights.get(tenant, 0) + growth
+        if weight > self._entered.get(tenant, 0):
+            # An eighth more, so that a tenant that grows gets few entries.
+            self._entered[tenant] = weight + (weight >> 3)
+            heappush(self._largest, (-self._entered[tenant], tenant))
             if len(self._largest) > 2 * len(self._weights) + _SPARE:
-                self._largest[:] = [(-weight, tenant) for tenant, weight in self._weights.items()]
-                heapify(self._largest)
-        elif not self._weights[tenant]:
+                self._sweep()
+        elif not weight:
             del self._weights[tenant]
+
+    def _sweep(self) -> None:
+        self._entered.clear()
+        self._entered.update(self._weights)
+        self._largest[:] = [(-weight, tenant) for tenant, weight in self._weights.items()]
+        heapify(self._largest)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -64,6 +64,7 @@ class Ledger:
         """
         self._held: Final = held
         self._counts: Final = {signal: _found(held(signal), lost.get(signal, 0)) for signal in Signal}
+        """Counts by their names; changed for each request, so they are no records."""
         self.malformed_requests: int = 0
         """Unreadable requests; the items in them cannot be counted."""
         self.setbacks: Final[Counter[tuple[Signal, Setback]]] = Counter()
@@ -72,16 +73,14 @@ class Ledger:
     def refuse(self, signal: Signal, items: int) -> None:
         """Count items that were received and refused."""
         counts = self._counts[signal]
-        self._counts[signal] = replace(
-            counts, received=counts.received + items, refused=counts.refused + items
-        )
+        counts["received"] += items
+        counts["refused"] += items
 
     def acknowledge(self, signal: Signal, items: int) -> None:
         """Count items that were received and are durable; the journal holds them now."""
         counts = self._counts[signal]
-        self._counts[signal] = replace(
-            counts, received=counts.received + items, acknowledged=counts.acknowledged + items
-        )
+        counts["received"] += items
+        counts["acknowledged"] += items
 
     def settle(
         self,
@@ -96,21 +95,18 @@ class Ledger:
     ) -> None:
         """Count items that left the journal."""
         counts = self._counts[signal]
-        self._counts[signal] = replace(
-            counts,
-            forwarded=counts.forwarded + forwarded,
-            rejected=counts.rejected + rejected,
-            unsupported=counts.unsupported + unsupported,
-            lost=counts.lost + lost,
-            kept=counts.kept + kept,
-            returned=counts.returned + returned,
-        )
+        counts["forwarded"] += forwarded
+        counts["rejected"] += rejected
+        counts["unsupported"] += unsupported
+        counts["lost"] += lost
+        counts["kept"] += kept
+        counts["returned"] += returned
 
     def snapshot(self) -> Mapping[Signal, Counts]:
         """Return the current counts."""
-        return {signal: replace(counts, held=self._held(signal)) for signal, counts in self._counts.items()}
+        return {signal: Counts(**counts, held=self._held(signal)) for signal, counts in self._counts.items()}
 
 
-def _found(held: int, lost: int) -> Counts:
+def _found(held: int, lost: int) -> Counter[str]:
     """Return the counts at the start."""
-    return Counts(received=held + lost, acknowledged=held + lost, lost=lost)
+    return Counter(received=held + lost, acknowledged=held + lost, lost=lost)

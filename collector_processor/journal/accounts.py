@@ -17,6 +17,7 @@ from typing import Final
 
 from collector_processor.journal.chunks import (
     ROW_OVERHEAD_BYTES,
+    TRACES_A_STEP,
     Chunk,
     Entry,
     IndexEntry,
@@ -126,19 +127,12 @@ class Accounts:
             self._close(entry.queue, 0, entry.size)
 
     def stored(self, entry: Entry, seq: int) -> Generator[None, None, Chunk]:
-        """Record that an admitted row is durable; return it. Yields once for each trace in it."""
-        for note in entry.traces:
+        """Record that an admitted row is durable; return it. Yields before every few traces in it."""
+        notes = entry.traces
+        for at in range(0, len(notes), TRACES_A_STEP):
             yield
-            self._index(
-                IndexEntry(
-                    tenant=entry.tenant,
-                    note=note,
-                    seq=seq,
-                    signal=entry.signal,
-                    received_ns=entry.received_ns,
-                    state=entry.state,
-                )
-            )
+            for note in notes[at : at + TRACES_A_STEP]:
+                self._index(TraceKey(entry.tenant, note.trace_id), note.byte_count, seq, entry)
         self.uncommitted_bytes -= entry.size
         self.waiting[entry.queue].items += entry.items
         self.last_seq = max(self.last_seq, seq)
@@ -166,19 +160,18 @@ class Accounts:
             del self.waiting[queue]
             self._ages.pop(queue, None)
 
-    def _index(self, entry: IndexEntry) -> None:
-        key = TraceKey(entry.tenant, entry.note.trace_id)
+    def _index(self, key: TraceKey, size: int, seq: int, row: Entry | IndexEntry) -> None:
         trace = self.traces.get(key)
         if trace is None:
             trace = self.traces[key] = TraceRows(key=key)
-        self.traces.move_to_end(key)
-        size = entry.note.byte_count
-        (trace.rows if entry.signal is Signal.TRACES else trace.logs)[entry.seq] = size
-        if entry.state is State.HELD:
-            self._held[trace.key].add(entry.seq)
-        trace.last_ns = max(trace.last_ns, entry.received_ns)
-        segment = self.segments.at(segment_of(entry.seq))
-        segment.index.add(entry.seq, trace.key)  # the stored key, not an equal copy, to save memory
+        else:
+            self.traces.move_to_end(key)
+        (trace.rows if row.signal is Signal.TRACES else trace.logs)[seq] = size
+        if row.state is State.HELD:
+            self._held[trace.key].add(seq)
+        trace.last_ns = max(trace.last_ns, row.received_ns)
+        segment = self.segments.at(segment_of(seq))
+        segment.index.add(seq, trace.key)  # the stored key, not an equal copy, to save memory
         segment.retained_bytes += size + ROW_OVERHEAD_BYTES
         self.retained_bytes += size + ROW_OVERHEAD_BYTES
 
@@ -193,7 +186,8 @@ class Accounts:
         for queue, totals in summary.waiting.items():
             self._open(queue, totals.items, totals.bytes, totals.oldest_ns)
         for entry in summary.index:
-            self._index(entry)
+            note = entry.note
+            self._index(TraceKey(entry.tenant, note.trace_id), note.byte_count, entry.seq, entry)
 
     def look(self, signal: Signal) -> QueueLook:
         """Return the state of one signal's queue: bytes waiting and the arrival time of its oldest row."""

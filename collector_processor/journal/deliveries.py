@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 
 from semconv.model import TraceId
 
-_STEPS_AT_ONCE: Final = 128
-"""Rows or traces handled before other tasks get the event loop: some milliseconds."""
-_FIRST_STEPS: Final = 16
-"""Steps of a new callback handled first; one that takes more continues in turn with the others."""
+_STEPS_AT_ONCE: Final = 32
+"""Steps done before other tasks get the event loop: about a millisecond. A step is a row, or a few traces."""
+_FIRST_STEPS: Final = 12
+"""Steps of a new callback done first; one that takes more continues in turn with the others."""
 
 Step: TypeAlias = Callable[[], Iterator[None] | None]
 """Work for the event loop. If it takes long it returns an iterator, which yields between its steps."""

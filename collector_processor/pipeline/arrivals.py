@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from collector_processor.assembly.assembler import Assembler
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.holds import Holds
 from collector_processor.pipeline.load import MAX_ANALYSES
-from collector_processor.pipeline.queues import Inbox, key_of
+from collector_processor.pipeline.queues import Inbox
 from collector_processor.store.database.connection import StoreError
 from collector_processor.wire.facts import TraceArrival
 
@@ -62,26 +62,26 @@ class Arrivals:
             if at and release:
                 await release(self._inbox.tenants)
             batch = self._inbox.take(_BATCH)
-            self.absorbing = frozenset(map(key_of, batch))
-            analyses = await self._analyses(self.absorbing)
-            for number, arrival in enumerate(batch, start=1):
-                await self._take_up(arrival, analyses)
-                if number % _AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            self.absorbing = frozenset([arrival.key for arrival in batch])
+            await self._take_up(batch, await self._analyses(self.absorbing))
             self.absorbing = frozenset()
 
-    async def _take_up(self, arrival: TraceArrival, before: Mapping[TraceKey, int]) -> None:
-        key = key_of(arrival)
-        analyses = 0 if self._assembler.is_open(key) else before.get(key, 0)
-        if analyses < MAX_ANALYSES:
-            for _ in self.open_or_add(arrival, analyses):
+    async def _take_up(self, batch: Sequence[TraceArrival], before: Mapping[TraceKey, int]) -> None:
+        """Add the spans of arrivals to their traces; those of traces analysed too often are only let go."""
+        for number, arrival in enumerate(batch, start=1):
+            key = arrival.key
+            analyses = before.get(key, 0)  # does not matter if the trace is open
+            if analyses < MAX_ANALYSES or self._assembler.is_open(key):
+                for _ in self.open_or_add(arrival, analyses):
+                    await asyncio.sleep(0)
+            elif arrival.is_held:
+                await self._holds.release(key)
+            if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        elif arrival.is_held:
-            await self._holds.release(key)
 
     def open_or_add(self, arrival: TraceArrival, analyses: int) -> Iterator[None]:
         """Add the spans of an arrival to its trace; yields after each thousand."""
-        key, now, notes = key_of(arrival), self._monotonic(), arrival.notes
+        key, now, notes = arrival.key, self._monotonic(), arrival.notes
         if arrival.is_held:
             self._holds.hold(key, now)
         byte_count = arrival.byte_count

@@ -16,7 +16,7 @@ from typing import Final
 
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.analyst_protocol import AnalysisLostError
-from collector_processor.pipeline.queues import FairQueue, FairTable, key_of
+from collector_processor.pipeline.queues import FairQueue, FairTable
 from collector_processor.store.database.connection import StoreError
 from collector_processor.wire.facts import TraceArrival
 
@@ -87,7 +87,7 @@ class EarlyLooks:
 
     def feed(self, arrival: TraceArrival) -> None:
         """Count durable spans of an agent's trace. Called on the event loop; never blocks."""
-        key = key_of(arrival)
+        key = arrival.key
         if any(not note.parent_id for note in arrival.notes):
             self._end(key)
         if not arrival.notes or self._over.get(key.tenant, key):

@@ -6,7 +6,7 @@ the oldest are removed and treated as arrivals of new traces.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Collection, Container, Hashable
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.wire.facts import TraceArrival
 
-ARRIVAL_BYTES: Final = 320
+ARRIVAL_BYTES: Final = 352
 """Memory of an arrival without its notes; measured, and rounded up."""
 NOTE_BYTES: Final = 256
 """Memory of a span's note; measured, and rounded up."""
@@ -36,12 +36,17 @@ class FairQueue(Generic[Owner, Key, Item]):
 
     def put(self, owner: Owner, key: Key, item: Item) -> None:
         """Add an item behind all others of its owner."""
-        self._owners.setdefault(owner, OrderedDict())[key] = item
+        items = self._owners.get(owner)
+        if items is None:
+            items = self._owners[owner] = OrderedDict()
+        items[key] = item
 
     def take(self, skip: Container[Owner] = ()) -> tuple[Owner, Key, Item] | None:
         """Remove and return the first item of the owner whose turn it is; ``None`` if there is none."""
-        owner = next((owner for owner in self._owners if owner not in skip), None)
-        if owner is None:
+        for owner in self._owners:
+            if owner not in skip:
+                break
+        else:
             return None
         self._owners.move_to_end(owner)
         items = self._owners[owner]
@@ -197,7 +202,8 @@ class Inbox:
         self._arrivals: Final[FairQueue[Tenant, int, TraceArrival]] = FairQueue()
         self._numbers: Final = count()
         self._waiting = 0
-        self._keys: Final[Counter[TraceKey]] = Counter()
+        self._keys: Final[defaultdict[TraceKey, int]] = defaultdict(int)
+        """Number of arrivals of each trace that has any."""
         self.bytes = 0
         """Memory of the arrivals, in bytes."""
 
@@ -216,9 +222,10 @@ class Inbox:
         size = _size(arrival)
         while self._waiting and self.bytes + size > self._max_bytes:
             gone += self.take(1)
-        self._arrivals.put(arrival.tenant, next(self._numbers), arrival)
+        key = arrival.key
+        self._arrivals.put(key.tenant, next(self._numbers), arrival)
         self._waiting += 1
-        self._keys[key_of(arrival)] += 1
+        self._keys[key] += 1
         self.bytes += size
         return tuple(gone)
 
@@ -234,17 +241,12 @@ class Inbox:
         taken = self._arrivals.take()
         assert taken is not None
         self._waiting -= 1
-        key = key_of(taken[2])
-        self._keys[key] -= 1
-        if not self._keys[key]:
-            del self._keys[key]
-        self.bytes -= _size(taken[2])
-        return taken[2]
-
-
-def key_of(arrival: TraceArrival) -> TraceKey:
-    """Return the trace that an arrival belongs to."""
-    return TraceKey(arrival.tenant, arrival.trace_id)
+        arrival = taken[2]
+        waiting = self._keys.pop(arrival.key) - 1
+        if waiting:
+            self._keys[arrival.key] = waiting
+        self.bytes -= _size(arrival)
+        return arrival
 
 
 def _size(arrival: TraceArrival) -> int:

@@ -23,7 +23,7 @@ from collector_processor.pipeline.examine import Examined, Examiner
 from collector_processor.pipeline.holds import Holds
 from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.queues import FairQueue, Inbox, Places, key_of
+from collector_processor.pipeline.queues import FairQueue, Inbox, Places
 from collector_processor.pipeline.waits import ExaminationOrder, Waits
 from collector_processor.store.database.connection import is_refusal
 from collector_processor.store.database.thread import STORE_RETRY_S, patiently
@@ -105,7 +105,7 @@ class Pipeline:
     def feed(self, arrival: TraceArrival) -> None:
         """Record spans that are durable now. Called on the event loop; never blocks."""
         if arrival.is_held:  # at once: a shutdown also releases traces that have not been looked up yet
-            self._holds.hold(key_of(arrival), self._monotonic())
+            self._holds.hold(arrival.key, self._monotonic())
         for oldest in self._inbox.put(arrival):
             # Treated as new: its examination finds out how often it was analysed (``too_early``).
             for _ in self._arrivals.open_or_add(oldest, 0):
@@ -170,17 +170,17 @@ class Pipeline:
         self._assembler.learned.recall(((one.tenant, one.kind) for one in absent), arriving)
         coming = iter(arrivals)
         while batch := tuple(islice(coming, _BATCH)):
-            known = await self._examiner.analyses_of(map(key_of, batch))
+            known = await self._examiner.analyses_of([arrival.key for arrival in batch])
             freed: set[TraceKey] = set()
             for arrival in batch:
-                is_decided = arrival.seq <= known[key_of(arrival)][1]
+                is_decided = arrival.seq <= known[arrival.key][1]
                 if is_decided:
-                    self._assembler.remember(key_of(arrival), arrival.notes, self._monotonic())
+                    self._assembler.remember(arrival.key, arrival.notes, self._monotonic())
                 else:
                     self.feed(arrival)
                 # Killed before it was released, or held by a process that ran in hold mode.
                 if arrival.is_held and (is_decided or self._holds.is_off):
-                    freed.add(key_of(arrival))
+                    freed.add(arrival.key)
             await asyncio.gather(*map(self._examiner.let_go, freed))
             await self._arrivals.absorb()  # the inbox cannot hold all traces that are kept for analysis
 

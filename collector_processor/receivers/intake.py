@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from collector_processor.forwarding.ledger import Ledger
-from collector_processor.journal.chunks import Chunk, Entry, State
+from collector_processor.journal.chunks import TRACES_A_STEP, Chunk, Entry, State
 from collector_processor.otlp import (
     Arrival,
     MalformedRequestError,
@@ -230,21 +230,22 @@ class Intake:
             self._forwarder.offer(chunk)
 
     def feed(self, chunk: Chunk, entry: Entry) -> Iterator[None]:
-        """Report the agent traces of a durable row to the slow lane; yields before each."""
-        for note in entry.traces:
+        """Report the agent traces of a durable row to the slow lane; yields before every few of them."""
+        feed, is_held = self._rules.feed, entry.state is State.HELD
+        for at in range(0, len(entry.traces), TRACES_A_STEP):
             yield
-            self._rules.feed(
-                TraceArrival(
-                    seq=chunk.seq,
-                    signal=entry.signal,
-                    tenant=entry.tenant,
-                    trace_id=note.trace_id,
-                    received_ns=entry.received_ns,
-                    byte_count=note.byte_count,
-                    notes=note.spans,
-                    is_held=entry.state is State.HELD,
+            for note in entry.traces[at : at + TRACES_A_STEP]:
+                feed(
+                    TraceArrival(
+                        seq=chunk.seq,
+                        signal=entry.signal,
+                        key=TraceKey(entry.tenant, note.trace_id),
+                        received_ns=entry.received_ns,
+                        byte_count=note.byte_count,
+                        notes=note.spans,
+                        is_held=is_held,
+                    )
                 )
-            )
 
     def _entries(self, arrival: Arrival, sound: _Sound, known: Container[TraceId]) -> tuple[Entry, ...]:
         """Return one row for the request, and in hold mode another for each held trace."""
@@ -285,7 +286,7 @@ class Intake:
         self, arrival: Arrival, body: bytes, notes: Sequence[TraceNote]
     ) -> tuple[Sequence[TraceNote], Sequence[bytes], bytes]:
         """Return the traces to hold, a request for each, and the request without them."""
-        if arrival.signal is not Signal.TRACES:
+        if arrival.signal is not Signal.TRACES or self._rules.holds is holds_nothing:
             return (), (), body
         held = [note for note in notes if self._rules.holds(TraceKey(arrival.tenant, note.trace_id))]
         pieces, rest = _cut(arrival.signal, body, held) if held else ((), body)

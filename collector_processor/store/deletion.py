@@ -25,6 +25,11 @@ _TABLES: Final = (
     "kept_run",
     "place",
 )
+_SPILLED_OF_RUN: Final = (
+    "AND (trace_id = ? OR trace_id IN (SELECT run_part.trace_id FROM run_part"
+    " WHERE run_part.tenant = spilled_part.tenant AND run_part.run_id = ?))"
+)
+"""The run's parts of open traces: a run of a whole trace has the trace's id."""
 
 
 def delete_run(db: StoreConnection, tenant: Tenant, run_id: str) -> bool:
@@ -33,7 +38,7 @@ def delete_run(db: StoreConnection, tenant: Tenant, run_id: str) -> bool:
     Raises:
         StoreError: the store refuses, and nothing is deleted.
     """
-    return _delete(db, "tenant = ? AND run_id = ?", (tenant, run_id)) > 0
+    return _delete(db, "tenant = ? AND run_id = ?", (tenant, run_id), _SPILLED_OF_RUN, (run_id,) * 2) > 0
 
 
 def delete_tenant(db: StoreConnection, tenant: Tenant) -> int:
@@ -45,7 +50,9 @@ def delete_tenant(db: StoreConnection, tenant: Tenant) -> int:
     return _delete(db, "tenant = ?", (tenant,))
 
 
-def _delete(db: StoreConnection, where: str, values: tuple[str, ...]) -> int:
+def _delete(
+    db: StoreConnection, where: str, values: tuple[str, ...], spilled: str = "", run: tuple[str, ...] = ()
+) -> int:
     with _overwriting(db), db.transaction():
         count: int = db.execute(
             f"SELECT count(DISTINCT run_id) FROM verdict WHERE {where}",  # noqa: S608 - our own words
@@ -53,6 +60,7 @@ def _delete(db: StoreConnection, where: str, values: tuple[str, ...]) -> int:
         ).fetchone()[0]
         for table in _TABLES:
             db.execute(f"DELETE FROM {table} WHERE {where}", values)  # noqa: S608 - as above
+        db.execute(f"DELETE FROM spilled_part WHERE tenant = ? {spilled}", (values[0], *run))  # noqa: S608 - as above
         # Readers of labels continue after the last number, which SQLite would otherwise reuse.
         db.execute(
             f"DELETE FROM label WHERE {where} AND id < (SELECT max(id) FROM label)",  # noqa: S608 - as above

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import re2
@@ -73,6 +73,8 @@ Slower, since ``0a`` is a frequent byte.
 """
 _NEAR: Final = 4
 """Number of spans after a marked one to examine individually: marked spans usually come together."""
+_SMALL_BYTES: Final = 32 << 10
+"""Requests up to this size are searched by ``re`` alone, whose calls cost less."""
 _RECORD_MARKER: Final = re.compile(rb"(?:\n|b).(?:" + _KEYS + rb")", re.DOTALL)
 """Pattern of an attribute key (``0a``) or an event name (``62``) that marks a log record."""
 _SCOPES: Final = tuple(prefix.encode() for prefix in SCOPE_PREFIXES)
@@ -217,13 +219,13 @@ def marked_spans(body: bytes, places: Sequence[SpanPlace], layout: Layout) -> fr
     """
     hint, marker = layout.hint, layout.marker
     marked: list[int] = []
-    index, key = 0, b""
-    while index < len(places) and (hit := hint.search(body, places[index][0])) is not None:
+    index, key, count = 0, b"", len(places)
+    while index < count and (hit := hint.search(body, places[index][0])) is not None:
         # A match between two spans is not a marker: the span before it is then examined needlessly.
         index = max(index, bisect_right(places, (hit.start() + 1,)) - 1)
         until = index + 1
-        while index < min(until, len(places)):
-            start, end = places[index][:2]
+        while index < until and index < count:
+            start, end, _, _ = places[index]
             # The key of the span before is found in a third of the time of a search for every key.
             at = body.find(key, start + 2, end) if key else -1
             if at < 0 or body[at - 2] != _ATTRIBUTE_TAG:
@@ -249,16 +251,30 @@ def marker_bits(
     if not bits:
         return bits
     starts = [place[0] for place in places]
-    at = starts[min(marked)]
+    for fact in _facts(body, places, starts, starts[min(marked)], layout):
+        index = bisect_right(starts, fact.start()) - 1
+        if index in bits and fact.end() <= places[index][1]:
+            bits[index] |= _BITS[fact[1]]
+    return bits
+
+
+def _facts(
+    body: bytes, places: Sequence[SpanPlace], starts: Sequence[int], at: int, layout: Layout
+) -> Iterable[re.Match[bytes]]:
+    """Iterate over the facts that a request states, in order, from ``at``."""
+    if len(body) <= _SMALL_BYTES:
+        return layout.fact.finditer(body, at)
+    return _facts_near(body, places, starts, at, layout)
+
+
+def _facts_near(
+    body: bytes, places: Sequence[SpanPlace], starts: Sequence[int], at: int, layout: Layout
+) -> Iterator[re.Match[bytes]]:
     while (hit := layout.fact_hint.search(body, at)) is not None:
         index = bisect_right(starts, hit.start()) - 1
         until = places[min(index + _NEAR, len(places) - 1)][1]
-        for fact in layout.fact.finditer(body, hit.start(), until):
-            index = bisect_right(starts, fact.start()) - 1
-            if index in bits and fact.end() <= places[index][1]:
-                bits[index] |= _BITS[fact[1]]
+        yield from layout.fact.finditer(body, hit.start(), until)
         at = max(until, hit.end())
-    return bits
 
 
 USUAL_HINTS: Final = hints_of()

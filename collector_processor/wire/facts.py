@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import starmap
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from collector_processor.otlp import Signal, Tenant
+from collector_processor.otlp import Signal, TraceKey
 from semconv.model import TraceId
 from semconv.record import record
 
@@ -23,7 +25,11 @@ MAX_NOTE_LINKS: Final = 32
 _FIRST: Final = struct.Struct(">QQB")
 """The packed form up to version 0.3: ids and flag bits only."""
 _NOTE: Final = struct.Struct(">QQBQIIB")
+_LINKLESS: Final = struct.Struct(">QQBQII?")
+"""The same for a note without links, from all of its fields: an empty tuple is packed as a zero."""
 _COUNT: Final = struct.Struct(">I")
+_LINKS_OF: Final = itemgetter(6)
+"""Returns the links of a note."""
 
 
 class SpanNote(NamedTuple):
@@ -84,8 +90,7 @@ class TraceArrival:
     seq: int
     """The journal row that holds them."""
     signal: Signal
-    tenant: Tenant
-    trace_id: TraceId
+    key: TraceKey
     received_ns: int
     byte_count: int
     notes: tuple[SpanNote, ...] = ()
@@ -113,13 +118,14 @@ def kind_of(service: bytes, scope: bytes, name: bytes) -> int:
     return zlib.crc32(b"\0".join((service, scope, name)))
 
 
-def pack_notes(notes: Iterable[SpanNote]) -> bytes:
+def pack_notes(notes: Sequence[SpanNote]) -> bytes:
     """Return the notes as 34 bytes each, and 16 more for each link.
 
     The first version's length is a multiple of 17 bytes; zero padding makes sure that this form's is not.
     """
-    entries = [_pack(note) for note in notes]
-    packed = _COUNT.pack(len(entries)) + b"".join(entries)
+    has_links = any(map(_LINKS_OF, notes))
+    entries = map(_pack, notes) if has_links else starmap(_LINKLESS.pack, notes)
+    packed = _COUNT.pack(len(notes)) + b"".join(entries)
     return packed + bytes((1 - len(packed)) % _FIRST.size)
 
 

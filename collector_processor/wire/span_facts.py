@@ -65,7 +65,7 @@ class Origin(NamedTuple):
     source: int
     """Checksum of the Resource."""
     names: int
-    """Checksum of the service's and the scope's names, the first part of ``kind_of``."""
+    """Checksum of the service's and the scope's names; continued with a span's name, it is ``kind_of``."""
 
 
 class SpanFacts(NamedTuple):
@@ -94,10 +94,12 @@ def kind_from(origin: Origin, name: bytes) -> int:
 
 _HEAD: Final = struct.Struct(">H16xHQHQBB")
 """Ids of a span and its parent, each after its tag and length; of the name behind them tag and length."""
-_HEAD_TAGS: Final = (0x0A10, 0x1208)
+_TRACE_ID_TAG, _SPAN_ID_TAG = 0x0A10, 0x1208
 """Tags and lengths of the trace id and span id."""
 _TIMES: Final = struct.Struct("<B8xBQ")
 """Start and end of a span, each after its tag; of the start only the tag."""
+_HEAD_BYTES: Final = _HEAD.size
+_read_ids, _read_times = _HEAD.unpack_from, _TIMES.unpack_from
 _SHORTEST_HEAD: Final = _HEAD.size + 2 + _TIMES.size
 """Bytes of a span whose head can be read at once: with a parent, a kind and times."""
 
@@ -109,26 +111,23 @@ A tuple, not a class, for speed: one is created for every agent's span received.
 
 
 def read_head(body: bytes, start: int, end: int) -> SpanHead:
-    """Return the first fields of a span whose ids are valid."""
-    return _read_at_once(body, start, end) or _read_apart(body, start, end)
+    """Return the first fields of a span whose ids are valid.
 
-
-def _read_at_once(body: bytes, start: int, end: int) -> SpanHead | None:
-    """Read a span in the field order of most SDKs: ids, parent, short name, kind, times; else ``None``."""
-    if end - start < _SHORTEST_HEAD:
-        return None
-    to_trace, to_span, span_id, to_parent, parent_id, name_tag, length = _HEAD.unpack_from(body, start)
-    name_at = start + _HEAD.size
-    if to_parent != _PARENT_TAG:  # a root: its name follows its ids
-        parent_id, name_tag, length = 0, to_parent >> 8, to_parent & 0xFF
-        name_at = start + SHORTEST_SPAN + 2
-    at = name_at + length
-    if (to_trace, to_span) != _HEAD_TAGS or name_tag != _NAME or length > 0x7F or at + 2 + _TIMES.size > end:
-        return None
-    start_tag, end_tag, end_ns = _TIMES.unpack_from(body, at + 2 if body[at] == _KIND else at)
-    if start_tag != _START or end_tag != _END:
-        return None
-    return span_id, parent_id, end_ns, body[name_at:at]
+    In the field order of most SDKs they are read at once: ids, parent, short name, kind, times.
+    """
+    if end - start >= _SHORTEST_HEAD:
+        to_trace, to_span, span_id, to_parent, parent_id, name_tag, length = _read_ids(body, start)
+        at = start + _HEAD_BYTES
+        if to_parent != _PARENT_TAG:  # a root: its name follows its ids
+            parent_id, name_tag, length = 0, to_parent >> 8, to_parent & 0xFF
+            at = start + SHORTEST_SPAN + 2
+        behind = at + length
+        is_usual = to_trace == _TRACE_ID_TAG and to_span == _SPAN_ID_TAG and name_tag == _NAME
+        if is_usual and length <= 0x7F and behind + 2 + _TIMES.size <= end:
+            start_tag, end_tag, end_ns = _read_times(body, behind + 2 if body[behind] == _KIND else behind)
+            if start_tag == _START and end_tag == _END:
+                return span_id, parent_id, end_ns, body[at:behind]
+    return _read_apart(body, start, end)
 
 
 def _read_apart(body: bytes, start: int, end: int) -> SpanHead:

@@ -9,6 +9,7 @@ import pytest
 
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.spilled_parts import KEPT_S, SpilledPart, SpilledPartRows, pack, unpack
 from semconv.model import TraceId
 
@@ -102,3 +103,16 @@ def test_a_damaged_part_says_so() -> None:
     for damaged in (b"", whole[:-1], whole[:9] + b"\0" + whole[10:]):
         with pytest.raises(ValueError, match="expected a whole part"):
             unpack(damaged)
+
+
+def test_parts_are_deleted_with_their_run_and_their_tenant(db: StoreConnection) -> None:
+    rows = SpilledPartRows(db)
+    ours = [part(1), part(2, trace=2), part(3, trace=3)]
+    theirs = [part(1, tenant=ACME), part(4, trace=4, tenant=ACME)]
+    rows.keep([*ours, *theirs], 0)
+    linked = (NO_TENANT, ours[1].key.trace_id, ours[0].key.trace_id, b"")
+    db.execute("INSERT INTO run_part (tenant, trace_id, run_id, digest) VALUES (?, ?, ?, ?)", linked)
+    delete_run(db, NO_TENANT, ours[0].key.trace_id)
+    assert below(rows, 99) == [theirs[0], ours[2], theirs[1]]
+    delete_tenant(db, ACME)
+    assert below(rows, 99) == [ours[2]]

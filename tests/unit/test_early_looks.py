@@ -21,8 +21,7 @@ def arrival(
     return TraceArrival(
         seq=number,
         signal=Signal.TRACES,
-        tenant=tenant,
-        trace_id=TraceId(f"{number:032x}"),
+        key=TraceKey(tenant, TraceId(f"{number:032x}")),
         received_ns=0,
         byte_count=size,
         notes=tuple(SpanNote(span_id=place + 2, parent_id=parent) for place in range(spans)),

@@ -26,8 +26,7 @@ def arrival(number: int, notes: int = 1, tenant: Tenant = NO_TENANT) -> TraceArr
     return TraceArrival(
         seq=1_000_000 + number,
         signal=Signal.TRACES,
-        tenant=tenant,
-        trace_id=TraceId(f"{number:032x}"),
+        key=TraceKey(tenant, TraceId(f"{number:032x}")),
         received_ns=1_700_000_000_000_000_000 + number,
         byte_count=100_000 + number,
         notes=tuple(SpanNote(span_id=one, bits=MARKED_BIT) for one in range(1, notes + 1)),
@@ -55,7 +54,7 @@ def test_tenants_are_taken_in_turn() -> None:
         inbox.put(arrival(number))
     inbox.put(arrival(4, tenant=calm))
     assert set(inbox.tenants) == {NO_TENANT, calm}
-    assert [one.trace_id[-1] for one in inbox.take(3)] == ["1", "4", "2"]
+    assert [one.key.trace_id[-1] for one in inbox.take(3)] == ["1", "4", "2"]
     assert set(inbox.tenants) == {NO_TENANT}
 
 

@@ -97,7 +97,7 @@ async def test_agent_traces_are_told_to_the_slow_lane(tmp_path: Path) -> None:
     body = request(span(1, attributes=AGENT, parent=9), span(2, trace=2), span(3, trace=3, attributes=AGENT))
     async with door(tmp_path) as at:
         await at.accept(body)
-        assert [arrival.trace_id for arrival in at.fed] == [trace_name(1), trace_name(3)]
+        assert [arrival.key.trace_id for arrival in at.fed] == [trace_name(1), trace_name(3)]
         first = at.fed[0]
         assert (first.seq, first.received_ns, first.is_held) == (at.offered[0].seq, 42, False)
         assert [note.span_id for note in first.notes] == [1]
@@ -166,7 +166,7 @@ async def test_held_traces_wait_apart_and_the_rest_goes_on(tmp_path: Path) -> No
         assert [numbers_in(chunk.body) for chunk in at.offered] == [[2, 4]]
         ((_, held),) = await at.journal.held_rows(KEY)
         assert numbers_in(held) == [1, 3]
-        assert {arrival.trace_id: arrival.is_held for arrival in at.fed} == {
+        assert {arrival.key.trace_id: arrival.is_held for arrival in at.fed} == {
             trace_name(1): True,
             trace_name(4): False,
         }

@@ -912,7 +912,7 @@ async def test_a_restart_tells_of_agent_traces_as_they_were(tmp_path: Path) -> N
     async with journal_in(tmp_path) as journal:
         first, second = journal.agent_traces()
         assert journal.agent_traces() == ()
-        assert (first.seq, first.trace_id, first.received_ns) == (chunk.seq, KEY.trace_id, 7)
+        assert (first.seq, first.key.trace_id, first.received_ns) == (chunk.seq, KEY.trace_id, 7)
         assert (first.is_held, second.is_held) == (False, True)
         assert first.notes == agent_entry(1).traces[0].spans
         assert [numbers_in(body) for _, body in await rows_of(journal, KEY)] == [[1], [2]]

@@ -99,7 +99,7 @@ class Owner:
         self.open.difference_update(keys)
 
     def feed(self, arrival: TraceArrival) -> None:
-        self.open.add(TraceKey(arrival.tenant, arrival.trace_id))
+        self.open.add(arrival.key)
 
     async def take(self, *values: bytes, first: int = 0, place: Place = SPANS, tenant: str = "") -> None:
         """Read records and forward them."""
