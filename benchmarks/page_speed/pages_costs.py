@@ -49,9 +49,9 @@ def serving(tree: Path, data: Path) -> Iterator[str]:
     address = f"127.0.0.1:{free_port()}"
     environ = {**os.environ, "PYTHONPATH": str(tree), "BLAMESPAN_WEB_LISTEN": address}
     environ["BLAMESPAN_DATA_DIR"] = str(data)
-    command = [sys.executable, "-m", "benchmarks.page_speed.pages_million", "--serve"]
+    command = [sys.executable, "-P", "-m", "benchmarks.page_speed.pages_million", "--serve"]
     log = data.parent / f"log-{address.rpartition(':')[2]}"
-    with running("pages", command, log=log, is_ready=lambda: answers(address), environ=environ, cwd=tree):
+    with running("pages", command, log=log, is_ready=lambda: answers(address), environ=environ):
         yield f"http://{address}"
 
 
