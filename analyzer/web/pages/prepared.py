@@ -1,4 +1,4 @@
-"""The long parts of pages, prepared once: the steps of a run, and two runs side by side. Not pure.
+"""The long parts of pages, prepared once: lists of steps and of runs, two runs side by side. Not pure.
 
 A list of a thousand steps takes 50 ms to make, and most requests ask for one that was made before: people
 come back from a step, open the link that a colleague sent, answer and reload. A part depends on the kept run
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -17,14 +17,20 @@ from markupsafe import Markup
 
 from analyzer.inquiry.run_diff import compare_runs
 from analyzer.inquiry.whole_run import WholeRun
+from analyzer.issues.recurrence.issue import Issue
+from analyzer.web.reads.page_records import RunName, RunRow, Trend
 from analyzer.web.remembered import Remembered
 from analyzer.web.rendering import Renderer
+from analyzer.web.views.run_listing import Asked, view_of_trend
 from analyzer.web.views.run_page import RunView, TraceLink, Wanted, view
 from analyzer.web.views.side_by_side import ShownComparison, view_of
 
 MOST: Final = 64
 MOST_CHARACTERS: Final = 16_000_000
 """Characters of HTML; what it was made from takes about as much memory again."""
+MOST_ROWS: Final = 2_000
+"""Rows of the list of runs: those of 40 pages."""
+MOST_ROWS_CHARACTERS: Final = 8_000_000
 _FIELDS: Final = ("run_id", "status", "step", "confidence", "ranking", "evidence")
 """Fields of a verdict that the list of steps depends on."""
 V = TypeVar("V", RunView, ShownComparison)
@@ -62,6 +68,7 @@ class PreparedPages:
         self._renderer: Final = renderer
         self._trace_link: Final = trace_link
         self._made: Final[Remembered[_Made]] = Remembered(MOST, MOST_CHARACTERS)
+        self._rows: Final[Remembered[Markup]] = Remembered(MOST_ROWS, MOST_ROWS_CHARACTERS)
 
     async def run(self, whole: WholeRun, document: Mapping[str, Any], wanted: Wanted) -> PreparedRun:
         """Return a part of a run, with a verdict."""
@@ -86,6 +93,33 @@ class PreparedPages:
             return PreparedComparison(shown=shown, body=Markup(body)), len(body)  # noqa: S704 - from a template
 
         made: PreparedComparison = await self._of((id(left), id(right)), (left, right), make)
+        return made
+
+    async def rows(self, rows: Sequence[RunRow], issues: Mapping[RunName, Issue]) -> tuple[Markup, ...]:
+        """Return the rows of a list of runs, with the issues that they are counted in."""
+        return await asyncio.to_thread(
+            lambda: tuple(self._row(row, issues.get((row.key.tenant, row.key.run_id))) for row in rows)
+        )
+
+    def _row(self, row: RunRow, issue: Issue | None) -> Markup:
+        mark = None if issue is None else (issue.state, issue.fingerprint)
+        key = (row.verdict, row.task, row.said, row.totals, mark)
+        known = self._rows.get(key)
+        if known is None:
+            known = Markup(self._renderer.text("_row.html", row=row, issue=issue))  # noqa: S704 - from a template
+            self._rows.put(key, known, len(known) + len(row.verdict.document))
+        return known
+
+    async def trend(self, trend: Trend, asked: Asked) -> Markup:
+        """Return the trend above a list of runs; empty without runs."""
+
+        def make() -> tuple[Markup, int]:
+            shown = view_of_trend(trend, asked)
+            figure = "" if shown is None else self._renderer.text("_trend.html", trend=shown, asked=asked)
+            return Markup(figure), len(figure)  # noqa: S704 - from a template
+
+        filters = tuple(sorted((name, value) for name, value in asked.fields.items() if name != "after"))
+        made: Markup = await self._of((trend, filters), (), make)
         return made
 
     async def _of(
