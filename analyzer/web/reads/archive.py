@@ -46,6 +46,8 @@ T = TypeVar("T")
 MOST_VERSIONS: Final = 50
 """Versions of one verdict that a page shows."""
 _OF_VERDICT: Final = ", ".join(VERDICT)
+_MOST_BESIDE: Final = 200
+"""Runs of a page that other pages wait for; longer ones are read like searches."""
 MOST_COUNTED: Final = 50_000
 """Runs that a trend counts, the newest; without a filter the index alone is read."""
 _COUNTED_FROM: Final = "SELECT decided_ns FROM run_totals ORDER BY decided_ns DESC LIMIT 1 OFFSET ?"
@@ -90,7 +92,7 @@ class RunArchive:
 
     async def page(self, query: RunQuery) -> RunPage:
         """Return a page of the runs of a query."""
-        if query.text:
+        if query.text or query.limit > _MOST_BESIDE:
             return await self._among_many(lambda: self._searched.page(query))
         return await self._beside(lambda: self._lists.page(query))
 

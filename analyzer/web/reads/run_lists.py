@@ -66,7 +66,7 @@ class RunLists:
             return self._found(query, order, where, floor)
         columns = f"{_COLUMNS}, run_totals.{order.column}"
         found = self._read(columns, _WITH_VERDICT, order, [*where, _ITS_VERDICT], str(query.limit + 1))
-        rows = self._rows(found.fetchall())
+        rows = self._rows(found.fetchall(), has_tasks=query.has_tasks)
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
         return RunPage(rows=tuple(rows), next=floor, looked_at=most if floor else 0)
@@ -114,14 +114,14 @@ class RunLists:
         row = self._read(columns, "", order, start, f"1 OFFSET {most - 1}").fetchone()
         return None if row is None else RunKey(at=row[0], tenant=Tenant(row[1]), run_id=row[2])
 
-    def _rows(self, found: Sequence[tuple[Any, ...]]) -> list[RunRow]:
+    def _rows(self, found: Sequence[tuple[Any, ...]], *, has_tasks: bool = True) -> list[RunRow]:
         """Return rows with their tasks and labels, fetched by one statement each.
 
         Each statement releases the interpreter lock and may wait for other threads to get it back:
         with two statements per row, a list takes many times as long while something computes.
         """
         names = [(row[0], row[1]) for row in found]
-        packed = self._db.read_rows(_HEADS, "kept_run", "tenant, run_id", names)
+        packed = self._db.read_rows(_HEADS, "kept_run", "tenant, run_id", names if has_tasks else ())
         heads = {(row[0], row[1]): row[2] for row in packed}
         said = self._labels.current(names)
         return [
