@@ -97,6 +97,11 @@ async def issues_of(context: PageContext, runs: Sequence[RunName]) -> Mapping[Ru
 
 
 async def _one(context: PageContext, request: web.Request) -> web.Response:
+    return await show_run(context, request)
+
+
+async def show_run(context: PageContext, request: web.Request, refused: str = "") -> web.Response:
+    """Return the page of a run; ``refused`` says why it was not analysed again."""
     verdict = await context.find(request)
     wanted = read_wanted(request.query)
     said = await context.labels.of(verdict.tenant, verdict.run_id)
@@ -124,6 +129,7 @@ async def _one(context: PageContext, request: web.Request) -> web.Response:
             document.get("trace_id") or verdict.trace_id, document.get("span_id")
         ),
         chance=await chance_of(context.front.jobs) if shown and shown.has_texts else None,
+        refused=refused,
     )
 
 
