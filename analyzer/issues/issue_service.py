@@ -215,7 +215,8 @@ class IssueService:
         def read() -> list[tuple[Tenant, Issue, tuple[int, ...]]]:
             now_ns = self.now_ns()
             found = self._reports.issues(wanted, now_ns)
-            return [(tenant, issue, self._reports.trend(tenant, issue, now_ns)) for tenant, issue in found]
+            trends = self._reports.trends(found, now_ns)
+            return [(*one, trend) for one, trend in zip(found, trends, strict=True)]
 
         return await self._in_thread(read)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -109,18 +109,23 @@ class IssueReports:
 
     def trend(self, tenant: Tenant, issue: Issue, now_ns: int) -> tuple[int, ...]:
         """Return the failures per day of the last two weeks."""
-        return self._store.trend(tenant, issue.fingerprint.id, now_ns // DAY_NS, TREND_DAYS)
+        return self.trends([(tenant, issue)], now_ns)[0]
+
+    def trends(self, issues: Sequence[tuple[Tenant, Issue]], now_ns: int) -> list[tuple[int, ...]]:
+        """Return the same for several issues."""
+        keys = [(tenant, issue.fingerprint.id) for tenant, issue in issues]
+        found = self._store.trends(keys, now_ns // DAY_NS, TREND_DAYS)
+        return [found[key] for key in keys]
 
     def reports(self, wanted: Wanted, now_ns: int) -> Iterable[IssueReport]:
         """Return the requested issues with their trends and shares."""
         shares: dict[Place, AgentShare | None] = {}
-        for tenant, issue in self.issues(wanted, now_ns):
+        found = self.issues(wanted, now_ns)
+        for (tenant, issue), trend in zip(found, self.trends(found, now_ns), strict=True):
             place = _place(tenant, issue)
             if place not in shares:
                 shares[place] = self.share(tenant, issue, now_ns)
-            yield IssueReport(
-                tenant=tenant, issue=issue, trend=self.trend(tenant, issue, now_ns), agent=shares[place]
-            )
+            yield IssueReport(tenant=tenant, issue=issue, trend=trend, agent=shares[place])
 
     def share(self, tenant: Tenant, issue: Issue, now_ns: int) -> AgentShare | None:
         """Return the share of its runs in which an issue's agent is to blame; ``None`` if shares are off."""

@@ -27,6 +27,7 @@ from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding,
 from analyzer.web.pages.compare_pages import CompareContext, compare_routes
 from analyzer.web.pages.front import Front, sign_in_routes, styling
 from analyzer.web.pages.list_pages import ListContext, list_routes
+from analyzer.web.pages.prepared import PreparedPages
 from analyzer.web.pages.queue_pages import QueueContext, queue_routes
 from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
 from analyzer.web.pages.side_pages import health_routes, issue_pages
@@ -241,6 +242,7 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
         tenant=lambda request: _tenant(parts, request),
         document=run_document,
         whole=within.whole,
+        prepared=PreparedPages(front.renderer, pages.trace_link),
     )
     app.middlewares.insert(1, styling(front))  # inside the guard, around all others
     changes = Changes(newest=pages.runs.newest)

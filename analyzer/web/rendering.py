@@ -127,9 +127,8 @@ def outcome(verdict: Mapping[str, Any]) -> str:
 def when(time_ns: int) -> Markup:
     """Return a time as an element that the script converts to the reader's time zone."""
     moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
-    return Markup('<time datetime="{}">{} UTC</time>').format(
-        moment.isoformat(timespec="seconds"), moment.strftime("%Y-%m-%d %H:%M:%S")
-    )
+    exact, written = moment.isoformat(timespec="seconds"), moment.strftime("%Y-%m-%d %H:%M:%S")
+    return Markup(f'<time datetime="{exact}">{written} UTC</time>')  # noqa: S704 - numbers only
 
 
 def utc(time_ns: int) -> str:

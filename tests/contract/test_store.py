@@ -309,7 +309,8 @@ def test_a_run_is_counted_with_its_verdict_and_moved_by_a_label(bench: Bench) ->
     place = Place(tenant=NO_TENANT, service="shop", agent="clerk")
     assert bench.counting.counts.window(place, 0, 99_999) == Count(hits=2, n=3)
     (issue,) = (one for one in bench.all() if one.fingerprint.agent == "clerk")
-    assert bench.issues.trend(NO_TENANT, issue.fingerprint.id, START // DAY, 2) == (0, 1)
+    key = (NO_TENANT, issue.fingerprint.id)
+    assert bench.issues.trends([key], START // DAY, 2) == {key: (0, 1)}
     assert bench.counting.resolve(NO_TENANT, issue.fingerprint.id, START) is not None
     bench.issues.prune(START + 100 * DAY)
     assert bench.counting.counts.window(place, 0, 99_999) == Count()

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.issues.labels.kept_run import TextSearch, pack, task_of
+from analyzer.issues.labels.label_store import PackedRun
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.telemetry.metric import as_label
 from analyzer.web.events import Changes
-from analyzer.web.reads import archive
+from analyzer.web.reads import archive, run_lists, run_search
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import Bucket, RunQuery, Sort, Trend
 from analyzer.web.reads.recent_work import FRESH_NS as WORK_FRESH_NS
@@ -50,8 +51,8 @@ def test_what_cannot_be_read_has_no_task() -> None:
 async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "MOST_LOOKED_AT", 10)
-    monkeypatch.setattr(archive, "LONGEST_SEARCH_S", 3600.0)
+    monkeypatch.setattr(run_lists, "MOST_LOOKED_AT", 10)
+    monkeypatch.setattr(run_search, "LONGEST_SEARCH_S", 3600.0)
     for number in range(25):
         one = run(step("needle" if number == 2 else "a"), run_id=f"r{number:02}")
         await stage.add(one, "shop", blame(one, 0))
@@ -70,7 +71,7 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
 async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "MOST_UNPACKED", 2 << 20)
+    monkeypatch.setattr(run_search, "MOST_UNPACKED", 2 << 20)
     unpacked: list[int] = []
 
     class Counting(TextSearch):
@@ -79,7 +80,12 @@ async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_
             unpacked[-1] = self.unpacked_bytes
             return is_found
 
-    monkeypatch.setattr(archive, "TextSearch", Counting)
+        def finds_in_text(self, text: bytes) -> bool:
+            is_found = super().finds_in_text(text)
+            unpacked[-1] = self.unpacked_bytes
+            return is_found
+
+    monkeypatch.setattr(run_search, "TextSearch", Counting)
     for number in range(9):
         one = run(
             *(step("a", f"{place:03}" + "x" * 19_000) for place in range(50)),
@@ -104,6 +110,30 @@ async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_
     assert max(unpacked) <= 2 * (2 << 20)
 
 
+@pytest.mark.parametrize("room", [run_search.MOST_REMEMBERED, 700], ids=["all", "a few"])
+async def test_a_repeated_search_sees_what_changed_however_many_texts_are_remembered(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(run_search, "MOST_REMEMBERED", room)
+    for number in range(6):
+        one = run(step("a"), step("b", "needle" if number % 2 else "hay"), run_id=f"r{number}")
+        await stage.add(one, "shop", blame(one, 0))
+    source = RunArchive(open_database(stage.folder / RUNS))
+
+    async def found() -> list[str]:
+        return [row.key.run_id for row in (await source.page(RunQuery(text="Needle"))).rows]
+
+    assert await found() == await found() == ["r5", "r3", "r1"]
+    packed = pack(run(step("a", "straw"), run_id="r3"), lambda text: text)
+    assert packed is not None
+    stage.labels.keep([PackedRun(tenant=NO_TENANT, run_id="r3", is_failure=True, packed=packed)], NOW_NS + 1)
+    assert await found() == ["r5", "r1"]
+    verdict = replace((await source.versions(NO_TENANT, "r4"))[0], version=9, agent="needle")
+    stage.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
+    assert await found() == ["r5", "r4", "r1"]
+    source.close()
+
+
 def test_a_search_finds_a_text_that_lies_across_two_parts() -> None:
     for shift in range(12):
         packed = zlib.compress(b"x" * ((1 << 20) - shift) + b"Needle-42" + b"y" * 99)
@@ -115,7 +145,7 @@ def test_a_search_finds_a_text_that_lies_across_two_parts() -> None:
 async def test_a_tenants_pages_name_no_run_of_another_tenant(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, sort: Sort
 ) -> None:
-    monkeypatch.setattr(archive, "MOST_FILTERED", 2)
+    monkeypatch.setattr(run_lists, "MOST_FILTERED", 2)
     for number in range(25):
         one = run(step("a"), run_id=f"r{number:02}")
         tenant = Tenant("x=mine") if number in {2, 12, 22} else Tenant(f"x={'az'[number % 2]}")
@@ -141,7 +171,7 @@ async def test_a_tenants_pages_name_no_run_of_another_tenant(
 async def test_every_order_shows_each_run_once_page_by_page(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, sort: Sort
 ) -> None:
-    monkeypatch.setattr(archive, "MOST_FILTERED", 7)
+    monkeypatch.setattr(run_lists, "MOST_FILTERED", 7)
     told = {}
     for number in range(30):
         one = run(step("a"), run_id=f"r{number:02}")

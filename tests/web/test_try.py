@@ -229,7 +229,7 @@ async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
             assert (answer.status, "reference: expected at most" in await answer.text()) == (400, True)
 
 
-async def test_a_refused_second_opinion_leads_back_to_its_run(stage: Stage, client: Client) -> None:
+async def test_a_refused_second_opinion_is_told_on_the_runs_page(stage: Stage, client: Client) -> None:
     odd = "a/b <i>&é"
     await stage.add(with_changes(RUN, run_id=odd), "shop")
     path = f"/runs/{quote(odd, safe='')}"
@@ -237,8 +237,19 @@ async def test_a_refused_second_opinion_leads_back_to_its_run(stage: Stage, clie
     async with client.post(URL(f"{path}/again", encoded=True), data=data, headers=headers) as answer:
         page = await answer.text()
         assert answer.status == 400
-    assert f'<a href="{path}">Back to the run</a>' in page
-    assert (await client.get(URL(path, encoded=True))).status == 200
+    told = page.partition('<h2 id="again">')[2].partition("<form")[0]
+    assert re.search(r'role="alert">method: expected', told), told
+    assert 'id="step-0"' in page
+    link = URL(f"{path}/again?step=1", encoded=True)
+    async with client.get(link, allow_redirects=False) as answer:
+        assert (answer.status, URL(answer.headers["Location"]).path_qs) == (
+            303,
+            URL(f"{path}?step=1").path_qs,
+        )
+    async with client.post("/runs/none/again", data=data, headers=headers) as answer:
+        assert (answer.status, "no such run" in await answer.text()) == (404, True)
+    async with client.post(URL(f"{path}/again", encoded=True), data=data, headers=OURS) as answer:
+        assert (answer.status, answer.content_type) == (400, "text/plain")
 
 
 def test_an_expected_answer_is_cleaned_like_the_run() -> None:

@@ -264,20 +264,20 @@ def _warm_up() -> None:
     """Import litellm, and by a call to no server its lazy imports of the first call (0.4 s)."""
     with pausing_imports():
         litellm = _litellm()
+        with suppress(*litellm.LITELLM_EXCEPTION_TYPES), _unobserved():
+            asyncio.run(_call_nobody(litellm))
 
-    async def call() -> None:
-        await litellm.acompletion(
-            model="openai/none",
-            messages=[{"role": "user", "content": ""}],
-            api_base=_NOWHERE,
-            api_key="none",
-            timeout=1.0,
-            max_retries=0,
-            num_retries=0,
-        )
 
-    with suppress(*litellm.LITELLM_EXCEPTION_TYPES), _unobserved():
-        asyncio.run(call())
+async def _call_nobody(litellm: Any) -> None:
+    await litellm.acompletion(
+        model="openai/none",
+        messages=[{"role": "user", "content": ""}],
+        api_base=_NOWHERE,
+        api_key="none",
+        timeout=1.0,
+        max_retries=0,
+        num_retries=0,
+    )
 
 
 @contextmanager

@@ -137,6 +137,24 @@ class TextSearch:
             return False
         return False
 
+    def finds_in_text(self, text: bytes) -> bool:
+        """Return the same for the result of ``searchable``."""
+        self.unpacked_bytes += len(text)
+        return self._wanted in text
+
+
+def searchable(packed: bytes) -> bytes | None:
+    """Return a kept run as ``TextSearch`` reads it, to search it again; ``None`` if it is over 1 MiB.
+
+    Nothing is found in what cannot be unpacked.
+    """
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(packed, _PART)
+    except zlib.error:
+        return b""
+    return text.lower() if unpacker.eof else None
+
 
 def task_of(packed: bytes, limit: int) -> str:
     """Return the first ``limit`` characters of a run's task without decoding the run; empty if unreadable."""

@@ -16,10 +16,10 @@ from analyzer.inquiry.run_diff import compare_runs, nearest_run
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.long_answers import long_answer
 from analyzer.web.pages.front import routed
+from analyzer.web.pages.prepared import PreparedComparison
 from analyzer.web.pages.run_pages import PageContext
 from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
 from analyzer.web.run_list import MOST_ASKED
-from analyzer.web.views.side_by_side import ShownComparison, view_of
 from collector_processor.store.records import StoredVerdict
 from collector_processor.store.small_tables import TrialArm
 from semconv.model import Status
@@ -177,13 +177,9 @@ async def _compared(context: CompareContext, request: web.Request) -> web.Stream
         return page
     among = f": of {both.compared}, its steps are most alike" if both.compared > 1 else ""
     note = "" if right else f"The second is the nearest passing run of the same workflow{among}."
-    shown = await asyncio.to_thread(_view, *both.runs)
+    shown = await context.shared.prepared.comparison(*both.runs)
     right = both.right.name
     return await _shown(context, request, left, right, shown, note=note, sides=(both.left, both.right))
-
-
-def _view(left: WholeRun, right: WholeRun) -> ShownComparison:
-    return view_of(compare_runs(left, right), left, right)
 
 
 async def _read(context: CompareContext, verdict: StoredVerdict) -> WholeRun:
@@ -238,7 +234,7 @@ async def _shown(
     request: web.Request,
     left: str,
     right: str,
-    shown: ShownComparison | None,
+    prepared: PreparedComparison | None,
     *,
     note: str = "",
     error: str = "",
@@ -249,7 +245,8 @@ async def _shown(
         "compare.html",
         left=left,
         right=right,
-        shown=shown,
+        shown=None if prepared is None else prepared.shown,
+        body=None if prepared is None else prepared.body,
         note=note,
         error=error,
         runs=[_head(context, side) for side in sides],

@@ -12,7 +12,7 @@ from analyzer.web.pages.run_pages import PageContext, issues_of
 from analyzer.web.reads.page_records import RunPage
 from analyzer.web.reads.trends import Trends
 from analyzer.web.run_list import InvalidFilter, read_filters, write_key
-from analyzer.web.views.run_listing import DEFAULT_LIMIT, Asked, columns, view_of_trend
+from analyzer.web.views.run_listing import DEFAULT_LIMIT, Asked, columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ async def _listed(context: ListContext, request: web.Request) -> web.StreamRespo
     except InvalidFilter as refusal:
         none, said = RunPage(rows=()), str(refusal)
         shown = await _shown(
-            context, request, "runs.html", none, asked=asked, columns=(), trend=None, error=said
+            context, request, "runs.html", none, asked=asked, columns=(), trend="", error=said
         )
         shown.set_status(400)
         return shown
@@ -53,7 +53,7 @@ async def _listed(context: ListContext, request: web.Request) -> web.StreamRespo
         return await _shown(context, request, "rows.html", page, asked=asked)
     if page.next is not None:
         asked = replace(asked, next=write_key(page.next, query.sort))
-    trend = view_of_trend(await context.trends.of(query), asked)
+    trend = await shared.prepared.trend(await context.trends.of(query), asked)
     return await _shown(
         context, request, "runs.html", page, asked=asked, columns=columns(asked), trend=trend, error=""
     )
@@ -64,4 +64,5 @@ async def _shown(
 ) -> web.StreamResponse:
     names = [(row.key.tenant, row.key.run_id) for row in page.rows if row.agent]
     issues = await issues_of(context.shared, names)
-    return await context.shared.front.show(request, template, page=page, issues=issues, **values)
+    rows = await context.shared.prepared.rows(page.rows, issues)
+    return await context.shared.front.show(request, template, page=page, rows=rows, **values)

@@ -23,6 +23,7 @@ from analyzer.web.api import FindOne, Labels, label_document, opinion_document
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.long_answers import long_answer
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
+from analyzer.web.pages.prepared import PreparedPages
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import IssueSource, RunName
 from analyzer.web.reads.whole_runs import WholeRuns
@@ -75,6 +76,7 @@ class PageContext:
     document: Document
     whole: WholeRuns
     """Reads kept runs."""
+    prepared: PreparedPages
 
 
 def run_routes(context: PageContext) -> list[web.RouteDef]:
@@ -96,18 +98,25 @@ async def issues_of(context: PageContext, runs: Sequence[RunName]) -> Mapping[Ru
 
 
 async def _one(context: PageContext, request: web.Request) -> web.Response:
+    return await show_run(context, request)
+
+
+async def show_run(context: PageContext, request: web.Request, refused: str = "") -> web.Response:
+    """Return the page of a run; ``refused`` says why it was not analysed again."""
     verdict = await context.find(request)
     wanted = read_wanted(request.query)
     said = await context.labels.of(verdict.tenant, verdict.run_id)
     document = context.document(verdict)
     read = await context.whole.of(verdict)
-    shown = None if read is None else await asyncio.to_thread(view, read.whole, document, wanted)
+    prepared = None if read is None else await context.prepared.run(read.whole, document, wanted)
+    shown = None if prepared is None else prepared.shown
     name = (verdict.tenant, verdict.run_id)
     return await context.front.show(
         request,
         "run.html",
         run=document,
         shown=shown,
+        steps=None if prepared is None else prepared.steps,
         find=wanted.find,
         spans=None if read is None else read.kept.spans,
         versions=versions_of(await context.pages.runs.versions(*name)),
@@ -121,6 +130,7 @@ async def _one(context: PageContext, request: web.Request) -> web.Response:
             document.get("trace_id") or verdict.trace_id, document.get("span_id")
         ),
         chance=await chance_of(context.front.jobs) if shown and shown.has_texts else None,
+        refused=refused,
     )
 
 

@@ -24,7 +24,7 @@ from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import opinion_document, read_choice_fields
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import Front, routed
-from analyzer.web.pages.run_pages import PageContext, chance_of, kept_run
+from analyzer.web.pages.run_pages import PageContext, chance_of, kept_run, show_run
 from analyzer.web.reads.documents import read_document
 from analyzer.web.rendering import seconds, usd
 from analyzer.web.requested_analyses import MOST_RUNS, Asked, Job, Jobs, Load, TooBusy
@@ -70,6 +70,7 @@ def again_routes(context: PageContext) -> list[web.RouteDef]:
     return routed(
         context,
         ("POST", "/runs/{run_id}/again", _again),
+        ("GET", "/runs/{run_id}/again", _lead_back),
         ("POST", "/api/runs/{run_id}/opinions", _give_opinion),
     )
 
@@ -91,11 +92,15 @@ async def _take(context: Front, request: web.Request) -> web.StreamResponse:
     except web.HTTPError as refusal:
         if "text/html" not in request.headers.get("Accept", ""):
             raise
-        page = await _ask(context, request, (refusal.text or "").strip())
-        page.set_status(refusal.status)
-        if "Retry-After" in refusal.headers:
-            page.headers["Retry-After"] = refusal.headers["Retry-After"]
-        return page
+        return _refused(await _ask(context, request, (refusal.text or "").strip()), refusal)
+
+
+def _refused(page: web.Response, refusal: web.HTTPError) -> web.Response:
+    """Return a page with the form, as the answer to a refused one."""
+    page.set_status(refusal.status)
+    if "Retry-After" in refusal.headers:
+        page.headers["Retry-After"] = refusal.headers["Retry-After"]
+    return page
 
 
 async def _taken(context: Front, request: web.Request) -> web.StreamResponse:
@@ -112,12 +117,28 @@ async def _taken(context: Front, request: web.Request) -> web.StreamResponse:
 
 
 async def _again(context: PageContext, request: web.Request) -> web.StreamResponse:
+    """Start a second opinion; what is wrong with the form is said above it, on the run's page."""
     require_stated_origin(request)
     fields = {name: str(value) for name, value in (await request.post()).items()}
-    asked = await _asked_again(context, request, fields)
-    if isinstance(asked, Opinion):  # the analysis has been paid for
-        raise web.HTTPSeeOther(f"/runs/{quote(asked.run_id, safe='')}#opinions")
-    return _begin(context.front, request, asked)
+    try:
+        asked = await _asked_again(context, request, fields)
+        if not isinstance(asked, Opinion):
+            return _begin(context.front, request, asked)
+    except web.HTTPError as refusal:
+        is_unknown = isinstance(refusal, web.HTTPNotFound)
+        if is_unknown or "text/html" not in request.headers.get("Accept", ""):
+            raise
+        return _refused(await show_run(context, request, (refusal.text or "").strip()), refusal)
+    raise web.HTTPSeeOther(f"{_page_of(asked.run_id)}#opinions")  # the analysis has been paid for
+
+
+async def _lead_back(_context: PageContext, request: web.Request) -> web.StreamResponse:
+    """Lead to the run's page: the links of a page that says a refusal are relative to this address."""
+    raise web.HTTPSeeOther(f"{_page_of(request.match_info['run_id'])}?{request.query_string}")
+
+
+def _page_of(run_id: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}"
 
 
 async def _give_opinion(context: PageContext, request: web.Request) -> web.Response:

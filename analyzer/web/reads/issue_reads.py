@@ -59,7 +59,11 @@ class IssueReader:
         def read() -> list[ShownIssue]:
             now_ns = self._now_ns()
             found = self._reports.issues(Wanted(tenant=tenant or None, limit=limit), now_ns)
-            return [self._shown(owner, issue, now_ns) for owner, issue in found]
+            trends = self._reports.trends(found, now_ns)
+            return [
+                ShownIssue(tenant=owner, issue=issue, trend=trend)
+                for (owner, issue), trend in zip(found, trends, strict=True)
+            ]
 
         return await self._beside(read)
 
@@ -101,16 +105,13 @@ class IssueReader:
         """Mute an issue until the given time; ``False`` if there is no such issue."""
         return await self._service.mute(tenant, issue_id, until_ns)
 
-    def _shown(self, owner: Tenant, issue: Issue, now_ns: int) -> ShownIssue:
-        return ShownIssue(tenant=owner, issue=issue, trend=self._reports.trend(owner, issue, now_ns))
-
     def _in_full(self, owner: Tenant, issue: Issue, since: str, now_ns: int) -> ShownIssue:
         """Return an issue with its share, its fix, and its service's other issues."""
         of_service = Wanted(tenant=owner, service=issue.fingerprint.service, limit=_MOST_FELLOWS + 1)
         others = (one for _, one in self._reports.issues(of_service, now_ns))
         fellows = [one for one in others if one.fingerprint.id != issue.fingerprint.id]
         return replace(
-            self._shown(owner, issue, now_ns),
+            ShownIssue(tenant=owner, issue=issue, trend=self._reports.trend(owner, issue, now_ns)),
             share=self._reports.share(owner, issue, now_ns),
             fellows=tuple(fellows[:_MOST_FELLOWS]),
             fix=self._fixes.of(owner, issue, since, now_ns) if self._is_fair_sample else None,

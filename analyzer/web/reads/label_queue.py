@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from analyzer.issues.labels.queue import Candidate, Question, choose
@@ -56,7 +57,7 @@ class LabelQueue:
 
     async def read(self, tenant: Tenant, most: int) -> Queue:
         """Return the next questions of a tenant; an empty tenant means all."""
-        page = await self._runs.page(RunQuery(tenant=tenant, statuses=_FAILED, limit=NEWEST))
+        page = await self._runs.page(RunQuery(tenant=tenant, statuses=_FAILED, limit=NEWEST, has_tasks=False))
         rows = {
             (row.key.tenant, row.key.run_id): row
             for row in page.rows
@@ -71,7 +72,13 @@ class LabelQueue:
         ]
         labelled = Counter(_group(rows[name], issues.get(name)) for name in answered)
         chosen = choose(candidates, labelled, min(most, MOST_QUESTIONS))
-        asked = tuple(Asked(question=one, row=rows[_named(one)]) for one in chosen)
+        tasks = await self._runs.rows([_named(one) for one in chosen])
+        told = {(row.key.tenant, row.key.run_id): row.task for row in tasks}
+        asked = tuple(
+            Asked(question=one, row=replace(rows[name], task=told.get(name, "")))
+            for one in chosen
+            for name in [_named(one)]
+        )
         proved = sum(rows[name].said is None for name in answered)
         return Queue(questions=asked, answered=len(answered), proved=proved)
 

@@ -92,6 +92,8 @@ class RunQuery:
     before: RunKey | None = None
     """The last run of the previous page; only runs after it are returned."""
     limit: int = 50
+    has_tasks: bool = True
+    """Whether the rows have the runs' tasks, which are read from the kept runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

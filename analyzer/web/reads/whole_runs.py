@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
 from typing import Final
 
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from analyzer.issues.labels.kept_run import KeptRun
 from analyzer.issues.labels.kept_trace import read_kept, rebuilt
 from analyzer.web.reads.archive import RunArchive
+from analyzer.web.remembered import Remembered
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.kept_spans import unpack_spans
 from collector_processor.rebuild.redact_run import CleanRun
@@ -48,8 +47,7 @@ class WholeRuns:
         self._runs: Final = runs
         self._clean: Final = clean
         self._reader: Final = reader
-        self._read: Final[OrderedDict[_Key, tuple[ReadRun, int]]] = OrderedDict()
-        self._lock: Final = Lock()
+        self._read: Final[Remembered[ReadRun]] = Remembered(MOST_REMEMBERED, MOST_CHARACTERS)
 
     async def of(self, verdict: StoredVerdict) -> ReadRun | None:
         """Return a run with its steps; ``None`` if neither its spans nor its steps are kept and readable."""
@@ -59,7 +57,7 @@ class WholeRuns:
             return None
         # The packed bytes decide: a run that grew, or was deleted and sent again, is read again.
         key = (verdict.tenant, verdict.run_id, hash(spans), hash(steps), verdict.step, verdict.span_id)
-        return self._known(key) or await asyncio.to_thread(
+        return self._read.get(key) or await asyncio.to_thread(
             self._remembering, key, lambda: read_run(verdict, spans, steps, self._clean, self._reader)
         )
 
@@ -67,27 +65,11 @@ class WholeRuns:
         """Return an experiment's kept trial with its steps; ``None`` if its spans cannot be read."""
         return await asyncio.to_thread(read_trial, trial, packed, self._clean, self._reader)
 
-    def _known(self, key: _Key) -> ReadRun | None:
-        with self._lock:
-            found = self._read.get(key)
-            if found is None:
-                return None
-            self._read.move_to_end(key)
-            return found[0]
-
     def _remembering(self, key: _Key, read: Callable[[], ReadRun | None]) -> ReadRun | None:
         found = read()
-        if found is None:
-            return None
-        size = _characters(found.whole)
-        with self._lock:
-            self._read[key] = (found, size)
-            while len(self._read) > MOST_REMEMBERED or self._size() > MOST_CHARACTERS:
-                self._read.popitem(last=False)
+        if found is not None:
+            self._read.put(key, found, _characters(found.whole))
         return found
-
-    def _size(self) -> int:
-        return sum(size for _, size in self._read.values())
 
 
 def read_run(

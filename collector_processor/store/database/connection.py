@@ -239,14 +239,15 @@ class StoreConnection:
         Args:
             columns: the columns to read.
             table: its name.
-            keys: the first columns of an index, with commas between.
+            keys: the first columns of an index, with commas between; with their table if several have them.
             rows: values of ``keys``.
             rest: further conditions, beginning with ``AND``, and the rest of the statement.
             values: the values for ``rest``.
         """
         names = keys.split(", ")
-        asked = ", ".join(f"asked_{name}" for name in names)
-        alike = " AND ".join(f"{name} = asked_{name}" for name in names)
+        sought = [f"asked_{name.rpartition('.')[2]}" for name in names]
+        asked = ", ".join(sought)
+        alike = " AND ".join(f"{name} = {one}" for name, one in zip(names, sought, strict=True))
         # With a cross join, SQLite looks up each key; for ``(…) IN (VALUES …)`` it reads the whole table.
         found: list[Any] = []
         for marks, keyed in _slices(rows, _MOST_KEYS):

@@ -1,0 +1,142 @@
+"""Reads pages of the list of runs: rows, filters, and searches of texts. Not pure; for one thread.
+
+A list is read along the index of its order, by key; a filter examines at most ``MOST_FILTERED`` runs per page
+and a search ``MOST_LOOKED_AT``, fewer if they are large, and the page says where it stopped: a hundred
+thousand runs cost as much as a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from analyzer.issues.labels.kept_run import task_of
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.web.reads.page_records import RunKey, RunName, RunPage, RunQuery, RunRow, row_of
+from analyzer.web.reads.run_query import (
+    TOTALS,
+    VERDICT,
+    Condition,
+    Order,
+    joined,
+    on_index,
+    on_row,
+    totals_in,
+)
+from analyzer.web.reads.run_search import LISTED, WITH_KEPT, RunSearch
+from collector_processor.otlp import Tenant
+from collector_processor.store.database.connection import Rows, StoreConnection
+from collector_processor.store.records import StoredVerdict
+
+MOST_LOOKED_AT: Final = 2_000
+"""Runs whose texts a search reads for a page."""
+MOST_FILTERED: Final = 20_000
+"""Runs that a filter examines for a page."""
+_TASK: Final = 200
+_HEADS: Final = "tenant, run_id, substr(packed, 1, 16384)"
+"""Length of the beginning of a packed run that always contains the shown part of its task."""
+_COLUMNS: Final = ", ".join(
+    [*(f"verdict.{name}" for name in VERDICT), *(f"run_totals.{name}" for name in TOTALS)]
+)
+_WITH_VERDICT: Final = "CROSS JOIN verdict"
+_ITS_VERDICT: Final = Condition(
+    "verdict.tenant = run_totals.tenant AND verdict.run_id = run_totals.run_id"
+    " AND verdict.version = run_totals.version"
+)
+
+
+class RunLists:
+    """Reads the list of runs on one connection."""
+
+    def __init__(self, db: StoreConnection) -> None:
+        self._db: Final = db
+        self._labels: Final = LabelStore(db)
+        self._search: Final = RunSearch(db)
+
+    def page(self, query: RunQuery) -> RunPage:
+        """Return a page of the runs of a query; with a text, those that contain it."""
+        order, conditions = Order.of(query), on_row(query)
+        start = [order.after(query.before)] if query.before else []
+        start += on_index(query)
+        most = MOST_LOOKED_AT if query.text else MOST_FILTERED
+        floor = self._floor(start, order, most) if conditions or query.text else None
+        within = [] if floor is None else [order.within(floor)]
+        where = [*start, *within, *conditions]
+        if query.text:
+            return self._found(query, order, where, floor)
+        columns = f"{_COLUMNS}, run_totals.{order.column}"
+        found = self._read(columns, _WITH_VERDICT, order, [*where, _ITS_VERDICT], str(query.limit + 1))
+        rows = self._rows(found.fetchall(), has_tasks=query.has_tasks)
+        if len(rows) > query.limit:
+            return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
+        return RunPage(rows=tuple(rows), next=floor, looked_at=most if floor else 0)
+
+    def rows(self, names: Sequence[RunName], column: str = "decided_ns") -> list[RunRow]:
+        """Return list rows of some runs, in this order; deleted runs are left out.
+
+        ``column``: the number of a run that is its place in the list.
+        """
+        keys = "run_totals.tenant, run_totals.run_id"
+        columns = f"{_COLUMNS}, run_totals.{column}"
+        tables = f"run_totals {_WITH_VERDICT}"
+        found = self._db.read_rows(columns, tables, keys, names, f"AND {_ITS_VERDICT.sql}")
+        known = {(row[0], row[1]): row for row in found}
+        return self._rows([known[name] for name in names if name in known])
+
+    def _found(
+        self, query: RunQuery, order: Order, where: Sequence[Condition], floor: RunKey | None
+    ) -> RunPage:
+        """Return the runs that contain the text; reads no further than it searches."""
+        listed = self._read(
+            f"{LISTED}, run_totals.{order.column}", WITH_KEPT, order, where, str(MOST_LOOKED_AT)
+        )
+        found = self._search.find(query.text, listed, query.limit + 1)
+        names = [(key.tenant, key.run_id) for key in found.keys[: query.limit]]
+        rows = tuple(self.rows(names, order.column))
+        if len(found.keys) > query.limit:
+            return RunPage(rows=rows, next=found.keys[query.limit - 1])
+        if found.last is not None:
+            return RunPage(rows=rows, next=found.last, looked_at=found.looked_at)
+        return RunPage(rows=rows, next=floor, looked_at=MOST_LOOKED_AT if floor else 0)
+
+    def _read(self, columns: str, tables: str, order: Order, where: Sequence[Condition], most: str) -> Rows:
+        """Read runs along the index of their order; SQLite might sort all runs of a tenant instead."""
+        index = "" if self._db.is_postgresql else f"INDEXED BY {order.index}"
+        words, values = joined(where)
+        return self._db.execute(
+            f"SELECT {columns} FROM run_totals {index} {tables} {words} {order.by} LIMIT {most}",  # noqa: S608 - our own words
+            values,
+        )
+
+    def _floor(self, start: Sequence[Condition], order: Order, most: int) -> RunKey | None:
+        """Return the last run within one page's bound, by the index alone; ``None`` if all are."""
+        columns = f"run_totals.{order.column}, tenant, run_id"
+        row = self._read(columns, "", order, start, f"1 OFFSET {most - 1}").fetchone()
+        return None if row is None else RunKey(at=row[0], tenant=Tenant(row[1]), run_id=row[2])
+
+    def _rows(self, found: Sequence[tuple[Any, ...]], *, has_tasks: bool = True) -> list[RunRow]:
+        """Return rows with their tasks and labels, fetched by one statement each.
+
+        Each statement releases the interpreter lock and may wait for other threads to get it back:
+        with two statements per row, a list takes many times as long while something computes.
+        """
+        names = [(row[0], row[1]) for row in found]
+        packed = self._db.read_rows(_HEADS, "kept_run", "tenant, run_id", names if has_tasks else ())
+        heads = {(row[0], row[1]): row[2] for row in packed}
+        said = self._labels.current(names)
+        return [
+            row_of(
+                verdict_in(row),
+                task_of(heads.get(name, b""), _TASK),
+                said.get(name),
+                totals=totals_in(row[len(VERDICT) : -1]),
+                at=row[-1],
+            )
+            for name, row in zip(names, found, strict=True)
+        ]
+
+
+def verdict_in(row: tuple[Any, ...]) -> StoredVerdict:
+    """Return the verdict in a row's columns ``VERDICT``."""
+    fields = dict(zip(VERDICT, row[: len(VERDICT)], strict=True))
+    return StoredVerdict(**fields | {"is_provisional": bool(fields["is_provisional"])})

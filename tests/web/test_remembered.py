@@ -1,0 +1,56 @@
+"""Results in memory: bounded, and never those of another run or verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.inquiry.whole_run import whole_steps
+from analyzer.web.pages.prepared import PreparedPages
+from analyzer.web.remembered import Remembered
+from analyzer.web.rendering import Renderer
+from analyzer.web.views.run_page import TraceLink, Wanted
+from tests.runs import run, step
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=80))
+def test_what_is_remembered_keeps_within_both_bounds(put: list[tuple[int, int]]) -> None:
+    remembered: Remembered[tuple[int, int]] = Remembered(4, 100)
+    newest: dict[int, tuple[int, int]] = {}
+    for key, size in put:
+        remembered.put(key, (key, size), size)
+        newest[key] = (key, size)
+        kept = [found for number in range(10) if (found := remembered.get(number)) is not None]
+        assert len(kept) <= 4
+        assert sum(size for _, size in kept) <= 100
+        assert all(newest[found[0]] == found for found in kept)
+        assert remembered.get(key) == (key, size)
+
+
+async def test_a_list_of_steps_is_made_once_for_a_run_a_verdict_and_a_part() -> None:
+    pages = PreparedPages(Renderer(), TraceLink())
+    whole = whole_steps(run(step("planner", "one"), step("clerk", "two")), lambda one: one)
+    verdict = {"run_id": "r1", "status": "attributed", "step": 1, "confidence": 0.7}
+    first = await pages.run(whole, verdict, Wanted())
+    assert await pages.run(whole, {**verdict, "reason": "elsewhere on the page"}, Wanted()) is first
+    assert "planner" in first.steps
+    blamed = await pages.run(whole, {**verdict, "step": 0}, Wanted())
+    assert blamed.shown.steps[0].is_decisive
+    assert (await pages.run(whole, verdict, Wanted(find="two"))).shown.found == 1
+    other = replace(whole, steps=(replace(whole.steps[0], agent="critic"), whole.steps[1]))
+    assert (await pages.run(other, verdict, Wanted())) is not first
+
+
+async def test_a_comparison_is_made_once_for_two_runs_in_their_order() -> None:
+    pages = PreparedPages(Renderer(), TraceLink())
+    left, right = (
+        whole_steps(run(step("planner", text), step("clerk", "two")), lambda one: one)
+        for text in ("one", "other")
+    )
+    first = await pages.comparison(left, right)
+    assert await pages.comparison(left, right) is first
+    swapped = await pages.comparison(right, left)
+    assert "<del>other</del>" in swapped.body
+    assert "<del>one</del>" in first.body
