@@ -21,13 +21,21 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.issues.issue_service import IssueService
 from analyzer.web.analyse_api import analyse_routes
-from analyzer.web.api import Deleting, FindOne, Labels, delete_routes, issue_routes, label_routes
+from analyzer.web.api import (
+    Deleting,
+    FindOne,
+    Labels,
+    delete_routes,
+    issue_routes,
+    label_routes,
+    nothing_in_memory,
+)
 from analyzer.web.events import Changes
 from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding, session_key
 from analyzer.web.pages.compare_pages import CompareContext, compare_routes
 from analyzer.web.pages.front import Front, sign_in_routes, styling
 from analyzer.web.pages.list_pages import ListContext, list_routes
-from analyzer.web.pages.prepared import PreparedPages
+from analyzer.web.pages.prepared import PageMemory, PreparedPages
 from analyzer.web.pages.queue_pages import QueueContext, queue_routes
 from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
 from analyzer.web.pages.side_pages import health_routes, issue_pages
@@ -176,24 +184,36 @@ def make_app(parts: WebParts) -> web.Application:
         return await _find_one(parts, request)
 
     pages = parts.pages
-    whole = None if pages is None else WholeRuns(pages.runs, pages.clean, pages.reader)
+    renderer = Renderer()
+    memory = None if pages is None else _memory(pages, renderer)
+    forget = nothing_in_memory if memory is None else memory.forget
     app.add_routes(
         [
             *common_routes(parts.is_ready, parts.metrics, parts.stores),
-            *run_api_routes(_run_reads(parts, find, whole)),
+            *run_api_routes(_run_reads(parts, find, None if memory is None else memory.whole)),
             web.get("/api/openapi.json", _openapi),
             *label_routes(parts.labels, find),
             *(
-                delete_routes(parts.deleting, find, lambda request: _tenant(parts, request))
+                delete_routes(parts.deleting, find, lambda request: _tenant(parts, request), forget)
                 if parts.deleting
                 else ()
             ),
             *(issue_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else ()),
         ]
     )
-    if pages is not None and whole is not None:
-        _add_pages(app, parts, pages, _Within(sessions=sessions, find=find, whole=whole))
+    if pages is not None and memory is not None:
+        within = _Within(sessions=sessions, find=find, memory=memory, renderer=renderer)
+        _add_pages(app, parts, pages, within)
     return app
+
+
+def _memory(pages: Pages, renderer: Renderer) -> PageMemory:
+    return PageMemory(
+        runs=pages.runs,
+        whole=WholeRuns(pages.runs, pages.clean, pages.reader),
+        prepared=PreparedPages(renderer, pages.trace_link),
+        jobs=pages.jobs,
+    )
 
 
 def _run_reads(parts: WebParts, find: FindOne, whole: WholeRuns | None) -> RunReads:
@@ -222,12 +242,13 @@ class _Within:
 
     sessions: Sessions
     find: FindOne
-    whole: WholeRuns
+    memory: PageMemory
+    renderer: Renderer
 
 
 def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Within) -> None:
     front = Front(
-        renderer=Renderer(),
+        renderer=within.renderer,
         sessions=within.sessions,
         clean=pages.clean,
         reader=pages.reader,
@@ -241,8 +262,8 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
         find=within.find,
         tenant=lambda request: _tenant(parts, request),
         document=run_document,
-        whole=within.whole,
-        prepared=PreparedPages(front.renderer, pages.trace_link),
+        whole=within.memory.whole,
+        prepared=within.memory.prepared,
     )
     app.middlewares.insert(1, styling(front))  # inside the guard, around all others
     changes = Changes(newest=pages.runs.newest)

@@ -30,6 +30,12 @@ class Remembered(Generic[V]):
             self._known.move_to_end(key)
             return found[0]
 
+    def clear(self) -> None:
+        """Drop all results."""
+        with self._lock:
+            self._known.clear()
+            self._size = 0
+
     def put(self, key: Hashable, result: V, size: int) -> None:
         """Keep a result of a size."""
         with self._lock:

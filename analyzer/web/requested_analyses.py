@@ -187,6 +187,12 @@ class Jobs:
             self._end(job, JobState.CANCELLED)
             job.work.cancel()
 
+    def forget(self, run_id: str | None) -> None:
+        """Drop the ended second opinions on a run, or on all kept runs; files stay with their sessions."""
+        for job in self._jobs.on_runs():
+            if job.is_over and run_id in {None, job.asked.run_id}:
+                self._jobs.drop(job)
+
     async def close(self) -> None:
         """Cancel all jobs in progress."""
         for task in self._tasks:
@@ -268,6 +274,9 @@ class _Remembered:
 
     def of(self, owner: str) -> list[Job]:
         return list(self._of.get(owner, {}).values())
+
+    def on_runs(self) -> list[Job]:
+        return [job for job in self._all.values() if job.asked.run_id]
 
     def add(self, job: Job) -> None:
         self._all[job.id] = job

@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.web.browser import PATIENCE_MS, browsing, chromium
-from tests.web.showcase import PARALLEL, showcase
+from tests.web.showcase import PARALLEL, shop_window, showcase
 from tests.web.stage import Stage, serving
 
 if chromium() is None and os.environ.get("BLAMESPAN_REQUIRE_BROWSER") != "true":
@@ -173,6 +173,26 @@ async def test_a_new_run_comes_in_while_one_looks(site: Site) -> None:
     await site.stage.add(replace(PARALLEL, run_id="11" * 16), "just in")
     await page.get_by_text("just in").wait_for()
     await expect(page.locator("#rows tr")).to_have_count(before + 1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_thirty_runs_fit_on_a_screen_below_their_trend(
+    tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
+    stage, _ = await shop_window(tmp_path / "data")
+    async with serving(stage.parts()) as address, browsing() as browser:
+        page = await browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
+        await page.goto(f"{address}/runs")
+        ends = await page.evaluate(
+            "[...document.querySelectorAll('.over-time svg, .over-time figcaption, #rows tr')].map("
+            "  one => [one.getBoundingClientRect().top, one.getBoundingClientRect().bottom])"
+        )
+        (_, below_trend), (_, below_caption), *rows = ends
+        assert len([bottom for _, bottom in rows if bottom <= 900]) >= 30
+        assert max(below_trend, below_caption) < rows[0][0]
+        assert min(bottom - top for top, bottom in rows) >= 24  # WCAG 2.5.8: links of neighbouring rows
+    stage.verdicts.close()
+    stage.labels.close()
 
 
 async def test_two_people_try_files_and_see_only_their_own(site: Site) -> None:

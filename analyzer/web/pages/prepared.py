@@ -18,9 +18,13 @@ from markupsafe import Markup
 from analyzer.inquiry.run_diff import compare_runs
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.recurrence.issue import Issue
+from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunName, RunRow, Trend
+from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.remembered import Remembered
 from analyzer.web.rendering import Renderer
+from analyzer.web.requested_analyses import Jobs
+from analyzer.web.views.formatted import clear_formatted
 from analyzer.web.views.run_listing import Asked, view_of_trend
 from analyzer.web.views.run_page import RunView, TraceLink, Wanted, view
 from analyzer.web.views.side_by_side import ShownComparison, view_of
@@ -60,6 +64,29 @@ class _Made:
     runs: tuple[WholeRun, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageMemory:
+    """Everything that the pages keep in memory of stored runs, to be dropped when a run is deleted."""
+
+    runs: RunArchive
+    whole: WholeRuns
+    prepared: PreparedPages
+    jobs: Jobs | None = None
+
+    async def forget(self, run_id: str | None) -> None:
+        """Drop all texts, and the second opinions on a run; on all runs if it is ``None``.
+
+        A request that read the run before it was deleted may keep a part of it again; nothing leads to that
+        part, and newer ones displace it.
+        """
+        if self.jobs is not None:
+            self.jobs.forget(run_id)
+        await self.runs.clear()
+        self.whole.clear()
+        self.prepared.clear()
+        clear_formatted()
+
+
 class PreparedPages:
     """Prepares parts of pages in a thread and remembers them."""
 
@@ -69,6 +96,11 @@ class PreparedPages:
         self._trace_link: Final = trace_link
         self._made: Final[Remembered[_Made]] = Remembered(MOST, MOST_CHARACTERS)
         self._rows: Final[Remembered[Markup]] = Remembered(MOST_ROWS, MOST_ROWS_CHARACTERS)
+
+    def clear(self) -> None:
+        """Drop all parts in memory."""
+        self._made.clear()
+        self._rows.clear()
 
     async def run(self, whole: WholeRun, document: Mapping[str, Any], wanted: Wanted) -> PreparedRun:
         """Return a part of a run, with a verdict."""

@@ -71,6 +71,10 @@ class RunLists:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
         return RunPage(rows=tuple(rows), next=floor, looked_at=most if floor else 0)
 
+    def clear(self) -> None:
+        """Drop the texts that searches keep in memory."""
+        self._search.clear()
+
     def rows(self, names: Sequence[RunName], column: str = "decided_ns") -> list[RunRow]:
         """Return list rows of some runs, in this order; deleted runs are left out.
 

@@ -110,6 +110,11 @@ class RunSearch:
                     return Found(keys=keys)
         return Found(keys=keys)
 
+    def clear(self) -> None:
+        """Drop all texts in memory."""
+        self._known.clear()
+        self._size = 0
+
     def _with_texts(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[tuple[Any, ...], _Texts, bytes]]:
         """Yield rows with their texts, and the packed run if its texts are not in memory."""
         found = {(row[0], row[1]): self._remembered(row) for row in rows}

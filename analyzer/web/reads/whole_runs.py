@@ -61,6 +61,10 @@ class WholeRuns:
             self._remembering, key, lambda: read_run(verdict, spans, steps, self._clean, self._reader)
         )
 
+    def clear(self) -> None:
+        """Drop all runs in memory."""
+        self._read.clear()
+
     async def of_trial(self, trial: str, packed: bytes) -> WholeRun | None:
         """Return an experiment's kept trial with its steps; ``None`` if its spans cannot be read."""
         return await asyncio.to_thread(read_trial, trial, packed, self._clean, self._reader)

@@ -66,6 +66,11 @@ def formatted(text: str, quotes: Sequence[str] = (), *, is_prose: bool = True) -
     return None
 
 
+def clear_formatted() -> None:
+    """Drop all rendered texts in memory."""
+    _markdown_of.cache_clear()
+
+
 def json_html(text: str) -> Markup | None:
     """Return a JSON object or list, indented; ``None`` if the text is neither, or nested too deep."""
     if not text.lstrip().startswith(("{", "[")):
