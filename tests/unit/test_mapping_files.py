@@ -191,7 +191,7 @@ def test_map_lists_what_it_left_unread(trace: Path, capsys: pytest.CaptureFixtur
     odd_one = span(1, start=0, end=90, name="job", attributes={**first.attributes, "acme.mood": "blue"})
     trace.write_bytes(encode([odd_one, *stated()[1:]]))
     assert command(["map", str(trace), "--yes"]) == 0
-    assert "not understood, 1: acme.mood" in capsys.readouterr().err
+    assert "attributes not understood (1): acme.mood" in capsys.readouterr().err
     assert "# acme.mood\n" in Path("blamespan.mapping.yaml").read_text()
     assert command(["map", str(trace), "--yes", "--force", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["not_understood"] == ["acme.mood"]

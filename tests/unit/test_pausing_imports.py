@@ -27,13 +27,22 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_each_module_of_this_thread_pauses_and_those_of_others_do_not(modules: list[str]) -> None:
     slept: list[float] = []
     mine, another, later = modules
-    with ThreadPoolExecutor(1) as pool, pausing_imports(slept.append):
+    with ThreadPoolExecutor(1) as pool, pausing_imports(slept.append, lambda: 0.0):
         pool.submit(importlib.import_module, another).result()
         assert slept == []
         importlib.import_module(mine)
         assert slept == [PAUSE_S]
     importlib.import_module(later)
     assert slept == [PAUSE_S]
+
+
+def test_a_pause_is_as_long_as_the_import_before_it(modules: list[str]) -> None:
+    slept: list[float] = []
+    computed = iter([0.0, 0.0, 1.0, 1.25, 5.0, 5.0])  # at the start, then before and after each pause
+    with pausing_imports(slept.append, lambda: next(computed)):
+        importlib.import_module(modules[0])
+        importlib.import_module(modules[1])
+    assert slept == [PAUSE_S, 0.25]
 
 
 def test_an_import_that_fails_leaves_no_pauses() -> None:
