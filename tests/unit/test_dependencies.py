@@ -25,6 +25,7 @@ SHARED: Final[Mapping[str, str]] = {
 }
 """Packages below a name that several distributions share; the rest of ``opentelemetry`` is the API."""
 UNDECLARED: Final[Mapping[str, str]] = {
+    "h11": "part of uvicorn's API: the connection of its protocol",
     "markupsafe": "part of jinja2's API: the type of its escaped text",
     "multidict": "part of aiohttp's API: the type of its headers",
     "yarl": "part of aiohttp's API: the type of its addresses",
