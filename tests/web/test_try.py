@@ -339,7 +339,9 @@ async def test_a_job_tells_its_time_and_cost_and_is_cancelled_on_its_page(stage:
         state = json.loads(await body_of(client, f"{path}/state"))
         assert (state["calls"], state["cost_usd"], state["elapsed_s"]) == (1, 0.25, 12.5)
         assert state["spent"] == "12.5 s, 1 model call, $0.2500"
-        assert state["spent"] in await body_of(client, path)
+        shown = await body_of(client, path)
+        assert state["spent"] in shown
+        assert f'content="2;url={path}"' in shown, "an address with a fragment would not be loaded again"
         async with client.post(f"{path}/cancel", headers={"Origin": "http://evil.example"}) as answer:
             assert answer.status == 403
         async with client.post(f"{path}/cancel", headers=OURS) as answer:
