@@ -62,7 +62,8 @@ def map(  # noqa: A001 - the command's name
     elif out != STANDARD_OUTPUT:
         complain(f"wrote {out}: correct it if need be, then set BLAMESPAN_MAPPINGS={out}")
         if left:
-            complain(f"attributes not understood ({len(left)}): {', '.join(plain(name, 100) for name in left)}")
+            names = ", ".join(plain(name, 100) for name in left)
+            complain(f"attributes not understood ({len(left)}): {names}")
     if recorded.some_unreadable:
         raise typer.Exit(1)
 
