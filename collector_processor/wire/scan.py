@@ -8,8 +8,7 @@ Log records belong to traces as spans do; metrics belong to none, and are counte
 Most encoders write fields in the order of their numbers, so a span begins with its trace id and span id. The
 Collector writes its buffer backwards, so everything is in the opposite order: a value before its key, a
 span's ids last, the scope after its spans. Both are read quickly; any other order is read field by field.
-Bytes after the ids of an unmarked span are not checked: if the backend refuses them, the forwarder bisects
-the request.
+Bytes after the ids of an unmarked span are not checked: a request that the backend refuses is bisected.
 """
 
 from __future__ import annotations
