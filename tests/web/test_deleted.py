@@ -54,8 +54,11 @@ async def _visit(client: Client) -> None:
 def _in_memory() -> Iterator[str]:
     """Return the texts with the word that an object of this process refers to."""
     gc.collect()
-    for holder in gc.get_objects():
-        if isinstance(holder, ClientResponse):  # the browser's memory
+    objects = gc.get_objects()
+    answers = [one for one in objects if isinstance(one, ClientResponse)]  # the browser's memory
+    browser = {id(one) for one in answers} | {id(vars(one)) for one in answers}
+    for holder in objects:
+        if id(holder) in browser:
             continue
         for held in gc.get_referents(holder):
             text = held.decode(errors="replace") if isinstance(held, bytes) else held
