@@ -102,6 +102,7 @@ ASKED: Final = (
     Ask(route="POST /api/runs/{run_id}/label", body={"step": 1}),
     Ask(route="POST /api/issues/{issue_id}/mute", body={"for_s": 60}),
     Ask(route="POST /api/issues/{issue_id}/resolve", body={}),
+    Ask(route="GET /runs/{run_id}/again"),
     Ask(route="POST /runs/{run_id}/again", form="method=signals"),
     Ask(route="POST /runs/{run_id}/label", form="answer=step&step=1"),
     Ask(route="POST /issues/{issue_id}/mute"),
