@@ -23,7 +23,7 @@ from analyzer.web.reads.run_query import (
     on_row,
     totals_in,
 )
-from analyzer.web.reads.run_search import LISTED, WITH_KEPT, RunSearch
+from analyzer.web.reads.run_search import ITS_VERDICT, LISTED, WITH_KEPT, RunSearch
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Rows, StoreConnection
 from collector_processor.store.records import StoredVerdict
@@ -34,15 +34,11 @@ MOST_FILTERED: Final = 20_000
 """Runs that a filter examines for a page."""
 _TASK: Final = 200
 _HEADS: Final = "tenant, run_id, substr(packed, 1, 16384)"
-"""Length of the beginning of a packed run that always contains the shown part of its task."""
+"""The beginning of a packed run, which always contains the shown part of its task."""
 _COLUMNS: Final = ", ".join(
     [*(f"verdict.{name}" for name in VERDICT), *(f"run_totals.{name}" for name in TOTALS)]
 )
 _WITH_VERDICT: Final = "CROSS JOIN verdict"
-_ITS_VERDICT: Final = Condition(
-    "verdict.tenant = run_totals.tenant AND verdict.run_id = run_totals.run_id"
-    " AND verdict.version = run_totals.version"
-)
 
 
 class RunLists:
@@ -65,7 +61,9 @@ class RunLists:
         if query.text:
             return self._found(query, order, where, floor)
         columns = f"{_COLUMNS}, run_totals.{order.column}"
-        found = self._read(columns, _WITH_VERDICT, order, [*where, _ITS_VERDICT], str(query.limit + 1))
+        found = self._read(
+            columns, _WITH_VERDICT, order, [*where, Condition(ITS_VERDICT)], str(query.limit + 1)
+        )
         rows = self._rows(found.fetchall(), has_tasks=query.has_tasks)
         if len(rows) > query.limit:
             return RunPage(rows=tuple(rows[: query.limit]), next=rows[query.limit - 1].key)
@@ -83,7 +81,7 @@ class RunLists:
         keys = "run_totals.tenant, run_totals.run_id"
         columns = f"{_COLUMNS}, run_totals.{column}"
         tables = f"run_totals {_WITH_VERDICT}"
-        found = self._db.read_rows(columns, tables, keys, names, f"AND {_ITS_VERDICT.sql}")
+        found = self._db.read_rows(columns, tables, keys, names, f"AND {ITS_VERDICT}")
         known = {(row[0], row[1]): row for row in found}
         return self._rows([known[name] for name in names if name in known])
 

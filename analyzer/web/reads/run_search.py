@@ -40,8 +40,8 @@ _ALL_TABLES: Final = (
     "run_totals CROSS JOIN verdict LEFT JOIN kept_run"
     " ON kept_run.tenant = verdict.tenant AND kept_run.run_id = verdict.run_id"
 )
-_ITS_VERDICT: Final = (
-    "AND verdict.tenant = run_totals.tenant AND verdict.run_id = run_totals.run_id"
+ITS_VERDICT: Final = (
+    "verdict.tenant = run_totals.tenant AND verdict.run_id = run_totals.run_id"
     " AND verdict.version = run_totals.version"
 )
 _Stamp = tuple[Any, ...]
@@ -120,7 +120,7 @@ class RunSearch:
         found = {(row[0], row[1]): self._remembered(row) for row in rows}
         unread = [name for name, texts in found.items() if texts is None]
         read = self._db.read_rows(
-            _TEXTS, _ALL_TABLES, "run_totals.tenant, run_totals.run_id", unread, _ITS_VERDICT
+            _TEXTS, _ALL_TABLES, "run_totals.tenant, run_totals.run_id", unread, f"AND {ITS_VERDICT}"
         )
         fresh = {(row[0], row[1]): row[2:] for row in read}
         for row in rows:
