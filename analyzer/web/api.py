@@ -237,7 +237,7 @@ def opinion_document(opinion: Opinion) -> dict[str, Any]:
 
 DeleteRun = Callable[[Tenant, str], Awaitable[bool]]
 DeleteTenant = Callable[[Tenant], Awaitable[int]]
-Forget = Callable[[str | None], Awaitable[None]]
+Forget = Callable[[Tenant, str | None], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ class Deleting:
     tenant: DeleteTenant
 
 
-async def nothing_in_memory(_run_id: str | None) -> None:
+async def nothing_in_memory(_tenant: Tenant, _run_id: str | None) -> None:
     """Drop nothing: a server without pages keeps no texts in memory."""
 
 
@@ -257,21 +257,22 @@ def delete_routes(
 ) -> list[web.RouteDef]:
     """Return the routes that delete runs; foreign pages cannot send DELETE without our permission.
 
-    ``forget`` drops from memory what is kept of a run, or of all runs if it gets ``None``.
+    ``forget`` drops from memory what is kept of a tenant's run, or of all its runs if it gets ``None``.
     """
 
     async def one(request: web.Request) -> web.Response:
         verdict = await find(request)
         await deleting.run(verdict.tenant, verdict.run_id)
-        await forget(verdict.run_id)
+        await forget(verdict.tenant, verdict.run_id)
         return web.json_response({"deleted": 1})
 
     async def everything(request: web.Request) -> web.Response:
         # Nothing beside it: a filter that is not applied would delete more than was meant.
         if dict(request.query) != {"all": "yes"}:
             raise web.HTTPBadRequest(text="expected ?all=yes: deletes all runs of the header's tenant\n")
-        count = await deleting.tenant(tenant_of(request))
-        await forget(None)
+        tenant = tenant_of(request)
+        count = await deleting.tenant(tenant)
+        await forget(tenant, None)
         return web.json_response({"deleted": count})
 
     return [web.delete("/api/runs/{run_id}", one), web.delete("/api/runs", everything)]

@@ -21,7 +21,7 @@ from analyzer.executor.analyst import Choice, Opinions
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.second_opinions import Outcome
-from collector_processor.otlp import CollectorError
+from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
 from semconv.model import Attribution, Trajectory
 
 logger = logging.getLogger(__name__)
@@ -80,6 +80,8 @@ class Asked:
     load: Load
     run_id: str = ""
     """Id of the kept run that this is a second opinion on; empty for a file."""
+    tenant: Tenant = NO_TENANT
+    """Tenant of the kept run."""
     take: Take | None = None
     """Stores the result for a kept run; ``None`` if the result is only shown."""
     timeout_s: float | None = None
@@ -187,10 +189,11 @@ class Jobs:
             self._end(job, JobState.CANCELLED)
             job.work.cancel()
 
-    def forget(self, run_id: str | None) -> None:
-        """Drop the ended second opinions on a run, or on all kept runs; files stay with their sessions."""
+    def forget(self, tenant: Tenant, run_id: str | None) -> None:
+        """Drop the ended second opinions on a tenant's run, or on all its kept runs; files stay."""
         for job in self._jobs.on_runs():
-            if job.is_over and run_id in {None, job.asked.run_id}:
+            asked = job.asked
+            if job.is_over and asked.tenant == tenant and run_id in {None, asked.run_id}:
                 self._jobs.drop(job)
 
     async def close(self) -> None:

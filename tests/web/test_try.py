@@ -30,6 +30,7 @@ from analyzer.recordings.file_bytes import unpack
 from analyzer.web.app import make_app
 from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD, MOST_FILES, MOST_REFERENCE, loading
 from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy
+from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from semconv.model import Trajectory
@@ -388,6 +389,19 @@ async def test_the_oldest_go_where_there_is_no_room() -> None:
     with pytest.raises(TooBusy):
         jobs.start("you", asked(lambda: [RUN], size=9_000))
     await settled(jobs)
+
+
+async def test_a_deletion_drops_no_other_tenants_second_opinions() -> None:
+    jobs = jobs_with(of_a_session=5)
+    ours, theirs = Tenant("org=ours"), Tenant("org=theirs")
+    for tenant in (ours, theirs):
+        jobs.start("me", replace(asked(lambda: [RUN]), run_id="run-1", tenant=tenant))
+    jobs.start("me", asked(lambda: [RUN]))
+    await settled(jobs)
+    jobs.forget(ours, "run-2")
+    assert len(jobs.of("me")) == 3
+    jobs.forget(ours, None)
+    assert {job.asked.run_id: job.asked.tenant for job in jobs.of("me")} == {"run-1": theirs, "": NO_TENANT}
 
 
 async def test_the_one_that_ended_first_goes_first() -> None:

@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from markupsafe import Markup
 
@@ -28,6 +28,7 @@ from analyzer.web.views.formatted import clear_formatted
 from analyzer.web.views.run_listing import Asked, view_of_trend
 from analyzer.web.views.run_page import RunView, TraceLink, Wanted, view
 from analyzer.web.views.side_by_side import ShownComparison, view_of
+from collector_processor.otlp import Tenant
 
 MOST: Final = 64
 MOST_CHARACTERS: Final = 16_000_000
@@ -37,7 +38,7 @@ MOST_ROWS: Final = 2_000
 MOST_ROWS_CHARACTERS: Final = 8_000_000
 _FIELDS: Final = ("run_id", "status", "step", "confidence", "ranking", "evidence")
 """Fields of a verdict that the list of steps depends on."""
-V = TypeVar("V", RunView, ShownComparison)
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +74,14 @@ class PageMemory:
     prepared: PreparedPages
     jobs: Jobs | None = None
 
-    async def forget(self, run_id: str | None) -> None:
-        """Drop all texts, and the second opinions on a run; on all runs if it is ``None``.
+    async def forget(self, tenant: Tenant, run_id: str | None) -> None:
+        """Drop all texts, and the second opinions on a tenant's run, or on all its runs for ``None``.
 
         A request that read the run before it was deleted may keep a part of it again; nothing leads to that
         part, and newer ones displace it.
         """
         if self.jobs is not None:
-            self.jobs.forget(run_id)
+            self.jobs.forget(tenant, run_id)
         await self.runs.clear()
         self.whole.clear()
         self.prepared.clear()
@@ -113,8 +114,7 @@ class PreparedPages:
             return PreparedRun(shown=shown, steps=Markup(steps)), len(steps)  # noqa: S704 - from a template
 
         verdict = json.dumps([document.get(name) for name in _FIELDS])
-        made: PreparedRun = await self._of((id(whole), verdict, wanted), (whole,), make)
-        return made
+        return await self._of((id(whole), verdict, wanted), (whole,), make)
 
     async def comparison(self, left: WholeRun, right: WholeRun) -> PreparedComparison:
         """Return two runs side by side."""
@@ -124,8 +124,7 @@ class PreparedPages:
             body = self._renderer.text("_compared.html", shown=shown)
             return PreparedComparison(shown=shown, body=Markup(body)), len(body)  # noqa: S704 - from a template
 
-        made: PreparedComparison = await self._of((id(left), id(right)), (left, right), make)
-        return made
+        return await self._of((id(left), id(right)), (left, right), make)
 
     async def rows(self, rows: Sequence[RunRow], issues: Mapping[RunName, Issue]) -> tuple[Markup, ...]:
         """Return the rows of a list of runs, with the issues that they are counted in."""
@@ -151,15 +150,14 @@ class PreparedPages:
             return Markup(figure), len(figure)  # noqa: S704 - from a template
 
         filters = tuple(sorted((name, value) for name, value in asked.fields.items() if name != "after"))
-        made: Markup = await self._of((trend, filters), (), make)
-        return made
+        return await self._of((trend, filters), (), make)
 
     async def _of(
-        self, key: tuple[Any, ...], runs: tuple[WholeRun, ...], make: Callable[[], tuple[Any, int]]
-    ) -> Any:
+        self, key: tuple[Any, ...], runs: tuple[WholeRun, ...], make: Callable[[], tuple[V, int]]
+    ) -> V:
         known = self._made.get(key)
         if known is not None:
-            return known.result
+            return cast("V", known.result)  # ``make`` made it: the key says which
         result, size = await asyncio.to_thread(make)
         self._made.put(key, _Made(result, runs), size)
         return result

@@ -191,6 +191,7 @@ async def _asked_again(
         size=size,
         load=lambda: [clean(expecting(trajectory, reference)) if reference else trajectory],
         run_id=verdict.run_id,
+        tenant=verdict.tenant,
         take=None if second is None else partial(second.take, wanted),
     )
 
