@@ -1,4 +1,4 @@
-"""Answers that grow with a run: made and encoded on a thread, sent in pieces. Not pure."""
+"""Responses as long as a run: made and encoded on a thread, sent in pieces. Not pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""False failures of the gate against organic failures: a perfect injector, the script's own mistakes.
+"""Rate at which the gate against organic failures fails a perfect injector: the script's own mistakes.
 
 No classifier can tell such labels from organic failures by anything but chance, so the share of simulated
 data sets that fail the gate is its rate of false failures. If the faulty answers lack the opening sentences

@@ -1,4 +1,4 @@
-"""Folder of records that cannot be read: read again, they would be as unreadable. Not pure."""
+"""Folder for Kafka records that cannot be read, which a second reading would not help. Not pure."""
 
 from __future__ import annotations
 
