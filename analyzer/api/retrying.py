@@ -150,7 +150,7 @@ class retry(Generic[T]):  # noqa: N801 - a decorator, like contextlib.suppress
                 "expected either passed (a check that you trust) or gate (measured on pilot runs)"
             )
         if self.gate is not None and (self.times != 1 or self.way != "fix"):
-            raise ValueError("a gate allows one retry, in its measured way: expected no times and no way")
+            raise ValueError("a gate allows one retry, as it was measured: expected neither times nor way")
         if self.way not in _WAYS or self.times < 1:
             raise ValueError(f"expected a way of {', '.join(_WAYS)}, and times of at least 1")
 
