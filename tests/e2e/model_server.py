@@ -48,6 +48,8 @@ class ModelServer:
     received: list[Received] = field(default_factory=list)
     may_answer: Event = field(default_factory=Event)
     """While cleared, the server delays its answers."""
+    held_from: int = 0
+    """Calls before this number, from 0, are answered at once all the same."""
 
     def __post_init__(self) -> None:
         self.may_answer.set()
@@ -61,7 +63,7 @@ class ModelServer:
         answer = self.script[min(number, len(self.script) - 1)]
         if answer.delay_s:
             await asyncio.sleep(answer.delay_s)
-        if not self.may_answer.is_set():
+        if number >= self.held_from and not self.may_answer.is_set():
             await asyncio.to_thread(self.may_answer.wait, _LONGEST_THOUGHT_S)
         if answer.reset:
             assert request.transport is not None
