@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,16 +17,20 @@ compute-bound programs; here each page and request passes between threads severa
 long each time while a run is analysed (``python -m benchmarks.pages``)."""
 
 _NEVER: Final = 1 << 30
-_FULL_MINUTES: Final = 10
-"""Minutes between full garbage collections."""
-_MOST_GROWN_BYTES: Final = 64 << 20
-"""Memory may grow by this much, or by half, before one is due earlier."""
+_LEAST_GROWN_BYTES: Final = 512 << 20
+"""Memory doubles and grows by at least this much before a full garbage collection is made."""
 
 
 @asynccontextmanager
 async def responsive() -> AsyncIterator[None]:
-    """Let threads take short turns, and collect garbage rarely; enter it after all imports."""
+    """Let threads take short turns, and collect garbage rarely; enter it after all imports, before serving.
+
+    All objects alive now are excluded from garbage collection.
+    """
     sys.setswitchinterval(SWITCH_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
     collecting = asyncio.create_task(collect_garbage())
     try:
         yield
@@ -39,22 +42,19 @@ async def collect_garbage(
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     memory: Callable[[], int | None] = resident_bytes,
 ) -> None:
-    """Exclude all objects alive now from garbage collection; from then on collect old ones rarely.
+    """Collect all garbage whenever memory has doubled; Python itself collects only young objects meanwhile.
 
     A full collection visits every object (0.1 s with 25,000 open traces) while nothing is acknowledged, and
-    Python makes one whenever their number has grown by a quarter. Young objects are collected as usual. Full
-    collections free little: some objects of each closed connection.
+    Python would make one whenever their number has grown by a quarter. It frees little: one to three
+    objects a second in ``python -m tests.bench.soak``.
 
     Args:
         pause: sleeps for the given number of seconds.
         memory: returns the memory of this process in bytes.
     """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
     before = memory() or 0
-    for minutes in itertools.count(1):
+    while True:
         await pause(60.0)
-        if minutes % _FULL_MINUTES == 0 or (memory() or 0) > before + max(before // 2, _MOST_GROWN_BYTES):
+        if (memory() or 0) > before + max(before, _LEAST_GROWN_BYTES):
             gc.collect()
             before = memory() or 0

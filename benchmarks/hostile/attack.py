@@ -34,7 +34,7 @@ from typing import Any, Final
 
 import uvloop
 
-from analyzer.cli.responsive import SWITCH_S, collect_garbage
+from analyzer.cli.responsive import responsive
 from analyzer.service.all_in_one import running_service
 from benchmarks.hostile.attack_requests import (
     AGENT,
@@ -132,10 +132,9 @@ async def _serve(values: Mapping[str, Any]) -> None:
             longest = max(longest, time.perf_counter() - begun - _PROBE_S)
 
     exporters = dict.fromkeys((Signal.TRACES, Signal.LOGS), _TakesAll())
-    sys.setswitchinterval(SWITCH_S)
-    async with running_service(settings, exporters=exporters) as running:
+    async with running_service(settings, exporters=exporters) as running, responsive():
         _say({"http": str(running.http)})
-        tasks = [asyncio.create_task(probe()), asyncio.create_task(collect_garbage())]
+        probing = asyncio.create_task(probe())
         while line := (await asyncio.to_thread(sys.stdin.readline)).split():
             if line[0] == "stall":
                 _say({"stall": longest})
@@ -143,8 +142,7 @@ async def _serve(values: Mapping[str, Any]) -> None:
             else:
                 found = await running.find(line[1])
                 _say({"found": any(not one.is_provisional for one in found)})
-        for task in tasks:
-            task.cancel()
+        probing.cancel()
 
 
 def _say(document: Mapping[str, object]) -> None:

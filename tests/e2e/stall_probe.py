@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import uvicorn
@@ -24,7 +23,6 @@ import uvloop
 
 from analyzer.__main__ import main
 from analyzer.cli.commands.prove import gateway
-from analyzer.cli.responsive import collect_garbage
 from analyzer.service import all_in_one
 from analyzer.service.analyzer_half.server import AnalyzerServer
 
@@ -68,17 +66,13 @@ def measure_callbacks(path: Path) -> None:
             task = getattr(getattr(handle, "_callback", None), "__self__", None)
             known = repr(task.get_coro()) if isinstance(task, asyncio.Task) else repr(handle)
             name = "-".join(known.split())
-            if collect_garbage.__name__ not in name:
-                file.write(f"{time.monotonic()} 0 0 0 {used_s} {name}\n")
+            file.write(f"{time.monotonic()} 0 0 0 {used_s} {name}\n")
 
     handle_class._run = measured
 
 
 def measure_collections(path: Path) -> None:
-    """Record long garbage collections as callbacks: no thread runs during one, the loop's neither.
-
-    Those that ``collect_garbage`` makes, once in some minutes, are left out: SECURITY.md has their length.
-    """
+    """Record long garbage collections as callbacks: no thread runs during one, the loop's neither."""
     file = path.open("a", buffering=1)
     began = 0.0
 
@@ -87,16 +81,12 @@ def measure_collections(path: Path) -> None:
         now = time.thread_time()
         if phase == "start":
             began = now
-        elif now - began >= LEAST_S and not _is_deliberate(sys._getframe().f_back):
+        elif now - began >= LEAST_S:
             file.write(
                 f"{time.monotonic()} 0 0 0 {now - began} collection-of-generation-{found['generation']}\n"
             )
 
     gc.callbacks.append(measured)
-
-
-def _is_deliberate(frame: FrameType | None) -> bool:
-    return frame is not None and frame.f_code is collect_garbage.__code__
 
 
 def add_probe(owner: Any, name: str, path: Path) -> None:

@@ -31,6 +31,7 @@ HANGING: Final = ["degraded", "the store of verdicts does not answer: spans flow
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
+    """Name it first in a test: services that still run when it ends wait 20 s for it."""
     with postgresql() as running:
         yield running
 
@@ -54,7 +55,7 @@ def doctor(data: Path, url: str) -> dict[str, Any]:
 
 
 def test_while_the_server_is_away_spans_flow_on_and_verdicts_wait(
-    start_line: StartLine, server: PostgresServer, tmp_path: Path
+    server: PostgresServer, start_line: StartLine, tmp_path: Path
 ) -> None:
     url = server.url()
     with grpc_backend() as backend:
@@ -87,7 +88,7 @@ def test_while_the_server_is_away_spans_flow_on_and_verdicts_wait(
 
 
 def test_while_the_servers_disk_is_bad_spans_flow_on_and_verdicts_wait(
-    start_line: StartLine, server: PostgresServer
+    server: PostgresServer, start_line: StartLine
 ) -> None:
     """PostgreSQL answers, but a table's data is damaged: verdicts wait until it is repaired, as with a full
     disk."""
@@ -118,7 +119,7 @@ def test_while_the_servers_disk_is_bad_spans_flow_on_and_verdicts_wait(
 
 
 def test_while_the_server_hangs_spans_flow_on_and_verdicts_wait(
-    start_line: StartLine, server: PostgresServer
+    server: PostgresServer, start_line: StartLine
 ) -> None:
     """Its processes are stopped, so that it accepts connections and answers nothing."""
     with grpc_backend() as backend:
@@ -147,7 +148,7 @@ def test_while_the_server_hangs_spans_flow_on_and_verdicts_wait(
 
 @pytest.mark.parametrize("ending", ["killed", "frozen"])
 def test_a_server_that_ends_in_the_middle_of_a_commit_loses_and_doubles_nothing(
-    start_line: StartLine, server: PostgresServer, ending: str
+    server: PostgresServer, start_line: StartLine, ending: str
 ) -> None:
     def connect() -> psycopg.Connection[Any]:
         return psycopg.connect(host=str(server.folder), user="postgres", autocommit=True)
@@ -210,7 +211,7 @@ _FAULTS: Final = {
 
 
 def test_while_the_server_refuses_spans_flow_on_and_verdicts_wait(
-    start_line: StartLine, server: PostgresServer
+    server: PostgresServer, start_line: StartLine
 ) -> None:
     with (
         grpc_backend() as backend,

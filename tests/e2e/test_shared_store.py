@@ -38,6 +38,7 @@ STORE: Final = {"analyzer_endpoint": "store"}
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
+    """Name it first in a test: services that still run when it ends wait 20 s for it."""
     with postgresql() as running:
         yield running
 
@@ -50,7 +51,7 @@ def count(server: PostgresServer, statement: str) -> int:
 
 
 def test_the_jobs_of_an_analyzer_that_is_killed_are_taken_over_and_each_run_is_answered_once(
-    start_line: StartLine, start_analyzer: StartAnalyzer, server: PostgresServer
+    server: PostgresServer, start_line: StartLine, start_analyzer: StartAnalyzer
 ) -> None:
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
         model.may_answer.clear()
@@ -89,7 +90,7 @@ def test_the_jobs_of_an_analyzer_that_is_killed_are_taken_over_and_each_run_is_a
 
 
 def test_a_page_tells_the_calls_of_an_analysis_while_an_analyzer_works_on_its_job(
-    start_line: StartLine, start_analyzer: StartAnalyzer, server: PostgresServer
+    server: PostgresServer, start_line: StartLine, start_analyzer: StartAnalyzer
 ) -> None:
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
         start_analyzer(**settings_for(model) | {"store_url": server.url()})
@@ -121,7 +122,7 @@ def test_a_page_tells_the_calls_of_an_analysis_while_an_analyzer_works_on_its_jo
 
 
 def test_one_hours_budget_holds_over_all_analyzers_of_a_store(
-    start_line: StartLine, start_analyzer: StartAnalyzer, server: PostgresServer
+    server: PostgresServer, start_line: StartLine, start_analyzer: StartAnalyzer
 ) -> None:
     """The model does not answer, so each call counts with its maximum cost."""
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
@@ -199,7 +200,7 @@ def next_event(url: str) -> str:
 
 
 def test_every_page_shows_every_run_live_and_a_browser_signs_in_once_behind_a_load_balancer(
-    start_line: StartLine, server: PostgresServer, tmp_path: Path
+    server: PostgresServer, start_line: StartLine, tmp_path: Path
 ) -> None:
     with (
         grpc_backend() as backend,
@@ -250,7 +251,7 @@ def signed_in(url: str) -> Callable[..., Any]:
 
 
 def test_the_queue_and_live_updates_are_the_same_whichever_page_answers_a_signed_in_browser(
-    start_line: StartLine, server: PostgresServer, tmp_path: Path
+    server: PostgresServer, start_line: StartLine, tmp_path: Path
 ) -> None:
     with grpc_backend() as backend, pages(tmp_path, server.url(), 2) as (one, two):
         line = start_line(forward_endpoint=backend.url, store_url=server.url())
@@ -292,7 +293,7 @@ def test_the_queue_and_live_updates_are_the_same_whichever_page_answers_a_signed
 
 
 def test_the_history_of_a_store_in_postgresql_is_exported_by_tenant_and_asked_with_sql(
-    start_line: StartLine, server: PostgresServer, tmp_path: Path
+    server: PostgresServer, start_line: StartLine, tmp_path: Path
 ) -> None:
     environ = environment(store_url=server.url(), PYTHONPATH=str(Path.cwd()))
 

@@ -195,12 +195,16 @@ async def _show_until_stopped(settings: Settings, output: OutputFormat) -> None:
         port = await server.start()
         stack.push_async_callback(server.stop)
         address = Address(host=settings.listeners[2].host, port=port)
-        if output is OutputFormat.JSON:
-            print_json({"web": str(address)})
-        else:
-            console().print(f"page        http://{address}/   (also /api/runs, /healthz, /readyz, /metrics)")
         async with responsive():
+            _announce_page(address, output)
             await _until_stopped(stopped, lifetime.failure)
+
+
+def _announce_page(address: Address, output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json({"web": str(address)})
+    else:
+        console().print(f"page        http://{address}/   (also /api/runs, /healthz, /readyz, /metrics)")
 
 
 async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> None:
@@ -210,8 +214,8 @@ async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> No
         server = await _prepared(settings, lifetime)
         port = await server.start()
         try:
-            _announce_analyzer(settings, port, output)
             async with responsive():
+                _announce_analyzer(settings, port, output)
                 await _until_stopped(stopped, lifetime.failure)
         finally:
             await asyncio.shield(server.stop(ANALYZER_SHUTDOWN_S))
