@@ -17,7 +17,7 @@ class Remembered(Generic[V]):
         """Keep at most ``most`` results, of at most ``most_size`` together."""
         self._most: Final = most
         self._most_size: Final = most_size
-        self._known: Final[OrderedDict[Hashable, tuple[V, int]]] = OrderedDict()
+        self._known: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         self._size = 0
         self._lock: Final = Lock()
 
@@ -31,10 +31,12 @@ class Remembered(Generic[V]):
             return found[0]
 
     def clear(self) -> None:
-        """Drop all results."""
+        """Drop all results, one after the other: on a thread, other threads run in between."""
         with self._lock:
-            self._known.clear()
+            dropped, self._known = self._known, OrderedDict()
             self._size = 0
+        while dropped:
+            dropped.popitem()
 
     def put(self, key: Hashable, result: V, size: int) -> None:
         """Keep a result of a size."""

@@ -83,6 +83,9 @@ class PageMemory:
         if self.jobs is not None:
             self.jobs.forget(tenant, run_id)
         await self.runs.clear()
+        await asyncio.to_thread(self._clear)
+
+    def _clear(self) -> None:
         self.whole.clear()
         self.prepared.clear()
         clear_formatted()
