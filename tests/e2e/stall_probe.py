@@ -22,6 +22,7 @@ import uvicorn
 import uvloop
 
 from analyzer.__main__ import main
+from analyzer.cli.commands.operate import serve
 from analyzer.cli.commands.prove import gateway
 from analyzer.service import all_in_one
 from analyzer.service.analyzer_half.server import AnalyzerServer
@@ -33,6 +34,7 @@ BEGINNINGS: Final[tuple[tuple[Any, str], ...]] = (
     (all_in_one._Service, "start"),
     (AnalyzerServer, "start"),
     (gateway, "_serve"),
+    (serve, "_show_until_stopped"),
     (uvicorn.Server, "serve"),
 )
 """Coroutines that begin to serve, by owner and name: the last is the MCP server's."""

@@ -43,6 +43,7 @@ pytestmark = pytest.mark.timeout(2_700)
 Asked: TypeAlias = tuple[str, str, bytes]
 """A request's name, the end of its path, and its body."""
 CHAT: Final = "chat/completions"
+TOOLS: Final = "tools"
 RUNS: Final = {shape: 100 + number for number, shape in enumerate(SHAPES)}
 
 
@@ -100,7 +101,9 @@ def _ask_each(log: Path, tape: Path, asked: Iterable[Asked], found: Found) -> No
     with probed(log, words, partial(announced_in, log, "base_url")) as one:
         for name, path, body in asked:
             with found.during(one, name, rest_s=0.05):
-                assert _post(f"{one.line.announced['base_url']}/{path}", body) < 500
+                base = one.line.announced["base_url"]
+                base = base.removesuffix("/v1") if path == TOOLS else base
+                assert _post(f"{base}/{path}", body) < 500
 
 
 def _tape(file: Path) -> Tape:
@@ -127,6 +130,13 @@ def _worst() -> Iterator[Asked]:
     texts = [{"type": "text", "text": str(n)} for n in range(5_000)]
     yield "5,000 results", "messages", _body([{"role": "user", "content": [*results, *texts]}])
     yield "500,000 tools", CHAT, _body([], tools=[{"n": n} for n in range(500_000)])
+    for name, arguments in (
+        ("24 MiB of arguments", {"q": "so " * (8 << 20)}),
+        ("100,000 arguments", {str(n): n for n in range(100_000)}),
+        ("deep arguments", "[" * 1_000_000),
+    ):
+        asked = {"name": "search", "arguments": json.dumps(arguments)}
+        yield f"tool, {name}", TOOLS, json.dumps(asked).encode()
 
 
 def _body(messages: list[dict[str, Any]], **more: object) -> bytes:

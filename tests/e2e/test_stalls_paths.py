@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -25,15 +27,18 @@ from benchmarks.hostile.big_trace import SHAPES
 from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode
+from tests.backends.postgresql import postgresql
 from tests.e2e.traffic import WAYS, send
-from tests.e2e.watching import LONG_S, Found, Watched, failed, require, watched
+from tests.e2e.watching import LONG_S, Found, Watched, announced_in, failed, probed, require, watched
 from tests.web.stage import open_stage
 
 pytestmark = pytest.mark.timeout(2_700)
 METHODS: Final = {"get", "post", "delete", "put"}
 NOWHERE: Final = "a text that no run contains"
 ENDLESS: Final = {"GET /events"}
-"""Streams that never end."""
+"""Streams that never end: many browsers read them while runs are judged."""
+READERS: Final = 100
+TOKEN: Final = "the-token-of-the-pages"
 BY_BROWSER: Final = {
     "GET /try/{job_id}",
     "GET /try/{job_id}/state",
@@ -42,8 +47,14 @@ BY_BROWSER: Final = {
 }
 """Asked by ``test_stalls.py``, which uploads a file as a browser does."""
 SIGNED_IN: Final = {"GET /sign-in", "POST /sign-in", "POST /sign-out", "GET /static/{name}"}
-"""These read nothing of a run."""
-
+"""These read nothing of a run; forms are sent to the pages alone, which have a token."""
+FORMS: Final = {
+    "right": f"token={TOKEN}&next=/runs",
+    "long": "token=" + "x" * 60_000,
+    "escaped": "token=" + "%41" * 20_000,
+    "many fields": "&".join(f"f{number}=1" for number in range(6_000)),
+    "endless": "token=" + "x" * 4_000_000,
+}
 
 RUNS: Final = {shape: 100 + number for number, shape in enumerate(SHAPES)}
 NAMES: Final = {shape: f"{trace:032x}" for shape, trace in RUNS.items()}
@@ -157,11 +168,62 @@ def _of_the_service(folder: Path) -> Found:
             assert max(statuses) < 500, (ask.route, statuses)
             assert 200 in statuses, (ask.route, statuses)
         _upload_all(one, found)
+        _listen(one, found)
         for route in DELETED:
             with found.during(one, route, rest_s=0.05):
                 for path in _paths(route, names):
                     assert _ask(one, path, {"all": "yes"})[0] in {200, 404}
     return found
+
+
+def test_no_path_of_the_pages_alone_stalls_their_loop(tmp_path: Path) -> None:
+    require(_of_pages_alone, tmp_path)
+
+
+def _of_pages_alone(folder: Path) -> Found:
+    found, log = Found(), folder / "log-web"
+    with postgresql() as server:
+        with watched(folder, root_grace=100, store_url=server.url()) as service:
+            for shape, trace in RUNS.items():
+                send(service.line, encode(failed(shape, trace)), way="grpc")
+                service.verdict(trace)
+        command, announced = ["web", "--format", "json"], partial(announced_in, log, "web")
+        with probed(log, command, announced, store_url=server.url(), token=TOKEN) as one:
+            for name, form in FORMS.items():
+                with found.during(one, f"POST /sign-in, {name}", rest_s=0.05):
+                    sent = {"Content-Type": "application/x-www-form-urlencoded"}
+                    assert _ask(one, "POST /sign-in", {}, form.encode(), sent)[0] < 500
+            _read_all(one, found)
+    return found
+
+
+def _read_all(one: Watched, found: Found) -> None:
+    """Ask the pages alone for all that can be read of a run."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    for ask in (one for one in ASKED if one.route.startswith("GET ") and "{issue_id}" not in one.route):
+        with found.during(one, f"alone: {ask.route}", rest_s=0.05):
+            statuses = {
+                _ask(one, path, query, None, headers)[0]
+                for path, query in product(_paths(ask.route, {}), ask.query)
+            }
+        assert max(statuses) < 500, (ask.route, statuses)
+        assert 200 in statuses, (ask.route, statuses)
+
+
+def _listen(one: Watched, found: Found) -> None:
+    """Have many browsers listen while runs are judged; each hears of them."""
+    readers = [HTTPConnection(one.line.web.removeprefix("http://"), timeout=LONG_S) for _ in range(READERS)]
+    for reader in readers:
+        reader.request("GET", "/events")
+    streams = [reader.getresponse() for reader in readers]
+    with found.during(one, f"GET /events, {READERS} readers", rest_s=0.5):
+        for number, shape in enumerate(SHAPES, start=6_000):
+            send(one.line, encode(failed(shape, number)), way="grpc")
+            one.verdict(number)
+        for stream in streams:
+            assert any(line.startswith(b"event: runs") for line in stream)
+    for reader in readers:
+        reader.close()
 
 
 def _paths(route: str, names: Mapping[str, str]) -> Iterator[str]:

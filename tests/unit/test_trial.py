@@ -235,8 +235,8 @@ def test_a_declared_tool_may_run_where_the_tape_has_no_result() -> None:
     trial = Trial(
         tape(*THREE, tools=[tool(0, "find", "85", name="x")]), rules=ToolRules(allowed=frozenset({"find"}))
     )
-    assert isinstance(trial.use_tool("find", '{"name": "x"}'), RecordedTool)
-    assert isinstance(trial.use_tool("find", '{"name": "y"}'), RunTool)
+    assert isinstance(trial.use_tool("find", '{"name":"x"}'), RecordedTool)
+    assert isinstance(trial.use_tool("find", '{"name":"y"}'), RunTool)
     assert trial.report().invalid == ""
 
 

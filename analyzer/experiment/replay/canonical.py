@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, NewType
+from typing import Any, Final, NewType
 
 from semconv.dialects.reading.action import Message, ToolCall
 from semconv.json_text import read_json
@@ -188,11 +188,15 @@ def _call(call: ToolCall) -> str:
     return f"{call.name}({canonical_json(call.arguments)})"
 
 
+def canonical_value(value: Any) -> str:
+    """Return a JSON value as JSON with sorted keys and without white space."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def canonical_json(text: str) -> str:
     """Return JSON with sorted keys and without white space; other texts trimmed."""
     try:
-        value = read_json(text) if text.strip() else {}
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return canonical_value(read_json(text) if text.strip() else {})
     except (ValueError, RecursionError):
         return text.strip()
 

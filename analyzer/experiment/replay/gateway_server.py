@@ -28,7 +28,7 @@ from aiohttp import web
 from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.experiment.replay.matching import TapeIndex
 from analyzer.experiment.replay.open_trial import OpenTrial, RunningTrial
-from analyzer.experiment.replay.read_request import ReadCall, beside, read_body, read_call, read_object
+from analyzer.experiment.replay.read_request import ReadCall, beside, read_body, read_call, read_tool_call
 from analyzer.experiment.replay.remote_tools import over_http, over_mcp
 from analyzer.experiment.replay.stdio import StandIns
 from analyzer.experiment.replay.tape import Answer, RecordedTool, Tape
@@ -266,14 +266,13 @@ class Gateway:
         trial = self._find(request).trial
         try:
             raw = await read_body(request)
-            asked = await beside(len(raw), lambda: read_object(raw))
+            asked, arguments = await beside(len(raw), lambda: read_tool_call(raw))
         except UnreadableRequest as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         if asked.get("rerun") is True:
             trial.announce()
             return web.json_response({"rerun": True})
-        arguments, may_play = str(asked.get("arguments") or ""), not asked.get("is_block")
-        found = trial.use_tool(str(asked.get("name")), arguments, may_play=may_play)
+        found = trial.use_tool(str(asked.get("name")), arguments, may_play=not asked.get("is_block"))
         match found:
             case RecordedTool():
                 return web.json_response({"result": found.result, "failed": found.failed})

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import aiohttp
 from aiohttp import web
 
+from analyzer.experiment.replay.canonical import canonical_json
 from analyzer.experiment.replay.matching import Spoken
 from analyzer.experiment.replay.wire import Asked, UnreadableRequest, Wire
 from analyzer.experiment.replay.wire.responses import expanded
@@ -86,3 +87,13 @@ def read_object(raw: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UnreadableRequest("expected a JSON object")
     return found
+
+
+def read_tool_call(raw: bytes) -> tuple[dict[str, Any], str]:
+    """Read a request of ``@tool``; return it, and its arguments as they are compared.
+
+    Raises:
+        UnreadableRequest: it is not a JSON object.
+    """
+    asked = read_object(raw)
+    return asked, canonical_json(str(asked.get("arguments") or ""))

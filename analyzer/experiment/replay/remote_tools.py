@@ -116,13 +116,12 @@ async def over_mcp(
     """Answer one request of an MCP client: executions from the tape, the rest by the real server."""
     trial.tools.connected(tools.variable)
     raw = await request.read() if request.method == "POST" else b"{}"
-    message = await beside(len(raw), lambda: _message(raw))
-    if message is None or not (mcp.is_harmless(message) or mcp.tool_called(message)):
+    message, called = await beside(len(raw), lambda: _read(raw))
+    if message is None or not (mcp.is_harmless(message) or called):
         method = "a batch" if message is None else str(message.get("method"))
         reason = f"MCP's {method} cannot be replayed (the {tools.place})"
         trial.invalidate(reason)
         return _said(mcp.refusal((message or {}).get("id"), reason))
-    called = mcp.tool_called(message)
     if called is not None:
         also = [name for name in tools.tools if name.rpartition(_SEPARATOR)[2] == called.name]
         found = trial.use_tool(called.name, called.arguments, also=also)
@@ -135,12 +134,13 @@ async def over_mcp(
     return await _passed_on(trial, tools, request, message, upstream, within)
 
 
-def _message(raw: bytes) -> dict[str, Any] | None:
+def _read(raw: bytes) -> tuple[dict[str, Any] | None, mcp.ToolCalled | None]:
+    """Return an MCP message, and the execution that it requests."""
     try:
         found = read_json(raw.decode())
     except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+        return None, None
+    return (found, mcp.tool_called(found)) if isinstance(found, dict) else (None, None)
 
 
 def _said(answer: Mapping[str, Any]) -> web.Response:

@@ -259,7 +259,7 @@ class Trial:
 
         Args:
             name: the tool's name.
-            arguments: JSON.
+            arguments: as ``canonical_json`` writes them: long ones take long, so not on the event loop.
             may_play: False for code that cannot be prevented from running, so that a result is useless.
             also: other names under which it may have been recorded.
         """

@@ -57,14 +57,14 @@ class Tools:
         """Record that the workflow connected through the gateway to the MCP server of this variable."""
         self._unconnected.pop(variable, None)
 
-    def use(self, names: Iterable[str], arguments: str) -> RecordedTool | RunTool | None:
+    def use(self, names: Iterable[str], wanted: str) -> RecordedTool | RunTool | None:
         """Return the recorded result of an execution, each once and in order; ``None`` if it must not run.
 
         Args:
             names: names under which it may have been recorded.
-            arguments: JSON.
+            wanted: its arguments, as ``canonical_json`` writes them.
         """
-        among, wanted = frozenset(names), canonical_json(arguments)
+        among = frozenset(names)
         found = self._like(among, lambda tool: canonical_json(tool.arguments) == wanted)
         first = next(found, None)
         return self.run(among) if first is None else self._play(first)

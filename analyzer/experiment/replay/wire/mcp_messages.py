@@ -5,10 +5,10 @@ Source: modelcontextprotocol.io, specifications 2025-06-18 and 2026-07-28, "Stre
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from analyzer.experiment.replay.canonical import canonical_value
 from analyzer.experiment.replay.tape import RecordedTool
 from analyzer.experiment.replay.wire.format import is_one_of
 from semconv.json_text import read_json
@@ -37,7 +37,7 @@ class ToolCalled:
     id: Any
     name: str
     arguments: str
-    """Arguments as JSON."""
+    """Arguments as ``canonical_value`` writes them."""
 
 
 def is_harmless(message: Mapping[str, Any]) -> bool:
@@ -55,7 +55,9 @@ def tool_called(message: Mapping[str, Any]) -> ToolCalled | None:
     given = message.get("params")
     params = given if isinstance(given, dict) else {}
     arguments = params.get("arguments") or {}
-    return ToolCalled(id=message.get("id"), name=str(params.get("name")), arguments=json.dumps(arguments))
+    return ToolCalled(
+        id=message.get("id"), name=str(params.get("name")), arguments=canonical_value(arguments)
+    )
 
 
 def result(called: ToolCalled, recorded: RecordedTool) -> Mapping[str, Any]:
