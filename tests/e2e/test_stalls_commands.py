@@ -1,4 +1,4 @@
-"""Neither the gateway nor the MCP server on a port stalls on the longest runs and requests.
+"""The gateway, the MCP server on a port and a Kafka processor do not stall on the longest runs and requests.
 
 ``pytest -s`` prints the longest stalls.
 """
@@ -20,11 +20,16 @@ from mcp import Client
 from analyzer.cli.recorded_runs import load_runs, reader_here
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
+from benchmarks.hostile.attack_requests import agents
 from benchmarks.hostile.big_trace import SHAPES
 from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import Run
+from tests.backends import install
+from tests.backends.fixtures import insist_on
+from tests.backends.kafka_broker import start_kafka
+from tests.backends.postgresql import postgresql
 from tests.backends.supervise import free_ports, listens
 from tests.e2e.traffic import send
 from tests.e2e.watching import (
@@ -78,6 +83,26 @@ def _calls(run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "list_issues", {"limit": 50}
     yield "get_verdict", {"run_id": run_id}
     yield "get_steps", {"run_id": run_id, "first": 0, "limit": 20, "max_text": 50_000}
+
+
+def test_a_kafka_processor_stalls_on_no_run(tmp_path: Path) -> None:
+    require(_of_kafka, tmp_path)
+
+
+def _of_kafka(folder: Path) -> Found:
+    found = Found()
+    kafka = start_kafka(insist_on("kafka", install.kafka_binary()), folder / "kafka")
+    with kafka as broker, postgresql() as server:
+        broker.create()
+        with watched(folder, root_grace=100, queue=broker.url, store_url=server.url()) as one:
+            for shape, trace in RUNS.items():
+                with found.during(one, f"{shape}, through Kafka"):
+                    send(one.line, encode(failed(shape, trace)), way="grpc")
+                    one.verdict(trace)
+            with found.during(one, "2,000 traces, through Kafka"):
+                send(one.line, agents(2_000, 10_000), way="grpc")
+                one.verdict(10_000)
+    return found
 
 
 def test_the_gateway_stalls_on_no_request(tmp_path: Path) -> None:
