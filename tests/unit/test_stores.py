@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -20,6 +21,7 @@ from collector_processor.store.database.connection import (
     is_refusal,
 )
 from collector_processor.store.database.places import connected
+from collector_processor.store.database.sqlite_driver import SqliteDriver
 
 MEBIBYTE = 1 << 20
 
@@ -159,3 +161,16 @@ def test_what_sqlite_cannot_open_it_may_open_later_and_what_is_our_fault_stays_o
 )
 def test_what_no_time_mends_is_not_waited_for(error: Exception) -> None:
     assert not is_refusal(error)
+
+
+def test_a_store_that_another_process_is_just_creating_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE first (id)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"), closing(sqlite3.connect(path)) as third:
+            third.execute("PRAGMA journal_mode=WAL")  # SQLite itself does not wait
+        ends = Timer(0.1, other.commit)
+        ends.start()
+        SqliteDriver(path).close()
+        ends.join()

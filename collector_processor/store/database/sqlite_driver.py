@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -31,6 +32,8 @@ MOST_GIVEN_BACK: Final = 4 << 20
 """Bytes returned at a time: takes some tens of milliseconds."""
 _MOST_WAL_BYTES: Final = 16 << 20
 """Largest size of the WAL once nothing in it is needed."""
+_BUSY_S: Final = 5.0
+_BUSY_PAUSE_S: Final = 0.01
 
 
 class SqliteDriver:
@@ -57,7 +60,7 @@ class SqliteDriver:
             self._pooled: Final = self._engine.raw_connection()
             self._db: Final = cast("sqlite3.Connection", self._pooled.driver_connection)
             self._db.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # affects new files only
-            self._db.execute("PRAGMA journal_mode=WAL")
+            _into_wal(self._db)
             self._db.execute(f"PRAGMA journal_size_limit={_MOST_WAL_BYTES}")
             self._db.execute("PRAGMA synchronous=FULL")
         except (SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
@@ -197,3 +200,17 @@ def _space(db: sqlite3.Connection) -> _Space:
 def _of(db: sqlite3.Connection, pragma: str) -> int:
     value: int = db.execute(f"PRAGMA {pragma}").fetchone()[0]
     return value
+
+
+def _into_wal(db: sqlite3.Connection) -> None:
+    """Let a file have a WAL; wait while another connection changes it, for SQLite refuses at once then."""
+    until = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(_BUSY_PAUSE_S)
+        else:
+            return
