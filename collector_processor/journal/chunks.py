@@ -13,6 +13,7 @@ import lz4.block
 
 from collector_processor.otlp import CollectorError, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceArrival, TraceNote
+from semconv.record import record
 
 MEBIBYTE: Final = 1 << 20
 ROW_OVERHEAD_BYTES: Final = 256
@@ -52,7 +53,7 @@ class Queue(NamedTuple):
     tenant: Tenant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Entry:
     """A row to be stored."""
 
@@ -78,7 +79,7 @@ class Entry:
         return len(self.body) + ROW_OVERHEAD_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Chunk:
     """A stored row, with its body in memory."""
 

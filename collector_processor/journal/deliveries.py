@@ -38,7 +38,10 @@ class _Work:
         """Do some steps; fewer than ``most`` if it has ended."""
         if self.steps is None:
             self.steps = iter(self.step() or ())
-        return sum(1 for _ in islice(self.steps, most))
+        done = 0
+        for _ in islice(self.steps, most):  # ``sum`` over a generator takes twice as long
+            done += 1
+        return done
 
 
 class Deliveries:
@@ -119,7 +122,7 @@ class Deliveries:
 
     def _is_after_another(self, work: _Work) -> bool:
         """Return whether an earlier callback is under way that must end before this one begins."""
-        return any(
+        return bool(self._under_way) and any(
             one.number < work.number
             and (work.traces is None or not work.traces.isdisjoint(one.traces or frozenset()))
             for one in self._under_way

@@ -19,6 +19,7 @@ from collector_processor.journal.chunks import Entry, Queue, State, by_segment
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import RefusedError, Signal, TraceKey
 from semconv.model import TraceId
+from semconv.record import record
 
 _BATCH_DELAY_S: Final = 0.05
 """Seconds a command may wait to be sent together with another one."""
@@ -27,7 +28,7 @@ ENDED_RETRY_S: Final = 60.0
 """Retry delay sent to clients when blamespan must be restarted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Append:
     """Store these rows in one commit."""
 
@@ -41,7 +42,7 @@ class Append:
         return frozenset(note.trace_id for entry in self.entries for note in entry.traces)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Mark:
     """Set the state of rows of one segment; written with the next commit or after a delay."""
 

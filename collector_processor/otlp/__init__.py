@@ -13,6 +13,7 @@ from typing import ClassVar, Final, NamedTuple, NewType, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
 from semconv.model import TraceId
+from semconv.record import record
 
 Tenant = NewType("Tenant", str)
 """The tenant headers of a request, URL-encoded and sorted; empty if there are none. Part of a trace's key."""
@@ -53,6 +54,8 @@ class Signal(StrEnum):
     LOGS = "logs"
     METRICS = "metrics"
 
+    __hash__ = str.__hash__  # ``Enum`` has one in Python: several microseconds a request
+
 
 EXPORT: Final = "Export"
 """The service's only method."""
@@ -77,7 +80,8 @@ def http_path(signal: Signal) -> str:
 
 def tenant_of(headers: Mapping[str, str], names: tuple[str, ...]) -> Tenant:
     """Return the tenant that ``headers`` (lower-case names) identify."""
-    return Tenant(urlencode(sorted((name, headers[name]) for name in names if name in headers)))
+    given = sorted((name, headers[name]) for name in names if name in headers)
+    return Tenant(urlencode(given)) if given else NO_TENANT
 
 
 def tenant_headers(tenant: Tenant) -> dict[str, str]:
@@ -85,7 +89,7 @@ def tenant_headers(tenant: Tenant) -> dict[str, str]:
     return dict(parse_qsl(tenant, keep_blank_values=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Arrival:
     """A received request, decompressed, as protobuf."""
 
@@ -98,7 +102,7 @@ class Arrival:
     """Address of the client, without its port."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Receipt:
     """Acceptance of a request: items rejected and why (OTLP ``partial_success``)."""
 
@@ -142,7 +146,7 @@ class Sink(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Delivered:
     """The backend reported success, but may have permanently rejected some items (partial success)."""
 

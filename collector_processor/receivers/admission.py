@@ -35,6 +35,7 @@ from collector_processor.otlp import (
 )
 from collector_processor.otlp.answers import RpcCode
 from collector_processor.otlp.cors import Cors
+from semconv.record import record
 
 # OTLP lets clients retry after 429 and 503, but earlier Python SDKs treated 429
 # as permanent (opentelemetry-python#5460).
@@ -207,7 +208,7 @@ class AdmissionRules:
             raise ValueError("the token is empty: use None to require none")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Caller:
     """Tenant of a request and the instances it went through."""
 

@@ -32,7 +32,7 @@ from collector_processor.wire.facts import ScanResult, TraceArrival, TraceNote
 from collector_processor.wire.scan import TooCostlyError, scan_request
 from collector_processor.wire.split import drop_invalid, drop_oversize, split_for_reading
 from semconv.model import TraceId
-from semconv.record import replace
+from semconv.record import record, replace
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class IntakeRules:
     """Largest request that the backend takes, by signal; a larger item is rejected."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Sound:
     """A request without its rejected items."""
 
@@ -254,7 +254,6 @@ class Intake:
             for note in sound.scan.traces
             if not note.is_only_carriers and (note.is_agent or note.trace_id in known)
         ]
-        held, pieces, body = self._hold(arrival, sound.body, notes)
         received_ns = self._rules.now_ns()
 
         def row(body: bytes, items: int, notes: Sequence[TraceNote], state: State) -> Entry:
@@ -269,6 +268,9 @@ class Intake:
                 traces=tuple(notes),
             )
 
+        if not notes:
+            return (row(sound.body, sound.scan.item_count, (), State.PENDING),)
+        held, pieces, body = self._hold(arrival, sound.body, notes)
         entries = [
             row(piece, note.span_count, (note,), State.HELD) for note, piece in zip(held, pieces, strict=True)
         ]
@@ -306,21 +308,23 @@ def _sift(arrival: Arrival, known: Container[TraceId], rules: IntakeRules, most_
         MalformedRequestError: the body is not an OTLP request of its signal.
         TooCostlyError: the scan takes more steps.
     """
-    signal, messages = arrival.signal, list[str]()
-    limit = rules.max_item_bytes.get(signal)
-    found = scan_request(signal, arrival.body, known, most_steps, rules.hints)
-    sound = _Sound(arrival.body, found)
+    body, limit = arrival.body, rules.max_item_bytes.get(arrival.signal)
+    found = scan_request(arrival.signal, body, known, most_steps, rules.hints)
+    if not found.invalid and (limit is None or len(body) <= limit):
+        return _Sound(body=body, scan=found)
+    messages: list[str] = []
     if found.invalid:
-        body, _ = drop_invalid(sound.body)
+        body, _ = drop_invalid(body)
         messages.append(f"{found.invalid} with invalid trace or span ids")
-        sound = _Sound(body, scan_request(signal, body, known, hints=rules.hints))
-    if limit is not None and len(sound.body) > limit:
-        body, dropped = drop_oversize(sound.body, limit)
+    if limit is not None and len(body) > limit:
+        body, dropped = drop_oversize(body, limit)
         if dropped:
             messages.append(f"{dropped} larger than the backend's limit of {limit} bytes")
-            sound = _Sound(body, scan_request(signal, body, known, hints=rules.hints))
-    rejected = found.item_count + found.invalid - sound.scan.item_count
-    return _Sound(sound.body, sound.scan, rejected, "rejected " + "; ".join(messages) if messages else "")
+    if not messages:
+        return _Sound(body=body, scan=found)
+    scan = scan_request(arrival.signal, body, known, hints=rules.hints)
+    rejected = found.item_count + found.invalid - scan.item_count
+    return _Sound(body=body, scan=scan, rejected=rejected, message="rejected " + "; ".join(messages))
 
 
 def _pieces(
