@@ -30,8 +30,8 @@ test: $(READY) ## the tests that need nothing but Python, on all cores: about 6 
 	@echo "Running the tests on all cores (about 6 minutes on two) …"
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(PLAIN)
 
-test-whole: $(READY) ## the end-to-end tests, also with real backends, two files at a time: about 20 minutes
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(WHOLE)
+test-whole: $(READY) ## the end-to-end tests, also with real backends, three files at a time: about 25 minutes
+	@$(BIN)/python -m pytest -n 3 --dist loadfile $(WHOLE)
 
 quick: check ## lint, types, layers, unit and property tests on all cores: what to run before each commit
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile --randomly-seed=default --hypothesis-seed=$$(date +%s) \

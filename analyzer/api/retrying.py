@@ -101,7 +101,7 @@ class Retried(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """Request of a course: call the workflow."""
+    """Asks the caller to run the workflow."""
 
     advice: RetryAdvice | None = None
     is_retry: bool = False

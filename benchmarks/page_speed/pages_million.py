@@ -24,6 +24,9 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Final
 
+import uvloop
+
+from analyzer.cli.responsive import responsive
 from analyzer.history.elements import elements_of, pack
 from analyzer.issues.issue_rows import CountedRun
 from analyzer.issues.issue_store import MAX_RUNS, IssueStore
@@ -206,6 +209,7 @@ async def _serve() -> None:
         server = open_pages_alone(load_settings(os.environ), stack, Lifetime(stack))
         await server.start()
         stack.push_async_callback(server.stop)
+        await stack.enter_async_context(responsive())
         await asyncio.Event().wait()
 
 
@@ -241,7 +245,7 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
-        asyncio.run(_serve())
+        uvloop.run(_serve())
         return
     with tempfile.TemporaryDirectory() as folder:
         place: Path | str = given.store_url or Path(folder) / RUNS

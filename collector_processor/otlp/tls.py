@@ -31,7 +31,7 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class Renewals:
-    """Counter of failed renewals; after each, the previous certificate stays in use."""
+    """Counts failed renewals of certificates; the previous certificate stays in use."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()  # gRPC calls from threads of its own

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from semconv.model import ProofDecision, SpanId, TraceId
+from semconv.record import record
 
 PERSON: Final = "person"
 """Method of verdicts made by a person's label."""
@@ -39,7 +40,7 @@ class Outgoing:
     """End of the run in Unix ns, for its first verdict; 0 for all other entries."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StoredVerdict:
     """One verdict of one run; the highest version is current."""
 

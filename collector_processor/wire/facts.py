@@ -55,11 +55,6 @@ class SpanNote(NamedTuple):
         """Whether it or its scope carries an agent marker."""
         return bool(self.bits & MARKED_BIT)
 
-    @property
-    def parent_is_remote(self) -> bool:
-        """Whether its flags say that its parent is in another process."""
-        return bool(self.bits & REMOTE_BIT)
-
 
 @record
 class TraceNote:

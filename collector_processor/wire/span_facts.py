@@ -87,11 +87,6 @@ def read_origin(body: bytes, process: Process, scope_at: int, scope_end: int) ->
     return Origin(process.source, zlib.crc32(b"\0".join((process.service, scope, b""))))
 
 
-def kind_from(origin: Origin, name: bytes) -> int:
-    """Return ``kind_of`` for a span of this origin."""
-    return zlib.crc32(name, origin.names)
-
-
 _HEAD: Final = struct.Struct(">H16xHQHQBB")
 """Ids of a span and its parent, each after its tag and length; of the name behind them tag and length."""
 _TRACE_ID_TAG, _SPAN_ID_TAG = 0x0A10, 0x1208

@@ -33,7 +33,7 @@ class PlainLog:
 
     @property
     def truncated(self) -> bool:
-        """Tell whether any text was folded."""
+        """Tell whether any text was shortened."""
         return self.kept < self.whole
 
 

@@ -16,6 +16,7 @@ from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.records import StoredVerdict
 from semconv.model import Status
+from semconv.record import record
 
 RunName = tuple[Tenant, str]
 """A run's tenant and id."""
@@ -48,7 +49,7 @@ class Sort(StrEnum):
     LEAST_SURE = "least_sure"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RunKey:
     """A position in the list of runs: the last run of a page."""
 
@@ -96,7 +97,7 @@ class RunQuery:
     """Whether the rows have the runs' tasks, which are read from the kept runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RunRow:
     """One run in the list."""
 

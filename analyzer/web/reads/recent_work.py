@@ -44,7 +44,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDone:
-    """The totals and their time."""
+    """Totals of the analyses of the last hour and day."""
 
     hour: Work
     day: Work

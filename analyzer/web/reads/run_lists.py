@@ -129,7 +129,7 @@ class RunLists:
         return [
             row_of(
                 verdict_in(row),
-                task_of(heads.get(name, b""), _TASK),
+                task_of(heads[name], _TASK) if name in heads else "",
                 said.get(name),
                 totals=totals_in(row[len(VERDICT) : -1]),
                 at=row[-1],
@@ -141,4 +141,5 @@ class RunLists:
 def verdict_in(row: tuple[Any, ...]) -> StoredVerdict:
     """Return the verdict in a row's columns ``VERDICT``."""
     fields = dict(zip(VERDICT, row[: len(VERDICT)], strict=True))
-    return StoredVerdict(**fields | {"is_provisional": bool(fields["is_provisional"])})
+    fields["is_provisional"] = bool(fields["is_provisional"])
+    return StoredVerdict(**fields)
