@@ -214,12 +214,12 @@ class HttpReceiver:
         limit = self._rules.max_bytes
         if (request.content_length or 0) > limit:
             raise too_large(limit)
-        if request.content.is_eof():  # a small body comes with its headers: no timeout has to be set
-            return _bounded(request.content.read_nowait(), limit, lease)
         if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # as aiohttp's own handler does: the response has not begun
         try:
+            if request.content.is_eof():  # as of a small body: reading does not wait, and a timeout is dear
+                return await _read_bounded(request, limit, lease)
             async with asyncio.timeout(self._timeouts.body_s):
                 return await _read_bounded(request, limit, lease)
         except TimeoutError as error:
@@ -227,13 +227,6 @@ class HttpReceiver:
         except (ConnectionError, web.RequestPayloadError) as error:
             # The client disconnected or sent invalid HTTP; the response is for the latter.
             raise MalformedRequestError(f"the body is incomplete: {type(error).__name__}") from error
-
-
-def _bounded(body: bytes, limit: int, lease: Lease) -> bytes:
-    if len(body) > limit:
-        raise too_large(limit)
-    lease.hold(len(body))
-    return body
 
 
 async def _read_bounded(request: web.BaseRequest, limit: int, lease: Lease) -> bytes:
