@@ -89,7 +89,7 @@ def words_of(command: str) -> tuple[str, ...]:
 
 
 def require_one(command: Sequence[str] | None, url: str | None) -> None:
-    """Refuse a workflow that is neither a command nor a URL, or both."""
+    """Refuse options that name no workflow, or both a command and a URL."""
     if bool(command) == (url is not None):
         raise WrongUsage("expected either -- COMMAND… or --url URL: what runs the workflow once")
     if url is not None and not url.startswith(("http://", "https://")):

@@ -41,7 +41,7 @@ class Version:
 
     @property
     def id(self) -> str:
-        """A short name."""
+        """A digest of its parts: equal versions have equal ids."""
         return _digest((self.prompts, self.tools, self.models, self.release))
 
 

@@ -2,8 +2,9 @@
 
 Lives on the event loop; ``reader`` calls it from its thread. Neighbouring records of one origin are taken as
 one request. Rows are kept in the journal of this process; when a partition is revoked, those not forwarded
-are given back, its open traces are dropped, and the next owner reads both again. What was spilled of its
-traces (``spilling``) is recalled before they are analysed, and before records are read if the store is there.
+are given back, its open traces are dropped, and the next owner reads both again. The
+traces' spilled parts (``spilling``) are recalled before the analysis, and if the store is there, before
+records are read.
 """
 
 from __future__ import annotations
@@ -329,7 +330,7 @@ class Custody:
     # What was spilled.
 
     async def _recalled(self) -> None:
-        """Wait until what was spilled of the assigned partitions is here, or has had no room for too long."""
+        """Wait until the partitions' spilled parts are read, or have waited too long for room."""
         while self._awaited:
             await asyncio.wait(self._awaited)
 

@@ -36,7 +36,7 @@ _OTEL_INSTEAD: Final = "set OTEL_EXPORTER_OTLP_"
 _IN_PROPERTIES: Final = "set it in BLAMESPAN_KAFKA_PROPERTIES as "
 _FIXED: Final = "unset it: the value is fixed now, "
 RETIRED: Final[Mapping[str, str]] = {
-    "allowed_hosts": "set BLAMESPAN_WEB_URL: its host may stand in Host headers",
+    "allowed_hosts": "set BLAMESPAN_WEB_URL: requests to its host are accepted",
     "analysis_process": "set BLAMESPAN_ANALYSIS_PROCESSES; 0 analyses in the service itself, as never did",
     "analyzer_timeout": "set BLAMESPAN_MODEL_TIMEOUT: a run may take 2.5 times that",
     "forward_certificate": f"{_OTEL_INSTEAD}CERTIFICATE",

@@ -166,7 +166,10 @@ def _compared(scored: Sequence[_Scored], kinds: Collection[str]) -> tuple[float,
 
 
 def _comparable(injected: _Scored, organic: _Scored, repeated: Collection[str]) -> bool:
-    """Tell whether the two repeat the same run, or the organic one none; scores are of one classifier."""
+    """Tell whether the scores of the two compare: one classifier gave both, and they repeat the same run.
+
+    Failures from production repeat no run, and compare with all.
+    """
     origin = organic.sample.origin
     return injected.fold == organic.fold and (origin == injected.sample.origin or origin not in repeated)
 

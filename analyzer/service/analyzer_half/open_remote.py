@@ -100,7 +100,7 @@ class RemoteOpinions:
 
 
 def without_model(settings: Settings) -> Settings:
-    """Return the settings of a collector half, whose analyses here use no model."""
+    """Return a collector half's settings without the model: the analyzers ask it."""
     return settings.model_copy(update={"model": None, "method": "auto"})
 
 
