@@ -26,8 +26,8 @@ demo: $(READY) ## play a failing multi-agent run through the whole line and see 
 PLAIN := tests/unit tests/property tests/contract tests/docs tests/security tests/web
 WHOLE := tests/e2e tests/deploy tests/backends tests/frameworks
 
-test: $(READY) ## the tests that need nothing but Python, on all cores: about 6 minutes on two
-	@echo "Running the tests on all cores (about 6 minutes on two) …"
+test: $(READY) ## the tests that need nothing but Python, on all cores: about 12 minutes on two
+	@echo "Running the tests on all cores (about 12 minutes on two) …"
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(PLAIN)
 
 test-whole: $(READY) ## the end-to-end tests, also with real backends, three files at a time: about 25 minutes
