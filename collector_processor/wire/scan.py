@@ -14,7 +14,7 @@ Bytes after the ids of an unmarked span are not checked: a request that the back
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
@@ -59,10 +59,12 @@ from collector_processor.wire.span_facts import (
     Process,
     has_usual_link,
     linked_traces,
+    may_have_links,
     may_have_remote_parents,
-    read_head,
+    read_apart,
     read_origin,
     read_process,
+    read_usual,
 )
 from collector_processor.wire.split import member_count
 from semconv.model import TraceId
@@ -76,12 +78,14 @@ _BEHIND_PARENT: Final = SHORTEST_SPAN + 2 + SPAN_ID_BYTES
 """Offset of the field after the parent, in a span that begins with its ids."""
 _GROUP_STEPS: Final = 4
 """Steps for a group of spans, or for another field instead."""
-_NOTE_STEPS: Final = 16
-"""Steps for a trace's note (``SpanNote``) of a span."""
+_NOTE_STEPS, _ODD_NOTE_STEPS = 3, 16
+"""Steps for a trace's note (``SpanNote``) of a span; the latter where fields may be in any order."""
 _new: Final = tuple.__new__
 """Creates a note in a third of the time of a call of its class."""
-_NOTE_BYTES: Final = 8
-"""Bytes of a request that count as one more step: a span's fields may have to be read one at a time."""
+_FIELDS_BYTES: Final = 8
+"""Bytes that count as one more step where fields may have to be read one at a time."""
+_SEARCH_BYTES: Final = 32
+"""Bytes that count as one more step where they are searched for links, or in any order of fields."""
 
 
 class TooCostlyError(Exception):
@@ -99,8 +103,8 @@ def scan_traces(
     Args:
         body: an ``ExportTraceServiceRequest``.
         known: agent traces seen before; their spans get notes even without a marker in this request.
-        most_steps: bound on slow work: groups, spans in an unusual field order, notes. A step takes a
-        microsecond.
+        most_steps: bound on slow work: groups, spans, fields in an unusual order, notes. A step takes a
+        microsecond; searching the bytes comes on top, some 10 ms for a MiB at the worst.
         hints: signs of a model call in spans without a marker.
 
     Raises:
@@ -112,6 +116,7 @@ def scan_traces(
     except IndexError:
         raise MalformedRequestError("the request is cut short") from None
     places = found.places
+    found.take_steps((len(places) >> 1) + (len(body) // _SEARCH_BYTES if found.layout is ANY_ORDER else 0))
     traces = dict.fromkeys([place[3] for place in places])
     invalid = 0
     if _NO_TRACE in traces:
@@ -126,8 +131,6 @@ def scan_traces(
         marked |= {index for index in hinted if places[index][3] not in agents and places[index][2] == PLAIN}
         agents.update(places[index][3] for index in marked)
     reported = [trace_id for trace_id in traces if trace_id in agents or trace_id.hex() in known]
-    if reported:
-        found.take_steps(_NOTE_STEPS * len(places) + len(body) // _NOTE_BYTES)
     return ScanResult(
         item_count=len(places) - invalid,
         traces=tuple(_notes(body, found, reported, marked)) if reported else (),
@@ -269,12 +272,16 @@ def _notes(
         if place[3] in own:
             own[place[3]].append(index)
     layout = found.layout
+    found.take_steps((_ODD_NOTE_STEPS if layout is ANY_ORDER else _NOTE_STEPS) * len(found.places))
+    may_link = layout is ANY_ORDER or has_usual_link(body)
+    found.take_steps(len(body) // _SEARCH_BYTES if may_link else 0)
     read = _Reading(
         found.places,
         marker_bits(body, found.places, marked, layout),
         _Origins(body, found.groups),
-        layout is ANY_ORDER or has_usual_link(body),
+        may_link,
         may_have_remote_parents(body),
+        found.take_steps,
     )
     for trace_id, indexes in own.items():
         yield _trace_note(body, trace_id, indexes, read)
@@ -291,6 +298,8 @@ class _Reading(NamedTuple):
     """Whether any span may link to another trace."""
     may_be_remote: bool
     """Whether any span's parent may be in another process."""
+    take_steps: Callable[[int], None]
+    """Called before a span is read field by field; may raise."""
 
 
 class _Origins:
@@ -323,7 +332,7 @@ class _Origins:
 
 def _trace_note(body: bytes, trace_id: bytes, indexes: Sequence[int], read: _Reading) -> TraceNote:
     """Return the note of one trace; ``indexes`` ascend. Most of the cost of agents' spans is in this loop."""
-    places, known_bits, origins, may_link, may_be_remote = read
+    places, known_bits, origins, may_link, may_be_remote, take_steps = read
     notes: list[SpanNote] = []
     size = all_bits = behind = 0
     root_ended = False
@@ -334,12 +343,16 @@ def _trace_note(body: bytes, trace_id: bytes, indexes: Sequence[int], read: _Rea
         bits = known_bits.get(index, 0 if scope == PLAIN else MARKED_BIT)
         if is_ours or scope == OURS or bits & CARRIER_BIT:
             continue
-        span_id, parent_id, end_ns, name = read_head(body, start, end)
+        head = read_usual(body, start, end)
+        if head is None:
+            take_steps((end - start) // _FIELDS_BYTES)
+            head = read_apart(body, start, end)
+        span_id, parent_id, end_ns, name = head
         if may_be_remote and _flags_say_remote(body, start, end):
             bits |= REMOTE_BIT
         if index >= behind:
             (source, names), behind = origins.of(index)
-        links = _links(body, start, end, trace_id) if may_link else ()
+        links = _links(body, start, end, trace_id, take_steps) if may_link else ()
         notes.append(_new(SpanNote, (span_id, parent_id, bits, end_ns, source, crc32(name, names), links)))
         all_bits |= bits
         root_ended = root_ended or not parent_id
@@ -354,7 +367,12 @@ def _trace_note(body: bytes, trace_id: bytes, indexes: Sequence[int], read: _Rea
     )
 
 
-def _links(body: bytes, start: int, end: int, own: bytes) -> tuple[TraceId, ...]:
+def _links(
+    body: bytes, start: int, end: int, own: bytes, take_steps: Callable[[int], None]
+) -> tuple[TraceId, ...]:
+    if not may_have_links(body, start, end):
+        return ()
+    take_steps((end - start) // _FIELDS_BYTES)
     return tuple(TraceId(linked.hex()) for linked in linked_traces(body, start, end, own))
 
 

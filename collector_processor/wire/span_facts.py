@@ -105,8 +105,8 @@ A tuple, not a class, for speed: one is created for every agent's span received.
 """
 
 
-def read_head(body: bytes, start: int, end: int) -> SpanHead:
-    """Return the first fields of a span whose ids are valid.
+def read_usual(body: bytes, start: int, end: int) -> SpanHead | None:
+    """Return the first fields of a span whose ids are valid; ``None`` if another order must be read apart.
 
     In the field order of most SDKs they are read at once: ids, parent, short name, kind, times.
     """
@@ -122,10 +122,11 @@ def read_head(body: bytes, start: int, end: int) -> SpanHead:
             start_tag, end_tag, end_ns = _read_times(body, behind + 2 if body[behind] == _KIND else behind)
             if start_tag == _START and end_tag == _END:
                 return span_id, parent_id, end_ns, body[at:behind]
-    return _read_apart(body, start, end)
+    return None
 
 
-def _read_apart(body: bytes, start: int, end: int) -> SpanHead:
+def read_apart(body: bytes, start: int, end: int) -> SpanHead:
+    """Return what ``read_usual`` does, of fields in any order; may read them one at a time."""
     span_id, parent_id = span_ids(body, start, end)[1], parent_id_of(body, start, end)
     facts = _read_facts(body, start, end)
     return int.from_bytes(span_id, "big"), int.from_bytes(parent_id, "big"), *facts
@@ -159,12 +160,7 @@ def may_have_remote_parents(body: bytes) -> bool:
 
 
 def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes, ...]:
-    """Return the other traces that a span links to, without duplicates, up to ``MAX_NOTE_LINKS``.
-
-    Most spans have no link; a byte search for the start of a link's trace id rules them out quickly.
-    """
-    if not _may_have_links(body, start, end):
-        return ()
+    """Return the other traces that a span links to, without duplicates, up to ``MAX_NOTE_LINKS``."""
     try:
         found = {
             body[one.start : one.end]: None
@@ -178,8 +174,11 @@ def linked_traces(body: bytes, start: int, end: int, own: bytes) -> tuple[bytes,
     return tuple(found)[:MAX_NOTE_LINKS]
 
 
-def _may_have_links(body: bytes, start: int, end: int) -> bool:
-    """Return whether a trace id, or (from the Collector) a span id, follows a link's tag and length."""
+def may_have_links(body: bytes, start: int, end: int) -> bool:
+    """Return whether a trace id, or (from the Collector) a span id, follows a link's tag and length.
+
+    A byte search, which rules most spans out quickly.
+    """
     at = body.find(TRACE_ID_HEAD, start + 2, end - 18)
     if at < 0:
         return False

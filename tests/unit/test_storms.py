@@ -494,6 +494,18 @@ def _field(number: int, content: bytes) -> bytes:
 
 _AGENT_SPAN = span(1, attributes={"gen_ai.operation.name": "invoke_agent"}).SerializeToString()
 _WIDE_SPAN = span(1, attributes={"text": "x" * 1_400}).SerializeToString()
+_MANY = 1 << 17
+_TWO_BYTES = b"\x70\x01" * _MANY
+_LINK = _field(13, _field(1, bytes(15) + b"x"))
+
+
+def _usual(spans: bytes) -> bytes:
+    """Return a request with its Resource first, as SDKs write it."""
+    return _field(1, _field(1, b"") + _field(2, spans))
+
+
+def _text_span(text: str) -> bytes:
+    return span(1, attributes={"gen_ai.operation.name": "chat", "text": text}).SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -504,10 +516,24 @@ _WIDE_SPAN = span(1, attributes={"text": "x" * 1_400}).SerializeToString()
         pytest.param(
             _group(_field(2, b"\x70\x01" * 20_000 + _AGENT_SPAN)), False, id="fields before the ids"
         ),
-        pytest.param(_group(_field(2, _AGENT_SPAN) * 330), False, id="many notes"),
+        pytest.param(_group(_field(2, _AGENT_SPAN) * 330), False, id="many notes in any order"),
+        pytest.param(_usual(_field(2, _AGENT_SPAN) * 330), True, id="a usual batch"),
+        pytest.param(_usual(_field(2, _AGENT_SPAN) * 1_700), False, id="many notes"),
         pytest.param(_group(_field(2, _WIDE_SPAN[:28] + b"(\x01") * 1_500), True, id="many plain spans"),
         pytest.param(_group(b"\x18\x01" * 20_000), False, id="unknown fields of a scope"),
-        pytest.param(_group(_field(2, _AGENT_SPAN + b"\x70\x01" * 24_000)), False, id="a large agent's span"),
+        pytest.param(_group(_field(2, _AGENT_SPAN + b"\x70\x01" * 24_000)), True, id="a large agent's span"),
+        pytest.param(
+            _usual(_field(2, _AGENT_SPAN[:28] + b"\x70\x01" * 24_000 + _AGENT_SPAN[28:])),
+            False,
+            id="an agent's span in an unusual order",
+        ),
+        pytest.param(_usual(_field(2, _AGENT_SPAN + _LINK + _TWO_BYTES)), False, id="a linked span"),
+        pytest.param(
+            _usual(_field(2, _AGENT_SPAN + _field(4, b"\n\x10" + b"j" * (1 << 20) + _LINK))),
+            False,
+            id="what may be links",
+        ),
+        pytest.param(_group(_field(2, _text_span("\n" * (1 << 20)))), False, id="newlines in any order"),
         pytest.param(_group(_field(2, _WIDE_SPAN + b"\x70\x01" * 24_000)), True, id="a large plain span"),
         pytest.param(_field(1, b"\x12\x00" * 10_000), False, id="empty scopes"),
         pytest.param(b"\x0a\x00" * 10_000, False, id="empty resources"),
@@ -520,11 +546,6 @@ def test_a_costly_scan_ends_soon_where_it_may_not_take_long(body: bytes, *, is_c
             scan_traces(body, (), 5_000)
 
     assert operations(scan) < 2_000_000  # some 30 ms
-
-
-_MANY = 1 << 17
-_TWO_BYTES = b"\x70\x01" * _MANY
-_LINK = _field(13, _field(1, bytes(15) + b"x"))
 
 
 @pytest.mark.parametrize(
