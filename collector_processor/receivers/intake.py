@@ -37,15 +37,16 @@ from semconv.record import record, replace
 logger = logging.getLogger(__name__)
 
 _INLINE_BYTES: Final[Mapping[Signal, int]] = {
-    Signal.TRACES: 1 << 20,
+    Signal.TRACES: 96 << 10,
     Signal.LOGS: 24 << 10,
     Signal.METRICS: 24 << 10,
 }
-"""Larger requests are checked in a thread: searching spans for markers takes up to 10 ms at this size, and
-reading records field by field 10 ms. In a thread, checking costs more: its searches release Python's lock
-and wait for it."""
+"""Larger requests wait for their turn: one of each client at a time, and other work comes in between."""
+_LOOP_BYTES: Final = 1 << 20
+"""Larger requests are checked in a thread: searching spans for markers takes up to 10 ms at this size. In a
+thread, checking costs more: its searches release Python's lock and wait for it."""
 _INLINE_STEPS: Final = 5_000
-"""The same for trace requests whose scan takes more steps, of about a microsecond each."""
+"""The same for requests whose scan takes more steps, of about a microsecond each."""
 _ANY_STEPS: Final = sys.maxsize
 _LARGE_AT_ONCE: Final = 4
 """Large requests checked concurrently, one for each client; the event loop shares its core with them."""
@@ -179,10 +180,17 @@ class Intake:
 
     async def _look(self, arrival: Arrival) -> tuple[_Sound, tuple[Entry, ...]]:
         """Check a request; costly ones in a thread, which yields to others between its steps."""
-        if len(arrival.body) <= _INLINE_BYTES[arrival.signal]:
+        size = len(arrival.body)
+        is_small = size <= _INLINE_BYTES[arrival.signal]
+        if is_small:
             with suppress(TooCostlyError):
                 return self._look_at(arrival, _INLINE_STEPS)
         async with self._turns.turn(arrival.client):
+            if not is_small and arrival.signal is Signal.TRACES and size <= _LOOP_BYTES:
+                with suppress(TooCostlyError):
+                    looked = self._look_at(arrival, _INLINE_STEPS)
+                    await asyncio.sleep(0)  # before this client's next one
+                    return looked
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(None, self._look_at, arrival, _ANY_STEPS)
 

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,15 @@ from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
 from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import SegmentDirectory
 from collector_processor.journal.keeper import JournalKeeper
-from collector_processor.otlp import NO_TENANT, MalformedRequestError, RefusedError, Signal, Tenant, TraceKey
+from collector_processor.otlp import (
+    NO_TENANT,
+    Arrival,
+    MalformedRequestError,
+    RefusedError,
+    Signal,
+    Tenant,
+    TraceKey,
+)
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.pipeline.load import Rows
 from collector_processor.pipeline.queues import FairQueue, Places
@@ -269,6 +278,20 @@ async def test_a_small_request_passes_a_large_one(tmp_path: Path) -> None:
         await at.accept(request(span(1)))
         assert not large.done()
         assert (await large).rejected == (4 << 20) // len(EMPTY)
+
+
+async def test_others_come_between_two_large_requests_of_a_client(tmp_path: Path) -> None:
+    body = _usual(_field(2, _WIDE_SPAN) * 100)
+    async with door(tmp_path) as at:
+        await at.accept(body)
+        assert at.intake is not None
+        large = Arrival(signal=Signal.TRACES, body=body, client="10.0.0.1")
+        looks = [asyncio.create_task(at.intake.look(large)) for _ in range(10)]
+        done: list[int] = []
+        while not all(look.done() for look in looks):
+            done.append(sum(look.done() for look in looks))
+            await asyncio.sleep(0)
+        assert max(after - before for before, after in pairwise((*done, 10))) == 1
 
 
 async def test_clients_have_turns_and_one_place_each() -> None:
