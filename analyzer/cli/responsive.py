@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from analyzer.telemetry.process_stats import resident_bytes
-
-SWITCH_S: Final = 0.0005
-"""Seconds that one thread may hold the interpreter while another waits. Python's default of 5 ms suits
-compute-bound programs; here each page and request passes between threads several times, and would wait that
-long each time while a run is analysed (``python -m benchmarks.pages``)."""
+from analyzer.web.short_turns import SHORT_TURNS
 
 _NEVER: Final = 1 << 30
 _LEAST_GROWN_BYTES: Final = 512 << 20
@@ -22,12 +17,11 @@ _LEAST_GROWN_BYTES: Final = 512 << 20
 
 
 @asynccontextmanager
-async def responsive() -> AsyncIterator[None]:
-    """Let threads take short turns, and collect garbage rarely; enter it after all imports, before serving.
+async def collecting_rarely() -> AsyncIterator[None]:
+    """Collect garbage rarely; enter it after all imports, before serving.
 
     All objects alive now are excluded from garbage collection.
     """
-    sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
@@ -36,6 +30,14 @@ async def responsive() -> AsyncIterator[None]:
         yield
     finally:
         collecting.cancel()
+
+
+@asynccontextmanager
+async def responsive() -> AsyncIterator[None]:
+    """Collect garbage rarely and let threads take short turns: for processes that take no OTLP."""
+    with SHORT_TURNS:
+        async with collecting_rarely():
+            yield
 
 
 async def collect_garbage(

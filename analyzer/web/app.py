@@ -30,7 +30,7 @@ from analyzer.web.api import (
     label_routes,
     nothing_in_memory,
 )
-from analyzer.web.events import Changes
+from analyzer.web.events import EVENTS, Changes
 from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding, session_key
 from analyzer.web.pages.compare_pages import CompareContext, compare_routes
 from analyzer.web.pages.front import Front, sign_in_routes, styling
@@ -50,6 +50,7 @@ from analyzer.web.rendering import Renderer
 from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, run_document
 from analyzer.web.run_list import InvalidFilter
 from analyzer.web.schemas import openapi
+from analyzer.web.short_turns import in_short_turns
 from collector_processor.otlp import Address, Tenant, tenant_of
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers import ListenError
@@ -178,7 +179,9 @@ def make_app(parts: WebParts) -> web.Application:
         wants_certificate=parts.tls is not None and parts.tls.client_ca is not None,
         is_signed_in=sessions.is_signed_in,
     )
-    app = web.Application(middlewares=[guarding(rules), _say_refusal], client_max_size=_MAX_BODY)
+    app = web.Application(
+        middlewares=[guarding(rules), _say_refusal, in_short_turns], client_max_size=_MAX_BODY
+    )
 
     async def find(request: web.Request) -> StoredVerdict:
         return await _find_one(parts, request)
@@ -284,7 +287,7 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
             *issue_pages(context),
             *health_routes(context, parts.metrics, recent),
             *sign_in_routes(front, parts.token),
-            web.get("/events", changes.listen),
+            web.get(EVENTS, changes.listen),
         ]
     )
 

@@ -19,6 +19,7 @@ from collector_processor.store.database.connection import StoreError
 
 logger = logging.getLogger(__name__)
 
+EVENTS: Final = "/events"
 EVERY_S: Final = 1.0
 _PING_S: Final = 20.0
 MOST_LISTENERS: Final = 256

@@ -34,7 +34,7 @@ from typing import Any, Final
 
 import uvloop
 
-from analyzer.cli.responsive import responsive
+from analyzer.cli.responsive import collecting_rarely
 from analyzer.service.all_in_one import running_service
 from benchmarks.hostile.attack_requests import (
     AGENT,
@@ -132,7 +132,7 @@ async def _serve(values: Mapping[str, Any]) -> None:
             longest = max(longest, time.perf_counter() - begun - _PROBE_S)
 
     exporters = dict.fromkeys((Signal.TRACES, Signal.LOGS), _TakesAll())
-    async with running_service(settings, exporters=exporters) as running, responsive():
+    async with running_service(settings, exporters=exporters) as running, collecting_rarely():
         _say({"http": str(running.http)})
         probing = asyncio.create_task(probe())
         while line := (await asyncio.to_thread(sys.stdin.readline)).split():

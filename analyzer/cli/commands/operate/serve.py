@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import uvloop
 
 from analyzer.cli.output import FormatOption, OutputFormat, optional, print_json
-from analyzer.cli.responsive import responsive
+from analyzer.cli.responsive import collecting_rarely, responsive
 from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
@@ -114,7 +114,7 @@ async def serve_until_stopped(
     async with (
         opened or nullcontext() as analyst,
         running_service(settings, analyst) as running,
-        responsive(),
+        collecting_rarely(),
     ):
         _announce(running, settings, output)
         await _until_stopped(stopped, running.failure)
