@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from collector_processor.otlp import MalformedRequestError, Signal
@@ -25,32 +24,22 @@ from collector_processor.wire.agent_markers import (
     CARRIER_BIT,
     OUR_TRACES,
     OURS,
-    PADDED,
     PLAIN,
-    USUAL,
     USUAL_HINTS,
     Hints,
-    Layout,
     SpanPlace,
     hinted_spans,
     marked_spans,
     marker_bits,
-    scope_kind,
 )
 from collector_processor.wire.facts import MARKED_BIT, REMOTE_BIT, ScanResult, SpanNote, TraceNote
+from collector_processor.wire.find_spans import BEYOND, Found, Group, find_spans
 from collector_processor.wire.protobuf import (
-    GROUP_TAG,
     SHORTEST_SPAN,
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
-    fields,
     has_usual_head,
     most_fields,
-    read_varint,
-    require_message,
-    skip_short,
-    span_ids,
-    too_many,
 )
 from collector_processor.wire.scan_records import scan_logs, scan_metrics
 from collector_processor.wire.span_facts import (
@@ -70,14 +59,8 @@ from collector_processor.wire.split import member_count
 from semconv.model import TraceId
 
 _NO_TRACE: Final = bytes(TRACE_ID_BYTES)
-_ROOM: Final = 4
-"""Bound on the bytes of a tag and an unpadded length below 2 MiB."""
-_BEYOND: Final = 1 << 62
-"""Past every offset in a request."""
 _BEHIND_PARENT: Final = SHORTEST_SPAN + 2 + SPAN_ID_BYTES
 """Offset of the field after the parent, in a span that begins with its ids."""
-_GROUP_STEPS: Final = 4
-"""Steps for a group of spans, or for another field instead."""
 _NOTE_STEPS, _ODD_NOTE_STEPS = 3, 16
 """Steps for a trace's note (``SpanNote``) of a span; the latter where fields may be in any order."""
 _new: Final = tuple.__new__
@@ -88,14 +71,10 @@ _SEARCH_BYTES: Final = 32
 """Bytes that count as one more step where they are searched for links, or in any order of fields."""
 
 
-class TooCostlyError(Exception):
-    """The scan takes more steps than the caller allows."""
-
-
 def scan_traces(
     body: bytes,
     known: Container[TraceId] = (),
-    most_steps: int = _BEYOND,
+    most_steps: int = BEYOND,
     hints: Hints = USUAL_HINTS,
 ) -> ScanResult:
     """Scan a trace request.
@@ -112,7 +91,7 @@ def scan_traces(
         TooCostlyError: the scan takes more steps.
     """
     try:
-        found = _find_spans(body, _Found(steps_left=most_steps, fields_left=most_fields(len(body))))
+        found = find_spans(body, Found(steps_left=most_steps, fields_left=most_fields(len(body))))
     except IndexError:
         raise MalformedRequestError("the request is cut short") from None
     places = found.places
@@ -139,133 +118,7 @@ def scan_traces(
     )
 
 
-_Group: TypeAlias = tuple[int, int, int, int, int]
-"""Index of a scope's first span, and the bounds of its resource and scope messages."""
-
-
-@dataclass(slots=True)
-class _Found:
-    """The spans found in a request."""
-
-    places: list[SpanPlace] = field(default_factory=list)
-    """Spans, in their order in the request."""
-    invalid: int = 0
-    """Number of spans with ids of a wrong length; they are left out of ``places``."""
-    largest: int = 0
-    """Size of the largest span in bytes."""
-    layout: Layout = USUAL
-    has_marked_scope: bool = False
-    """Whether any span is in a scope of an agent framework or of ours."""
-    groups: list[_Group] = field(default_factory=list)
-    """One entry per scope, in the order of ``places``."""
-    steps_left: int = _BEYOND
-    fields_left: int = _BEYOND
-    """Number of groups and other non-span fields that may still follow."""
-
-    def take_field(self, steps: int) -> None:
-        """Count a group or another field, and its steps; raise if there are too many."""
-        self.fields_left -= 1
-        self.steps_left -= steps  # without a call, which would be more expensive
-        if self.fields_left < 0:
-            raise too_many(0)
-        if self.steps_left < 0:
-            raise TooCostlyError
-
-    def take_steps(self, count: int) -> None:
-        """Count slow steps; raise if there are too many."""
-        self.steps_left -= count
-        if self.steps_left < 0:
-            raise TooCostlyError
-
-
-def _find_spans(body: bytes, found: _Found) -> _Found:
-    for resource in fields(body, 0, len(body)):
-        found.take_field(_GROUP_STEPS)
-        if resource.number != 1:
-            continue
-        require_message(resource)
-        if resource.start < resource.end and body[resource.start] != GROUP_TAG:
-            found.layout = ANY_ORDER  # the Resource, field 1, is not first
-        elif resource.start - resource.at > _ROOM and found.layout is USUAL:
-            found.layout = PADDED
-        for scope in fields(body, resource.start, resource.end):
-            found.take_field(_GROUP_STEPS)
-            if scope.number == 2:
-                require_message(scope)
-                found.groups.append((len(found.places), resource.start, resource.end, scope.start, scope.end))
-                _find_in_scope(body, scope.start, scope.end, found)
-    return found
-
-
-def _find_in_scope(body: bytes, at: int, end: int, found: _Found) -> None:  # noqa: C901, PLR0912 - hot
-    """Add the spans of one scope.
-
-    Most of the scan's time is spent in this loop: hence inlined lengths and no calls.
-    """
-    kind = scope_kind(body, at, end, found.take_field)
-    if kind != PLAIN:
-        found.has_marked_scope = True  # or one of our own, which is examined too
-    add, largest = found.places.append, found.largest
-    while at < end:
-        tag = body[at]
-        if tag != 0x12:
-            found.take_field(1)
-            at = _skip(body, at, end)
-            continue
-        length = body[at + 1]
-        start = at + 2
-        if length > 0x7F:
-            high = body[at + 2]
-            if high < 0x80:
-                length += (high - 1) << 7
-                start = at + 3
-            else:
-                length, start = read_varint(body, at + 1, end)
-        at = start + length
-        if at > end:
-            raise MalformedRequestError("a span runs past the end of its scope")
-        if length > largest:  # noqa: PLR1730 - hot: a call is dearer
-            largest = length
-        if (
-            length > SHORTEST_SPAN
-            and body[start] == 0x0A
-            and body[start + 1] == 0x10
-            and body[start + 18] == 0x12
-            and body[start + 19] == 0x08
-        ):
-            add((start, at, kind, body[start + 2 : start + 18]))
-        elif (
-            length > SHORTEST_SPAN
-            and body[start] != 0x0A
-            and body[at - 18] == 0x0A
-            and body[at - 17] == 0x10
-            and body[at - 28] == 0x12
-            and body[at - 27] == 0x08
-        ):
-            add((start, at, kind, body[at - 16 : at]))
-        else:
-            found.take_steps(1 + (length >> 1))  # as many fields as there may be
-            trace_id, span_id = span_ids(body, start, at)
-            if len(trace_id) != TRACE_ID_BYTES or len(span_id) != SPAN_ID_BYTES:
-                at, skipped = skip_short(body, at, end)
-                found.invalid += 1 + skipped
-            else:
-                add((start, at, kind, trace_id))
-    found.largest = largest
-
-
-def _skip(body: bytes, at: int, end: int) -> int:
-    """Return the end of the field at ``at``; a span that is not length-delimited is malformed."""
-    found = next(fields(body, at, end))
-    if found.number == 2:
-        require_message(found)
-        raise MalformedRequestError("a span's tag is longer than one byte: expected the shortest form")
-    return found.end
-
-
-def _notes(
-    body: bytes, found: _Found, wanted: Iterable[bytes], marked: frozenset[int]
-) -> Iterator[TraceNote]:
+def _notes(body: bytes, found: Found, wanted: Iterable[bytes], marked: frozenset[int]) -> Iterator[TraceNote]:
     """Yield a note of each trace in ``wanted``, in that order."""
     own: dict[bytes, list[int]] = {trace_id: [] for trace_id in wanted}
     for index, place in enumerate(found.places):
@@ -305,7 +158,7 @@ class _Reading(NamedTuple):
 class _Origins:
     """The origins of a request's spans; each group and Resource is read once, on first use."""
 
-    def __init__(self, body: bytes, groups: list[_Group]) -> None:
+    def __init__(self, body: bytes, groups: list[Group]) -> None:
         self._body: Final = body
         self._groups: Final = groups
         self._known: Final[dict[int, Origin]] = {}
@@ -316,12 +169,12 @@ class _Origins:
     def of(self, index: int) -> tuple[Origin, int]:
         """Return the origin of the span at this place, and the first place behind those that share it."""
         if not self._first <= index < self._behind:
-            self._go_to(bisect_right(self._groups, (index, _BEYOND)) - 1)
+            self._go_to(bisect_right(self._groups, (index, BEYOND)) - 1)
         return self._last, self._behind
 
     def _go_to(self, number: int) -> None:
         self._first, resource_at, resource_end, scope_at, scope_end = self._groups[number]
-        self._behind = self._groups[number + 1][0] if number + 1 < len(self._groups) else _BEYOND
+        self._behind = self._groups[number + 1][0] if number + 1 < len(self._groups) else BEYOND
         if number not in self._known:
             if resource_at not in self._processes:
                 self._processes[resource_at] = read_process(self._body, resource_at, resource_end)
@@ -395,7 +248,7 @@ def scan_request(
     signal: Signal,
     body: bytes,
     known: Container[TraceId] = (),
-    most_steps: int = _BEYOND,
+    most_steps: int = BEYOND,
     hints: Hints = USUAL_HINTS,
 ) -> ScanResult:
     """Scan a request of any signal; ``most_steps`` and ``hints`` are for spans.
