@@ -233,7 +233,7 @@ class Lateness(Generic[K]):
 
 
 Kind: TypeAlias = tuple[Tenant, int]
-"""A kind of span (``SpanNote.kind``) of one tenant."""
+"""A kind of span (``kind_of``) of one tenant."""
 
 _LINK: Final = 1 << 32
 """Distinguishes the kind of a linking span from the kind of a child span."""

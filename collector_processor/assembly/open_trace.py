@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final
 
 from collector_processor.otlp import TraceKey
-from collector_processor.wire.facts import AGENT_BIT, REMOTE_BIT, TOP_BIT, SpanNote
+from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, REMOTE_BIT, TOP_BIT, SpanNote
 from semconv.model import Completion, TraceId
 
 _MAX_KINDS: Final = 8
@@ -55,7 +55,7 @@ class Absence:
     """A missing parent, known only by its children."""
 
     kinds: set[int]
-    """``SpanNote.kind`` of its children."""
+    """``kind_of`` its children."""
     is_remote: bool
     """Whether the children's flags say that it is in another process."""
     ended: Ended
@@ -102,7 +102,7 @@ class OpenTrace:
     is_partial: bool = False
     """The ids of its earlier spans have been dropped, so missing parents cannot be determined."""
     top_kind: int = 0
-    """``SpanNote.kind`` of its root, or of its topmost workflow."""
+    """``kind_of`` its root, or of its topmost workflow."""
     top_source: int = 0
     """The process that sent the top span."""
     tail_s: float = 0.0
@@ -171,12 +171,12 @@ class OpenTrace:
         """
         inherited: dict[int, Ended] = {}
         ended: list[Absence] = []
-        for span in spans:
-            absence = self.missing.pop(span.span_id, None)
+        for span_id, _, bits, *_ in spans:
+            absence = self.missing.pop(span_id, None)
             if absence is not None:
                 ended += [absence] if absence.since < now else []
-                if not span.is_marked:
-                    inherited[span.span_id] = absence.ended
+                if not bits & MARKED_BIT:
+                    inherited[span_id] = absence.ended
         return inherited, ended
 
     def _note_sources(self, sources: Iterable[int]) -> None:
@@ -185,9 +185,9 @@ class OpenTrace:
             self.sources += tuple(new)[: _MAX_SOURCES - len(self.sources)]
 
     def _note_links(self, spans: Iterable[SpanNote]) -> None:
-        for span in spans:
-            if span.links and len(self.targets) < _MAX_TARGETS:
-                self.targets.update(dict.fromkeys(span.links, span.kind))
+        for *_, kind, links in spans:
+            if links and len(self.targets) < _MAX_TARGETS:
+                self.targets.update(dict.fromkeys(links, kind))
 
     def _note_tops(self, spans: Iterable[SpanNote]) -> None:
         for _, parent_id, bits, _, source, kind, _ in spans:

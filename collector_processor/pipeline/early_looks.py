@@ -88,7 +88,7 @@ class EarlyLooks:
     def feed(self, arrival: TraceArrival) -> None:
         """Count durable spans of an agent's trace. Called on the event loop; never blocks."""
         key = arrival.key
-        if any(not note.parent_id for note in arrival.notes):
+        if any(not parent_id for _, parent_id, *_ in arrival.notes):
             self._end(key)
         if not arrival.notes or self._over.get(key.tenant, key):
             return

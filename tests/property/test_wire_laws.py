@@ -14,7 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.wire.by_trace import exclude, extract
-from collector_processor.wire.facts import AGENT_BIT, TOP_BIT, SpanNote
+from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, TOP_BIT, SpanNote
 from collector_processor.wire.protobuf import write_varint
 from collector_processor.wire.scan import item_count, scan_request, scan_traces
 from collector_processor.wire.split import (
@@ -148,7 +148,7 @@ def test_the_survey_agrees_with_protobuf(body: bytes) -> None:
         mine = [span for span in valid if span.trace_id.hex() == note.trace_id]
         assert note.byte_count == sum(len(span.SerializeToString()) for span in mine)
         if note.spans:
-            noted = {(one.span_id, one.parent_id) for one in note.spans}
+            noted = {(span_id, parent_id) for span_id, parent_id, *_ in note.spans}
             assert noted <= {(int.from_bytes(s.span_id), int.from_bytes(s.parent_span_id)) for s in mine}
 
 
@@ -173,15 +173,16 @@ def test_a_span_is_marked_whatever_stands_beside_it(
     body = request(*(span(n, trace=n % 3 + 1, attributes=attributes) for n, attributes in enumerate(made, 1)))
     body = as_the_collector_writes(body) if is_collectors else body
     found = {
-        note.span_id: note.is_marked
+        span_id: bool(bits & MARKED_BIT)
         for trace in scan_traces(body, {trace_name(n) for n in (1, 2, 3)}).traces
-        for note in trace.spans
+        for span_id, _, bits, *_ in trace.spans
     }
     assert found == {n: attributes is MARKED for n, attributes in enumerate(made, 1)}
 
 
 def kinds(note: SpanNote) -> tuple[int, int, int]:
-    return note.span_id, note.parent_id, note.bits & (TOP_BIT | AGENT_BIT)
+    span_id, parent_id, bits, *_ = note
+    return span_id, parent_id, bits & (TOP_BIT | AGENT_BIT)
 
 
 @given(requests(), st.integers(1, 400))

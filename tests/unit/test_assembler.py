@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
 from collector_processor.assembly.open_trace import MAX_GROUP
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, REMOTE_BIT, TOP_BIT, SpanNote
+from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, REMOTE_BIT, TOP_BIT, SpanNote, span_note
 from semconv.model import Completion, TraceId
 from tests.unit.test_growth import operations
 
@@ -42,7 +42,7 @@ def note(
     end_s: float = 0,
     links: Sequence[TraceKey] = (),
 ) -> SpanNote:
-    return SpanNote(
+    return span_note(
         span_id=number,
         parent_id=parent or 0,
         bits=TOP_BIT * top | AGENT_BIT * agent | MARKED_BIT * (marked or agent or top) | REMOTE_BIT * remote,

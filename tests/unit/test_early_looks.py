@@ -9,7 +9,7 @@ from typing import Final
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.analyst_protocol import AnalysisLostError
 from collector_processor.pipeline.early_looks import MOST_BYTES, MOST_TRACES, EarlyLooks
-from collector_processor.wire.facts import SpanNote, TraceArrival
+from collector_processor.wire.facts import TraceArrival, span_note
 from semconv.model import TraceId
 
 _STORM: Final = 5 * MOST_TRACES
@@ -24,7 +24,7 @@ def arrival(
         key=TraceKey(tenant, TraceId(f"{number:032x}")),
         received_ns=0,
         byte_count=size,
-        notes=tuple(SpanNote(span_id=place + 2, parent_id=parent) for place in range(spans)),
+        notes=tuple(span_note(span_id=place + 2, parent_id=parent) for place in range(spans)),
     )
 
 

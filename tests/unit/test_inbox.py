@@ -13,7 +13,7 @@ from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.queues import ARRIVAL_BYTES, NOTE_BYTES, FairTable, Inbox
 from collector_processor.pipeline.scheduler import Pipeline
-from collector_processor.wire.facts import MARKED_BIT, SpanNote, TraceArrival
+from collector_processor.wire.facts import MARKED_BIT, TraceArrival, span_note
 from semconv.model import TraceId
 from tests.factories import chat, workflow
 from tests.run_store import analyses_of
@@ -29,7 +29,7 @@ def arrival(number: int, notes: int = 1, tenant: Tenant = NO_TENANT) -> TraceArr
         key=TraceKey(tenant, TraceId(f"{number:032x}")),
         received_ns=1_700_000_000_000_000_000 + number,
         byte_count=100_000 + number,
-        notes=tuple(SpanNote(span_id=one, bits=MARKED_BIT) for one in range(1, notes + 1)),
+        notes=tuple(span_note(span_id=one, bits=MARKED_BIT) for one in range(1, notes + 1)),
     )
 
 

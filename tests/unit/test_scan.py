@@ -20,10 +20,10 @@ from collector_processor.wire.facts import (
     MARKED_BIT,
     REMOTE_BIT,
     TOP_BIT,
-    SpanNote,
     TraceNote,
     kind_of,
     pack_notes,
+    span_note,
     unpack_notes,
 )
 from collector_processor.wire.protobuf import write_varint
@@ -79,7 +79,7 @@ def test_one_marked_attribute_makes_an_agent_trace(attributes: dict[str, str]) -
     )
     (marked,) = scan_traces(body).traces
     assert (marked.trace_id, marked.is_agent) == (trace_name(2), True)
-    assert [note.is_marked for note in marked.spans] == [True, False]
+    assert [bits & MARKED_BIT for _, _, bits, *_ in marked.spans] == [MARKED_BIT, 0]
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_notes_say_what_the_assembler_needs() -> None:
         span(3, parent=2, flags=REMOTE_PARENT),
     )
     (note,) = scan_traces(body).traces
-    assert tuple(one._replace(end_ns=0, source=0, kind=0) for one in note.spans) == (
-        SpanNote(span_id=1, bits=TOP_BIT | MARKED_BIT),
-        SpanNote(span_id=2, parent_id=1, bits=AGENT_BIT | MARKED_BIT),
-        SpanNote(span_id=3, parent_id=2, bits=REMOTE_BIT),
+    assert tuple(span_note(span_id, parent_id, bits) for span_id, parent_id, bits, *_ in note.spans) == (
+        span_note(span_id=1, bits=TOP_BIT | MARKED_BIT),
+        span_note(span_id=2, parent_id=1, bits=AGENT_BIT | MARKED_BIT),
+        span_note(span_id=3, parent_id=2, bits=REMOTE_BIT),
     )
     assert note.root_ended
 
@@ -158,14 +158,15 @@ def test_notes_say_when_a_span_ended_which_code_sent_it_and_what_it_links_to(
         linked.links.add(trace_id=trace.to_bytes(16), span_id=(1).to_bytes(8))
     text = span(2, parent=1, attributes={"gen_ai.prompt": "\n\x10looks like a trace id!"})
     (note,) = scan_traces(write(request(linked, text, scope="planner", service="shop"))).traces
-    first, second = note.spans
-    assert first.end_ns == linked.end_time_unix_nano
-    assert first.kind == kind_of(b"shop", b"planner", b"plan the day")
-    assert first.links == (trace_name(7), trace_name(8))
-    assert (second.kind, second.links) == (kind_of(b"shop", b"planner", b"work"), ())
-    assert first.source == second.source != 0
+    (*_, end_ns, source, kind, links), (*_, second_source, second_kind, no_links) = note.spans
+    assert end_ns == linked.end_time_unix_nano
+    assert kind == kind_of(b"shop", b"planner", b"plan the day")
+    assert links == (trace_name(7), trace_name(8))
+    assert (second_kind, no_links) == (kind_of(b"shop", b"planner", b"work"), ())
+    assert source == second_source != 0
     (other,) = scan_traces(write(request(linked, service="billing"))).traces
-    assert other.spans[0].source != first.source
+    ((*_, other_source, _, _),) = other.spans
+    assert other_source != source
 
 
 @given(
@@ -191,8 +192,10 @@ def test_facts_are_those_of_the_span_however_it_is_written(  # noqa: PLR0917 - w
         {trace_name(n) for n in links} - {trace_name(1)},
     )
     for write in (bytes, as_the_collector_writes, as_dotnet_writes):
-        ((note,),) = (found.spans for found in scan_traces(write(request(made))).traces)
-        assert (note.end_ns, note.kind, set(note.links)) == expected
+        (((*_, ended, _, found_kind, linked),),) = (
+            found.spans for found in scan_traces(write(request(made))).traces
+        )
+        assert (ended, found_kind, set(linked)) == expected
 
 
 def test_a_span_that_is_broken_behind_its_ids_has_no_facts() -> None:
@@ -200,7 +203,7 @@ def test_a_span_that_is_broken_behind_its_ids_has_no_facts() -> None:
     end = body.index((1_700_000_000_000_001_000).to_bytes(8, "little"))
     broken = body[: end - 1] + b"\x47" + body[end:]  # a wire type that there is none of
     (note,) = scan_traces(broken).traces
-    assert [(one.end_ns, one.links) for one in note.spans] == [(0, ())]
+    assert [(end_ns, links) for _, _, _, end_ns, _, _, links in note.spans] == [(0, ())]
 
 
 def _message(tag: bytes, content: bytes) -> bytes:
@@ -249,7 +252,7 @@ def test_carriers_are_counted_and_never_noted() -> None:
     assert note.spans == ()
     (mixed,) = scan_traces(body + request(span(1, attributes=WORKFLOW))).traces
     assert mixed.carrier_count == 2
-    assert [one.span_id for one in mixed.spans] == [1]
+    assert [span_id for span_id, *_ in mixed.spans] == [1]
 
 
 def test_spans_of_our_own_model_calls_are_never_analysed() -> None:
@@ -264,7 +267,7 @@ def test_a_known_trace_gets_its_notes_without_a_marker() -> None:
     body = request(span(1, parent=2))
     assert scan_traces(body).traces == ()
     (note,) = scan_traces(body, {trace_name(1)}).traces
-    assert [one.span_id for one in note.spans] == [1]
+    assert [span_id for span_id, *_ in note.spans] == [1]
     assert not note.is_agent
 
 
@@ -407,7 +410,11 @@ def test_what_others_write_in_their_own_way_is_surveyed_the_same(
 
 def _comparable(note: TraceNote) -> TraceNote:
     """Return the request without the parts that differ between processes."""
-    return replace(note, byte_count=0, spans=tuple(span._replace(source=0) for span in note.spans))
+    spans = (
+        span_note(own, parent, bits, end_ns=end_ns, kind=kind, links=links)
+        for own, parent, bits, end_ns, _, kind, links in note.spans
+    )
+    return replace(note, byte_count=0, spans=tuple(spans))
 
 
 def test_a_trace_is_taken_out_of_a_request_in_the_collectors_order() -> None:
@@ -463,6 +470,6 @@ def test_each_span_with_a_sign_is_marked_and_a_hostile_text_costs_one_pass() -> 
     counted = {"x.input_tokens": 3}
     body = request(*(span(n, attributes=counted if n % 2 else {}) for n in range(1, 9)))
     (note,) = scan_traces(body).traces
-    assert [each.is_marked for each in note.spans] == [True, False] * 4
+    assert [bits for _, _, bits, *_ in note.spans] == [MARKED_BIT, 0] * 4
     many = request(span(1, attributes={"x": "_token" * 200_000}))
     assert scan_traces(many).traces == ()

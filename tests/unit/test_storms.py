@@ -206,7 +206,7 @@ async def test_a_trace_in_several_rows_of_one_request_arrives_at_once(tmp_path: 
         assert [chunk.items for chunk in at.offered] == [1_000, 502]
         assert [number for chunk in at.offered for number in numbers_in(chunk.body)] == numbers_in(body)
         notes = [arrival.notes for arrival in at.fed if arrival.key.trace_id == trace_name(1)]
-        assert [[note.span_id for note in some] for some in notes] == [[2, 1], []]
+        assert [[span_id for span_id, *_ in some] for some in notes] == [[2, 1], []]
         assert len(await rows_of(at.journal, TraceKey(NO_TENANT, trace_name(1)))) == 2
 
 
