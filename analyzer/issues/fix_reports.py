@@ -58,7 +58,7 @@ class FixReports:
         self._history: Final = RunHistoryRows(store.db)
 
     def of(self, tenant: Tenant, issue: Issue, since: str, now_ns: int) -> IssueFix:
-        """Return an issue's workflows before and since a fix.
+        """Return an issue's workflows before and after a fix.
 
         Args:
             tenant: the owner of the issue.

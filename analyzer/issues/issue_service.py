@@ -263,7 +263,7 @@ class IssueService:
         return await self._in_thread(read)
 
     async def fix_document(self, tenant: Tenant, issue_id: str, since: str) -> dict[str, Any] | None:
-        """Return an issue's workflows before and since a fix; ``None`` if there is no such issue."""
+        """Return an issue's workflows before and after a fix; ``None`` if there is no such issue."""
 
         def read() -> dict[str, Any] | None:
             now_ns, found = self.now_ns(), self.reader.issue(tenant, issue_id)

@@ -62,7 +62,7 @@ class ChangeReport:
 
 @record
 class FixReport:
-    """A workflow before and since a fix."""
+    """A workflow before and after a fix."""
 
     at_ns: int
     whole: BeforeAfter
@@ -176,7 +176,7 @@ class WorkflowReports:
 
 
 def issues_of(store: IssueStore, tenant: Tenant, known: Sequence[HistoryRow]) -> list[str | None]:
-    """Return each run's issue, empty if it failed by none; ``None`` for runs that passed."""
+    """Return each run's issue: empty if it did not pass but is in none, ``None`` if it passed."""
     issue_of = store.issue_ids([(tenant, row.run_id) for row in known])
     return [None if row.said == Said.PASSED else issue_of.get((tenant, row.run_id), "") for row in known]
 

@@ -7,7 +7,7 @@ the current number. Both have the same labels and start at 0 together, so a quer
 subtract one from the other. The cost of an analysis is counted each time it is paid.
 
 A new series is shown at zero for a while: Prometheus computes an ``increase`` of 0 for a series that it
-first sees at 6, so that the first failures of a rare agent would raise no alarm. The time is measured by
+first sees at 6, so the first failures of a rare agent would raise no alarm. The time is measured by
 the clock, not by scrapes, so that a second reader does not shorten it for the first.
 
 ``prometheus_client.Counter`` has no such delay and accepts no clock. It also adds a ``_created`` series to

@@ -1,4 +1,4 @@
-"""Records of issues in the API's answers: the issue, and its workflows before and since a fix. Pure data."""
+"""Records of issues in the API's answers: the issue, and its workflows before and after a fix. Pure data."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BothSides:
-    """A share of a workflow's runs before and since a fix."""
+    """A share of a workflow's runs before and after a fix."""
 
     before: tuple[int, int]
     """Runs that count, and all with a known outcome."""
@@ -123,7 +123,7 @@ class SuccessChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedWorkflow:
-    """A workflow that an issue breaks, before and since a fix."""
+    """A workflow that an issue breaks, before and after a fix."""
 
     service: str
     workflow: str
@@ -138,7 +138,7 @@ class FixedWorkflow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueFix:
-    """The workflows that an issue breaks, before and since a fix."""
+    """The workflows that an issue breaks, before and after a fix."""
 
     id: str
     tenant: str

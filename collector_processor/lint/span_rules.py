@@ -280,7 +280,7 @@ def _doubled(look: Look) -> Found:
 
 
 def _may_join(look: Look) -> Found | None:
-    """Find a run that may continue another one: no span is around both."""
+    """Find a run that may continue another: no span encloses both."""
     notes = [each for each in look.run.trajectory.warnings if each.startswith(MAY_JOIN)]
     return Found(look.ordering.surroundings.roots[:1], 1, "; ".join(notes)) if notes else None
 

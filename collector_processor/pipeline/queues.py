@@ -76,7 +76,7 @@ class FairQueue(Generic[Owner, Key, Item]):
 class FairTable(Generic[Owner, Key, Item]):
     """A bounded number of items by owner and key: an owner with more than its share gives up its oldest.
 
-    With more owners than items, those that put nothing for longest give way.
+    If there are more owners than places, those whose last put is longest ago give way.
     """
 
     def __init__(self, most: int) -> None:

@@ -211,7 +211,7 @@ class _Choice:
         )
 
     def _pass_failure_on(self, act: Act, last: Act) -> None:
-        """Give an agent's failure to its last model call, if the call reports none: the call failed.
+        """Give an agent's failure to its last model call, if that shows neither an output nor an error.
 
         Mastra's spans of a failed call say OK; only the agent's has the error.
         """

@@ -117,7 +117,7 @@ def summary_of(decision: Decision, back: WriteBack | None = None) -> VerdictSumm
 def write_back(
     decision: Decision, policy: CarrierPolicy, held: Mapping[int, bytes] | None = None
 ) -> WriteBack:
-    """Return everything that the verdict writes.
+    """Return everything to be written for the verdict.
 
     Args:
         decision: the verdict and the previous one.

@@ -2,8 +2,8 @@
 
 A decorated function gets a span per call; coroutines are awaited inside it. For generators, sync and async,
 the span lasts from the first item to the end; between items their context is detached, so that the
-consumer's work is not recorded inside it. Their body runs in a ``contextvars.Context`` of its own, which
-keeps the variables that it set between two items, whichever thread or task requests the next one.
+consumer's work is not recorded inside it. Their body runs in a ``contextvars.Context`` of its own:
+variables that it sets survive until the next item, whichever thread or task requests that.
 """
 
 from __future__ import annotations

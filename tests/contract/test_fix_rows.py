@@ -1,4 +1,4 @@
-"""An issue's workflows before and since a fix, read back from the store."""
+"""An issue's workflows before and after a fix, read back from the store."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def test_a_label_is_given_with_one_click(site: Site) -> None:
     await page.get_by_role("button", name="Right", exact=True).click()
     await expect(page.locator("main")).to_contain_text("A person said: right")
     await page.get_by_label("It was").select_option("7")
-    await page.get_by_role("button", name="this step").click()
+    await page.get_by_role("button", name="Save").click()
     await expect(page.locator("main")).to_contain_text("it was step 7")
 
 
@@ -127,7 +127,7 @@ async def test_the_queue_is_answered_without_a_script(site: Site) -> None:
     page = await site.open("/queue", java_script_enabled=False)
     await expect(page.locator("#legend")).to_be_hidden()
     await page.get_by_label("It was step").fill("1")
-    await page.get_by_role("button", name="this step").click()
+    await page.get_by_role("button", name="Save").click()
     await expect(page.locator("#progress-of-labels + p")).to_contain_text("1 of the newest")
 
 

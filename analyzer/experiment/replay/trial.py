@@ -71,7 +71,7 @@ class Request:
     tools: tuple[str, ...] = ()
     """Names of the functions that the model may call."""
     transfers: frozenset[str] = frozenset()
-    """Those that are named like a handoff and take no more than one does."""
+    """Those named like a handoff that take no arguments but a handoff's."""
     provider_tools: tuple[str, ...] = ()
     """Tools that the provider itself would run."""
     spoken: Spoken | None = None

@@ -152,7 +152,7 @@ def _invalid(report: TrialReport, ended: Ended, change: Change | None, *, succee
         return _bypassed(report, ended)
     if change is None and report.tools_missing:
         return (
-            f"recorded executions of {', '.join(report.tools_missing)} never asked for their results: the"
+            f"the recorded results of {', '.join(report.tools_missing)} were never requested: the"
             f" tools really run, or the workflow takes another path{_exit(ended)}"
         )
     failures = dict(report.live_failures)

@@ -197,7 +197,7 @@ class BinarySearch:
                 return is_upper
             suspects = suspects[:middle] if is_upper else suspects[middle:]
             questions += 1
-        reason = f"the step that is left after {questions} questions in which half the mistake is"
+        reason = f"the step left after asking {questions} times which half holds the mistake"
         return _named(suspects[0], reason if questions else "the run has only this step")
 
 

@@ -190,7 +190,7 @@ async def _read(context: CompareContext, verdict: StoredVerdict) -> WholeRun:
 
 
 async def _near(context: CompareContext, verdict: StoredVerdict) -> list[RunRow]:
-    """Return passing runs of the same workflow, those with the nearest task, then length, first.
+    """Return passing runs of the same workflow, sorted by nearness of task, then of length.
 
     Raises:
         web.HTTPNotFound: none is known.

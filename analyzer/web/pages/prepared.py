@@ -67,7 +67,7 @@ class _Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageMemory:
-    """Everything that the pages keep in memory of stored runs, to be dropped when a run is deleted."""
+    """All data of stored runs that the pages hold in memory; dropped when a run is deleted."""
 
     runs: RunArchive
     whole: WholeRuns

@@ -266,9 +266,9 @@ def loading(
     reader: Reader = USUAL,
     reference: str = "",
 ) -> Load:
-    """Return a function that reads the runs of files, read together, and removes their secrets.
+    """Return a function that reads runs from several files at once, and removes their secrets.
 
-    Together, so that a file of logs completes the spans of another. ``reference`` is the expected answer of
+    At once, because one file's logs may complete another's spans. ``reference`` is the expected answer of
     all runs, if a person gave one.
     """
 

@@ -202,7 +202,7 @@ class ShownIssue:
     fellows: tuple[Issue, ...] = ()
     """Other issues of its service; not set in lists."""
     fix: IssueFix | None = None
-    """Its workflows before and since a fix; not set in lists."""
+    """Its workflows before and after a fix; not set in lists."""
 
 
 class IssueSource(Protocol):

@@ -57,7 +57,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedRow:
-    """A workflow before and since a fix, as text."""
+    """A workflow before and after a fix, as text."""
 
     workflow: str
     at_ns: int
@@ -72,7 +72,7 @@ class FixedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A share before and since a fix, as text."""
+    """A share before and after a fix, as text."""
 
     before: str
     after: str
@@ -94,7 +94,7 @@ class IssueView:
     """Share of that week's runs that the agent broke, as text; empty if unknown."""
     changes: tuple[str, ...]
     fixed: tuple[FixedRow, ...]
-    """Its workflows before and since a fix."""
+    """Its workflows before and after a fix."""
     fix: str
     """The fix in the last run's verdict."""
     advice: str

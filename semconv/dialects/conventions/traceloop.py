@@ -177,7 +177,7 @@ def read_traceloop(span: Span, surroundings: Surroundings) -> Action | None:
 
 
 def _has_name(attributes: Attributes, beginnings: tuple[str, ...]) -> bool:
-    """Say whether an attribute's name begins with one of ``beginnings``, which are marks."""
+    """Say whether an attribute's name begins with one of the marks ``beginnings``."""
     names = "\n".join(attributes)  # faster to search than the names one at a time; most spans have no mark
     for beginning in _BEGINNINGS:
         if beginning in names:

@@ -277,7 +277,7 @@ def _run(span: Span, seen: Observation) -> Action:
 def handoff_of(span: Span, dialect: str, fields: Mapping[str, Any]) -> Action:
     """Return the handoff described by openai-agents' ``from_agent`` and ``to_agent``.
 
-    The target is often missing: it is set when the span ends, after some exporters have read it.
+    The target is often missing: it is set when the span ends, after some exporters have read the span.
     """
     source, target = words(fields.get("from_agent")), words(fields.get("to_agent"))
     agent = Found(source, AgentSource.HANDOFF) if source else NO_AGENT

@@ -30,7 +30,7 @@ def workflows(
     tenant: Annotated[str | None, optional("TENANT", "Only this tenant's.")] = None,
     fix: Annotated[
         str | None,
-        optional("TIME|RELEASE", "Compare the runs before and since a fix: a time, or a `service.version`."),
+        optional("TIME|RELEASE", "Compare the runs before and after a fix: a time, or a `service.version`."),
     ] = None,
     data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,

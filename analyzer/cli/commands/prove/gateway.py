@@ -130,7 +130,7 @@ def remote_tools(http: Sequence[str], mcp: Sequence[str], commands: Sequence[str
         *(_mcp_server(name, tools) for name, tools in _by_variable(mcp, "--mcp-tool")),
     ]
     if len({each.variable for each in found}) < len(found):
-        raise WrongUsage("--mcp-tool: expected another variable than those of --http-tool")
+        raise WrongUsage("--mcp-tool: expected a variable that no --http-tool uses")
     return (*found, *_started(commands))
 
 

@@ -38,7 +38,7 @@ class Asked:
     tools: tuple[str, ...] = ()
     """Names of the functions that the model may call."""
     transfers: frozenset[str] = frozenset()
-    """Those that are named like a handoff and take no more than one does."""
+    """Those named like a handoff that take no arguments but a handoff's."""
     provider_tools: tuple[str, ...] = ()
     """Tools that the provider itself runs."""
     wants_stream: bool = False
@@ -75,7 +75,7 @@ class Offered:
 
     functions: tuple[str, ...]
     transfers: frozenset[str]
-    """Those functions that are named like a handoff and take no more than one does, or like a delegation."""
+    """Those functions named like a delegation, or like a handoff that take no arguments but a handoff's."""
     hosted: tuple[str, ...]
     """Tools that the provider itself runs."""
 
