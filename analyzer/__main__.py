@@ -19,7 +19,7 @@ def main() -> None:
         if (error.name or "").partition(".")[0] in {"analyzer", "collector_processor", "semconv"}:
             raise  # a bug of ours, not a missing extra
         sys.exit(
-            f"blamespan: {error.name} is not installed; it is of the extra server: pip install '.[server]'"
+            f"blamespan: {error.name} is not installed; it is in the extra server: pip install '.[server]'"
         )
     run()
 

@@ -66,7 +66,7 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
     ) -> str:
         """List runs that failed, or may have, newest first: who is to blame, at which step and why.
 
-        A run whose number is not known fits no bound on it.
+        A run without a known value for a bounded number is left out.
 
         Args:
             since: an age such as 30m, 24h or 7d, or an RFC 3339 time.

@@ -86,5 +86,5 @@ def missing_extra(error: ModuleNotFoundError) -> CommandFailed:
     if (error.name or "").partition(".")[0] not in {"duckdb", "pyarrow"}:
         raise error
     return CommandFailed(
-        f"{error.name} is not installed; it is of the extra history: pip install '.[server,history]'"
+        f"{error.name} is not installed; it is in the extra history: pip install '.[server,history]'"
     )

@@ -32,8 +32,8 @@ FilesArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE",
-        help="OTLP (JSON, JSON lines, protobuf), Jaeger JSON, Tempo JSON or a conversation log;"
-        " detected by content, gzip or not; `-` reads standard input. Or the id of a kept run.",
+        help="OTLP (JSON, JSON lines, protobuf), Jaeger JSON, Tempo JSON, a Langfuse export or a conversation"
+        " log; detected by content, gzipped or not; `-` reads standard input. Or the id of a kept run.",
         show_default=False,
     ),
 ]

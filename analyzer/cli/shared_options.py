@@ -20,7 +20,7 @@ ModelOption = Annotated[
     str | None,
     optional(
         "NAME",
-        "Any litellm model; several with commas between take turns in votes. Default: BLAMESPAN_MODEL.",
+        "Any litellm model; several, separated by commas, take turns in votes. Default: BLAMESPAN_MODEL.",
         "--model",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Labelled runs from files: JSON lines, one JSON document, or a folder of documents; gzip or not.
+"""Labelled runs from files: JSON lines, one JSON document, or a folder of documents; gzipped or not.
 
 Not pure: the only module of this package that reads files.
 """

@@ -83,10 +83,10 @@ class JobAsk:
     ) -> Attribution:
         """Return an analyzer's attribution of a run, by its settings or by a person's choice.
 
-        ``watch`` is called with the calls and dollars that the analyzer told with its last renewal.
+        ``watch`` is called with the calls and dollars that the analyzer reported with its last renewal.
 
         Raises:
-            AwayError: no analyzer answered in time, or the run crashed several.
+            AwayError: no analyzer answered in time, or the run crashed several of them.
             UnreadableInput: the run cannot be stored, or the answer is not an attribution of it.
         """
         body = await asyncio.to_thread(write_run, trajectory)

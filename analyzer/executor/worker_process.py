@@ -24,10 +24,10 @@ from collector_processor.pipeline.prepare import Prepared, TraceBytes
 logger = logging.getLogger(__name__)
 
 _START_S: Final = 60.0
-"""Seconds to wait for the start; imports take one second, many on a busy machine."""
+"""Seconds to wait for the start; imports take one second, or many seconds on a busy machine."""
 TRACE_CPU_S: Final = 10.0
 """CPU seconds for a trace (of 1 MiB at most), which usually takes less than one. A trace that takes longer
-would never end; the kernel kills the process (``SIGPROF``), because our code does not run during a loop in a
+counts as endless. The kernel kills the process (``SIGPROF``): our code could not do so during a loop in a
 C library, or once the service is gone."""
 _ANSWER_S: Final = 60.0
 """Seconds to wait for the next answer on a busy machine, and as many for each 2 MiB of the message; a stopped

@@ -139,7 +139,7 @@ def may_go_live(
     Args:
         candidates: from ``suspects``.
         fix: the change that the treatment makes; a text takes the place of the changed call's live answer.
-        undeclared: such tools, with the index of the last recorded call that offers them.
+        undeclared: tools that would really run, each with the index of the last recorded call that offers it.
     """
     last = max(undeclared.values(), default=-1)
     least = last if fix.kind is ChangeKind.TEXT else last + 1

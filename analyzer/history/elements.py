@@ -60,7 +60,7 @@ class Element:
     text: str
     """The fact as prose, after the agent's name."""
     pattern: str = ""
-    """Key of the same fact about any action, which stands in place of ``{0}``; empty if there is none."""
+    """Key of the same fact about any action, with ``{0}`` in the action's place; empty if there is none."""
 
     def relatives(self, actions: Iterable[str]) -> list[tuple[str, str]]:
         """Return the keys and the sites of the same fact about these actions, given by their keys."""

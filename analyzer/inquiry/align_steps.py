@@ -18,7 +18,7 @@ _SAME_STEP: Final = 2
 
 
 _SAME_TEXT: Final = 1
-"""Scores: a pair of equal steps is worth more than any equal text, so that texts only choose among pairs."""
+"""Scores: a pair of equal steps counts more than equal texts, so texts only decide between such pairs."""
 
 
 _MOST_CELLS: Final = 4_000_000

@@ -283,7 +283,7 @@ class _Batch:
     """Additions to the sums of a day: runs in which an agent took part, and was blamed."""
 
     def add(self, run: CountedRun, one: int) -> None:
-        """Count a run among those of its day; -1 undoes it."""
+        """Add a run to the sums of its day; ``one`` is 1, or -1 to undo that."""
         day = run.settled_ns // DAY_NS
         for place in _places(run):
             if place not in self.watches:

@@ -1,4 +1,4 @@
-"""Workflows before and since the fix of an issue: do more runs pass, is this failure rarer? Synchronous."""
+"""Workflows before and after the fix of an issue: do more runs pass, is this failure rarer? Synchronous."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from semconv.record import record
 
 _MOST_WORKFLOWS: Final = 3
 _AROUND: Final = 200
-"""Runs before and since the fix among which a change point is looked for."""
+"""Runs before and after the fix among which a change point is looked for."""
 _MOST_RELEASES: Final = 10
 
 
 @record
 class FixedWorkflow:
-    """A workflow that an issue breaks, before and since the fix."""
+    """A workflow that an issue breaks, before and after the fix."""
 
     service: str
     workflow: str

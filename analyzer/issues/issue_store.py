@@ -31,7 +31,7 @@ from collector_processor.store.database.places import StorePlace, connected
 DAY_NS: Final = 86_400 * 10**9
 MAX_ISSUES: Final = 10_000
 MAX_RUNS: Final = 200_000
-"""Bound on counted runs: twice that on verdicts, so a run deleted here cannot return."""
+"""Bound on counted runs: twice the bound on verdicts, so that a run deleted here has no verdict left."""
 MAX_PENDING: Final = 10_000
 """Bound on uncounted runs: that of an older version."""
 MAX_OUTBOX: Final = 5_000

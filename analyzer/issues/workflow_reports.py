@@ -124,7 +124,7 @@ class WorkflowReports:
         Args:
             now_ns: Unix ns.
             tenant: only this tenant's.
-            fix: also compare the runs before and since this.
+            fix: also compare the runs before and after this.
         """
         since_ns = now_ns - DAYS * DAY_NS
         return [

@@ -37,7 +37,7 @@ MAX_YAML_BYTES: Final = 16 << 20
 _YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w-]*:\s)")
 _EXPECTED: Final = (
     "expected OTLP (JSON or protobuf), Jaeger JSON, Tempo JSON, a Langfuse export,"
-    ' or a conversation log: messages, or a list of them as "history" (JSON or YAML); gzip or not'
+    ' or a conversation log: messages, or a list of them as "history" (JSON or YAML); gzipped or not'
 )
 
 

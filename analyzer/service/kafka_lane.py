@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collector_processor.kafka.publisher import KafkaPublisher
 
 _WAKE_EVERY_S: Final = 1.0
-"""Seconds between looks into the shared store: others commit verdicts too, and one sends them all."""
+"""Seconds between looks into the shared store: all processes commit verdicts, but one process sends them."""
 
 _SPILL_EVERY_S: Final = 1.0
 

@@ -3,7 +3,7 @@
 Each signal is a function from a ``Reading`` to findings; a finding names the
 step, the reason and a weight. Weights are log-odds, chosen by reasoning about
 how often such a finding means the decisive error, not fitted to labels: 4 and
-more for undisputable errors (a wrong calculation, the crash that ended the run),
+more for indisputable errors (a wrong calculation, the crash that ended the run),
 1 to 2 for findings that usually matter, below 1 for those that often do not.
 Negative weights are reasons not to blame.
 

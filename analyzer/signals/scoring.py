@@ -39,7 +39,7 @@ _BY_PLACE: Final = 0.3
 _MOST_CONFIDENT: Final = 0.9
 """Highest confidence of a verdict by signals: no finding proves a counterfactual."""
 _PROOF: Final = 4.0
-"""Log-odds from which a finding is an undisputable error (a crash, a wrong calculation); the limits below do
+"""Log-odds from which a finding is an indisputable error (a crash, a wrong calculation); the limits below do
 not apply to these. The 273 labelled runs have one such verdict, so how often they are right is not known."""
 _OVERCONFIDENT: Final = 1.5
 """Temperature of confidences above one half. Fitted to all labelled runs it is 1.5, to six of the seven

@@ -218,8 +218,8 @@ def _lost_work(reading: Reading) -> Step | None:
     """Return the last unrepaired failed step, if at most one agent speaks after it and no tool runs.
 
     A tool's failure that no step shows counts at the call that requested it. Also ``None`` if later texts are
-    not recorded, unless a model call failed: its agent's whole work is lost, however the caller puts it. In a
-    run without any text even that is no failure: the caller may have recovered.
+    not recorded, unless the failed step is a model call: its agent's whole work is lost, whatever the caller
+    says. In a run without any text, a failed model call is no evidence either: the caller may have recovered.
     """
     steps = reading.steps
     seen = [_Lost(at, at + 1, reading.repaired[at]) for at, step in enumerate(steps) if _errored(step)]

@@ -62,9 +62,9 @@ class EarlyWarned:
     text: str
     """The fact about the step as prose, after the agent's name."""
     as_high: int
-    """Passing runs that looked as unusual before their end."""
+    """Passing runs that looked at least as unusual before their end."""
     passing: int
-    """Passing runs that it was compared with."""
+    """Passing runs that this run was compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,7 @@ def duration(length_s: float) -> str:
 
 
 def compact(count: int) -> str:
-    """Return a count in at most four characters or so."""
+    """Return a count in about four characters."""
     for unit, size in (("M", 10**6), ("k", 10**3)):
         if count >= size:
             return f"{count / size:.1f}{unit}" if count < 100 * size else f"{count // size}{unit}"

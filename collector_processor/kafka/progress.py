@@ -175,7 +175,7 @@ class Progress:
         del self._unchecked[-most:]
 
     def keep(self, parts: Iterable[Part]) -> None:
-        """Hold the commit back for parts until their traces are closed: the journal cannot read them."""
+        """Hold the commit back for parts that the journal cannot read, until their traces are closed."""
         for part in parts:
             if (part.seq, part.key) in self._open:
                 self._open[part.seq, part.key] = part._replace(since_s=inf)

@@ -38,7 +38,7 @@ class _Delivery:
         self._done: Final = done
         self._lock: Final = Lock()
         self._left = 1
-        """Records without an answer, and one until all are handed over."""
+        """Records without an answer, plus one until all records are handed over."""
         self._fault: str | None = None
 
     def expect(self) -> None:

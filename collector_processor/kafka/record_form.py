@@ -50,7 +50,7 @@ class Record:
     headers: Headers = ()
     value: bytes = b""
     fault: str = ""
-    """Reason for which its headers cannot be read; empty if they can."""
+    """Why its headers cannot be read; empty if they can."""
 
 
 def headers_of(tenant: Tenant, hops: Sequence[str]) -> list[tuple[str, str | bytes | None]]:
@@ -121,7 +121,7 @@ def request_of(signal: Signal, run: Sequence[Record], tenant_names: tuple[str, .
 
 
 def runs_of(records: Iterable[Record], is_forwarded: Callable[[int], bool]) -> Iterator[Sequence[Record]]:
-    """Yield neighbouring records of one origin that were all forwarded before, or all not, up to a size."""
+    """Yield neighbouring records of one origin, all or none of which were forwarded before, up to a size."""
 
     def alike(record: Record) -> tuple[object, ...]:
         headers = tuple(sorted(record.headers, key=str))

@@ -147,8 +147,8 @@ class Others:
     is_ahead: Callable[[TraceKey], bool] = lambda _: False
     """Whether a trace's examination began earlier and has not ended.
 
-    Of the traces of a run that are examined at once, only the first reads the others: a hundred would
-    read ten thousand.
+    Of the traces of a run that are examined at once, only the first reads the others: otherwise a hundred
+    traces would cause ten thousand reads.
     """
 
     def is_pending(self, key: TraceKey) -> bool:

@@ -89,7 +89,7 @@ class FairTable(Generic[Owner, Key, Item]):
         self._putters: Final[dict[int, Owner]] = {}
         """The owners by their last put."""
         self._crowds: Final[list[tuple[int, int]]] = []
-        """Heap of owners, each as its number of items, negative, and its last put; may be outdated."""
+        """Heap of owners as (minus their number of items, their last put); entries may be outdated."""
 
     def __len__(self) -> int:
         """Return the number of items."""

@@ -61,7 +61,7 @@ def total_up(run: Run) -> RunTotals:
 
 
 def workflow_of(spans: Iterable[Span]) -> str:
-    """Return the name that all runs of a workflow share: as its first span declares, else the first root's.
+    """Return the name that all runs of a workflow share: the first declared name, else the first root span's.
 
     Parts that differ in every run are replaced: ``Crew_4f0c….kickoff`` becomes ``Crew_*.kickoff``.
     """

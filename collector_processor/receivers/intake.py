@@ -47,7 +47,7 @@ _LOOP_BYTES: Final = 1 << 20
 """Larger requests are checked in a thread: searching spans for markers takes up to 10 ms at this size. In a
 thread, checking costs more: its searches release Python's lock and wait for it."""
 _INLINE_STEPS: Final = 5_000
-"""The same for requests whose scan takes more steps, of about a microsecond each."""
+"""Requests whose scan takes more steps wait for their turn and a thread; a step takes about a microsecond."""
 _ANY_STEPS: Final = sys.maxsize
 _LARGE_AT_ONCE: Final = 4
 """Large requests checked concurrently, one for each client; the event loop shares its core with them."""

@@ -37,7 +37,7 @@ _IN_PROPERTIES: Final = "set it in BLAMESPAN_KAFKA_PROPERTIES as "
 _FIXED: Final = "unset it: the value is fixed now, "
 RETIRED: Final[Mapping[str, str]] = {
     "allowed_hosts": "set BLAMESPAN_WEB_URL: requests to its host are accepted",
-    "analysis_process": "set BLAMESPAN_ANALYSIS_PROCESSES; 0 analyses in the service itself, as never did",
+    "analysis_process": "set BLAMESPAN_ANALYSIS_PROCESSES; `0`, formerly `never`, uses threads only",
     "analyzer_timeout": "set BLAMESPAN_MODEL_TIMEOUT: a run may take 2.5 times that",
     "forward_certificate": f"{_OTEL_INSTEAD}CERTIFICATE",
     "forward_client_certificate": f"{_OTEL_INSTEAD}CLIENT_CERTIFICATE",
@@ -56,7 +56,7 @@ RETIRED: Final[Mapping[str, str]] = {
     "max_receiving_bytes": f"{_FIXED}256 MiB of requests at once, or an eighth of a smaller memory",
     "max_request_bytes": f"{_FIXED}20 MiB a request, decompressed",
     "metrics_interval": "set OTEL_METRICS_EXPORTER=otlp and OTEL_METRIC_EXPORT_INTERVAL",
-    "metrics_settle": f"{_FIXED}35 s at zero; scrape /metrics every 30 s or more often",
+    "metrics_settle": f"{_FIXED}35 s at zero for a new series; scrape /metrics at least every 30 s",
     "notify_alertmanager": "let Prometheus evaluate deploy/prometheus/rules/blamespan.yaml instead",
     "notify_per_hour": f"{_FIXED}20 notices an hour",
     "page_models": "list the models in BLAMESPAN_MODEL, after the first",

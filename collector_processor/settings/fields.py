@@ -162,7 +162,7 @@ class Settings(KafkaSettings):
     )
     notify_slack: str | None = Field(
         None,
-        description="incoming webhook of Slack, or of a compatible service, that receives them as messages",
+        description="incoming webhook of Slack or a compatible service; receives notifications as messages",
         repr=False,
     )
     notify_secret: str | None = Field(

@@ -69,8 +69,9 @@ class KafkaSettings(BaseModel):
     )
     store_url: str | None = Field(
         None,
-        description="`postgresql+psycopg://user:password@host/database`, of one collector or `serve` (with"
-        " Kafka: of its group), and any number of analyzers and `web`; default: a file in the data directory",
+        description="`postgresql+psycopg://user:password@host/database`, shared by one collector or"
+        " `serve` (with Kafka: its group), and any number of analyzers and `web`; default: a file in the data"
+        " directory",
         repr=False,
     )
     kafka_topics: str = Field(
@@ -99,7 +100,7 @@ class KafkaSettings(BaseModel):
         if value != "sqlite" and not (
             value.startswith(SCHEME) and all(_BROKERS.fullmatch(one) for one in brokers)
         ):
-            raise ValueError("expected sqlite, or kafka://host:port,… without user, password and path")
+            raise ValueError("expected sqlite, or kafka://host:port,… without user, password or path")
         return value
 
     @field_validator("kafka_topics")

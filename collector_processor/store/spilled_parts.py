@@ -132,7 +132,7 @@ class SpilledPartRows:
             topic: the topic.
             partition: its partition.
             from_offset: the offset.
-            until_ns: Unix ns; what was written later is the next owner's, and this call comes late.
+            until_ns: Unix ns; parts written later are kept: the next owner wrote them before this call came.
 
         Raises:
             StoreError: the store refuses.

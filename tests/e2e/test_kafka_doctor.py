@@ -82,7 +82,7 @@ def test_records_without_a_key_are_found(kafka: KafkaBroker, server: PostgresSer
         (
             {"max.message.bytes": "5000", "retention.ms": "-1"},
             "failed",
-            "takes records of 5000 bytes, we may send",
+            "takes records of up to 5000 bytes; we may send",
         ),
     ],
 )

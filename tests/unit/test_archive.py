@@ -346,7 +346,7 @@ def test_every_column_has_a_type_that_all_engines_read(db: StoreConnection, fold
         (["export"], "expected RUN, or --parquet DIR"),
         (["export", "abc", "--parquet", "x"], "expected RUN, or --parquet DIR"),
         (["export", "abc", "--since", "2026-01-01"], "--since belongs to --parquet"),
-        (["export", "--parquet", "x", "--since", "yesterday"], "expected a day, as 2026-01-31"),
+        (["export", "--parquet", "x", "--since", "yesterday"], "expected a day, such as 2026-01-31"),
     ],
 )
 def test_a_wrong_call_says_what_was_expected(
@@ -374,4 +374,4 @@ def test_without_the_extra_a_command_names_it(library: str, arguments: list[str]
         check=False,
     )
     assert ended.returncode == 1
-    assert ended.stderr.strip().endswith("it is of the extra history: pip install '.[server,history]'")
+    assert ended.stderr.strip().endswith("it is in the extra history: pip install '.[server,history]'")

@@ -93,7 +93,7 @@ async def test_an_analyzer_is_asked_whether_it_is_ready_and_takes_our_token(
 async def test_an_analyzer_that_is_away_fails_with_what_happens_instead() -> None:
     found = await check_analyzer(nobody(), None, clock, None)
     assert found.finding.health is Health.FAILED
-    assert "signals answer instead" in found.finding.detail
+    assert "signals judge runs instead" in found.finding.detail
     assert found.ahead_s is None
 
 

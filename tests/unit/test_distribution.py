@@ -45,7 +45,7 @@ def test_the_command_without_the_server_part_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "blamespan: typer is not installed; it is of the extra server: pip install '.[server]'"
+        "blamespan: typer is not installed; it is in the extra server: pip install '.[server]'"
     )
 
 

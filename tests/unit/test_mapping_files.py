@@ -200,7 +200,7 @@ def test_map_lists_what_it_left_unread(trace: Path, capsys: pytest.CaptureFixtur
 def test_map_overwrites_nothing_unless_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("corrected by hand")
     assert command(["map", str(trace), "--yes", "--out", "mine.yaml"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert Path("mine.yaml").read_text() == "corrected by hand"
     assert command(["map", str(trace), "--yes", "--out", "mine.yaml", "--force"]) == 0
     assert read_file(Path("mine.yaml")).kind_attribute == "acme.spanType"

@@ -121,7 +121,7 @@ def tenant_name(tenant: Tenant) -> str:
 
 
 ROW_GROUP: Final = 122_880
-"""Rows of a group: DuckDB, and others, read groups in parallel."""
+"""Rows per row group: DuckDB and other readers read row groups in parallel."""
 _LOCK: Final = "_exporting"
 """Name of the lock's file; engines skip names that begin with ``_``."""
 
@@ -143,7 +143,7 @@ def only_exporter(folder: Path) -> Iterator[None]:
         try:
             flock(lock, LOCK_EX | LOCK_NB)
         except BlockingIOError:
-            raise ArchiveBusy(f"{folder}: another export writes there") from None
+            raise ArchiveBusy(f"{folder}: another export is writing there") from None
         yield
 
 

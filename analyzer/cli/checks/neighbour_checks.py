@@ -67,7 +67,7 @@ async def check_listener(url: str, clock: Clock, tls: ssl.SSLContext | None) -> 
         return failed(
             "service",
             f"{url} answers, but {detail}",
-            "its log says why: free or mend the disk, or start the server",
+            "its log says why: free disk space, repair the disk, or start the database",
         )
     if answer.status == _OK:
         return ok("service", f"{url} answers, ready")
@@ -84,7 +84,7 @@ async def check_analyzer(
         ready = await _get(f"{endpoint.rstrip('/')}/readyz", clock, tls)
         known = await _get(f"{endpoint.rstrip('/')}{OFFER_PATH}", clock, tls, headers)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        detail = f"{shown(endpoint)} cannot be reached: {type(error).__name__}; signals answer instead"
+        detail = f"{shown(endpoint)} cannot be reached: {type(error).__name__}; signals judge runs instead"
         mend = "start `blamespan analyzer` there, or correct BLAMESPAN_ANALYZER_ENDPOINT"
         return Neighbour(name="analyzer", finding=failed("analyzer", detail, mend))
     if known.status in _UNAUTHORISED:
@@ -113,7 +113,7 @@ def shown(url: str) -> str:
 
 
 async def _check_notifier(name: str, url: str) -> Neighbour:
-    mend = f"correct BLAMESPAN_NOTIFY_{name.upper()}, or let us reach it"
+    mend = f"correct BLAMESPAN_NOTIFY_{name.upper()}, or make it reachable from here"
     try:
         await _connect(url)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -256,7 +256,8 @@ def _judge_one(topic: TopicFacts, access: KafkaAccess, longest_s: float) -> Iter
         yield warning(_CHECK, f"{detail} {longest_s:g} s", mend)
     if topic.max_record_bytes is not None and topic.max_record_bytes < access.max_record_bytes:
         detail = (
-            f"{name} takes records of {topic.max_record_bytes} bytes, we may send {access.max_record_bytes}"
+            f"{name} takes records of up to {topic.max_record_bytes} bytes;"
+            f" we may send {access.max_record_bytes}"
         )
         mend = "raise its max.message.bytes, or lower message.max.bytes in BLAMESPAN_KAFKA_PROPERTIES"
         yield failed(_CHECK, detail, mend)

@@ -193,7 +193,7 @@ def _wrong_arguments(tape: Tape, call: RecordedCall, coin: random.Random) -> Ans
 def _other_arguments(
     given: Mapping[str, Any], others: Sequence[Mapping[str, Any]], coin: random.Random
 ) -> str | None:
-    """Return the arguments with one value changed: a number by a digit, a text for one of another call."""
+    """Return the arguments with one value changed: a number in one digit, a text to another call's."""
     changes: list[tuple[str, Any]] = []
     for name, value in given.items():
         known = [other[name] for other in others if name in other and other[name] != value]

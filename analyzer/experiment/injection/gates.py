@@ -1,4 +1,4 @@
-"""Quality gates of an injected data set: share of right labels, and shortcuts that find one. Pure.
+"""Quality gates of an injected data set: share of correct labels, and shortcuts to the label. Pure.
 
 A shortcut is a step number that is always the same, or a word that only faulty answers contain: a ranker
 trained on such labels learns the shortcut.

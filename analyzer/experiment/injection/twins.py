@@ -31,7 +31,7 @@ class Next(StrEnum):
     """With the recorded answer."""
     FAULTY = "faulty"
     RESTORE = "restore"
-    """With the recorded answer again, to see that restoring the step heals."""
+    """With the recorded answer again, to see whether restoring the step makes the run pass."""
     KEEP = "keep"
     DISCARD = "discard"
 

@@ -84,7 +84,7 @@ def omitted_in(call: RecordedCall) -> frozenset[str]:
 
 
 def _omissions(call: RecordedCall) -> tuple[frozenset[str], ...]:
-    """Return the ways to compare a call: results without calls may have been sent as the user's words."""
+    """Return the ways to compare a call: without its calls, results may have been sent as user messages."""
     omitted = omitted_in(call)
     return (omitted, omitted | {SPOKEN_RESULTS}) if CALL in omitted else (omitted,)
 

@@ -88,8 +88,8 @@ class RemoteTools:
     """Tools outside the workflow's process: a trial's environment leads to the gateway in their place."""
 
     variable: str
-    """The environment variable that holds the address, or the command if ``command`` is given; for a program
-    found in ``PATH``, any name."""
+    """The environment variable that holds the address, or the command if ``command`` is given; only a unique
+    name if ``is_in_path``."""
     tools: frozenset[str]
     """The tools' names, as recorded."""
     mcp_server: str = ""

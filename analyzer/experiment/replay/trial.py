@@ -49,7 +49,7 @@ class Edit:
 
 @record
 class Change:
-    """The one call of a trial that ends the tape."""
+    """The one changed call of a trial, at which the tape ends."""
 
     call: int
     """Index into ``Tape.calls``."""

@@ -143,7 +143,7 @@ class Planned:
     fate: str
     """A clause that follows the tool's name."""
     is_certain: bool = True
-    """False if it would really run in the first trial of a workflow that is not as declared."""
+    """False if the tool really runs in the first trial when the workflow differs from what was declared."""
 
 
 def plan(tape: Tape, rules: ToolRules) -> tuple[Planned, ...]:

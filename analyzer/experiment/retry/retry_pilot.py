@@ -32,7 +32,7 @@ GENERIC_HINT: Final = (
 )
 """The hint that knows nothing of the run."""
 _UNEQUAL: Final = 0.1
-"""Difference in live calls a trial from which two arms do not cost the same."""
+"""Share of a blind retry's live calls per trial; an arm that differs by more does not cost the same."""
 
 
 class RetryArm(StrEnum):

@@ -108,7 +108,7 @@ class Watch:
     """One agent under watch."""
 
     known: Count
-    """Runs in which the method blamed it, out of those in which it took part: in the past, and since then."""
+    """Runs in which the method blamed it, of those in which it took part: before the watch and during it."""
     sums: tuple[float, ...] = tuple(0.0 for _ in RATIOS)
     """Sums of the bets, one for each ratio."""
     is_alarm: bool = False

@@ -105,7 +105,7 @@ class AllAtOnce:
 
 
 def ask_for_all(trajectory: Trajectory, max_bytes: int, origin: str = _ORIGIN) -> Prompt:
-    """Return the prompt that asks for agent, step and reason; ``origin`` says from where steps count."""
+    """Return the prompt that asks for agent, step and reason; ``origin`` says where step numbers start."""
     log = plain_log(trajectory.steps, max_bytes)
     text = "\n".join(log.lines)
     question = (

@@ -52,7 +52,7 @@ class JobWorker:
             thread: runs calls on it.
             begin: begins an analysis.
             room: returns how many more analyses may begin.
-            progress: returns what the analysis under a key has spent; each renewal tells it.
+            progress: returns what the analysis under a key has spent; each renewal reports it.
             pause: sleeps for the given seconds.
             beat_s: seconds between renewals of a claim.
             lease_s: seconds after which a claim that is not renewed expires.

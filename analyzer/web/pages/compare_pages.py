@@ -99,7 +99,7 @@ async def _two(context: CompareContext, request: web.Request, left: str, right: 
     """Read two runs; an empty ``right`` stands for the passing run nearest to the first.
 
     Raises:
-        web.HTTPError: a run is not known, not kept, or they are too long to compare here.
+        web.HTTPError: a run is not known or not kept, or the two are too long to compare here.
     """
     first = await _side(context, request, left)
     if not right:

@@ -86,7 +86,7 @@ def _show(found: RunDiff, left: WholeRun, right: WholeRun) -> None:
     screen = console()
     screen.print(_totals(found), "")
     if found.compared > 1:
-        screen.print(f"Of {found.compared} runs, the steps of {plain(found.right, 40)} are most alike.")
+        screen.print(f"Of {found.compared} runs, {plain(found.right, 40)} has the most similar steps.")
     if found.first_divergence is None:
         screen.print("The runs take the same steps with the same texts.")
         return

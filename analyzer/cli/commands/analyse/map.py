@@ -133,7 +133,7 @@ def write_mapping(mapping: SpanMapping, out: Path, left: Sequence[str] = (), *, 
         with out.open("w" if force else "x", encoding="utf-8") as file:
             file.write(content)
     except FileExistsError:
-        raise WrongUsage(f"{out}: is there already; --force overwrites it, --out names another") from None
+        raise WrongUsage(f"{out}: exists already; --force overwrites it, --out names another file") from None
 
 
 def _asked_about(mapping: SpanMapping) -> SpanMapping:

@@ -31,8 +31,8 @@ _BARS: Final = " ▁▂▃▄▅▆▇█"
 _SHOWN: Final = 8
 """Shown characters of an id: enough to identify an issue."""
 _NOTE: Final = (
-    "Share: the part of the agent's runs that it broke, with the 95 % interval, by the method alone or"
-    " corrected by labels (blamespan confirm, label, reject) of its service."
+    "Share: the part of the agent's runs that it broke, with the 95 % interval; by the method alone, or"
+    " corrected by the labels of its service (blamespan confirm, label, reject)."
 )
 _WIDE: Final = 110
 """Terminal width from which the bar column is shown."""
@@ -74,7 +74,7 @@ def issues(
     """List recurring failures, or resolve or mute one.
 
     Works whether or not the service runs. A failure that comes back after its issue was resolved is
-    a regression and notified again.
+    a regression, and you are notified again.
 
     Example: [bold]blamespan issues --state new[/bold], [bold]blamespan issues mute 3f2a --for 7d[/bold]
     """
@@ -113,7 +113,7 @@ def _find(store: IssueStore, prefix: str, tenant: Tenant | None) -> tuple[Tenant
             raise CommandFailed(f"no issue {prefix!r}: expected an id that `blamespan issues` lists")
         case _ if len({issue.fingerprint.id for _, issue in found}) == 1:
             shown = ", ".join(repr(owner) for owner, _ in found)
-            raise CommandFailed(f"several tenants have issue {prefix}: say which with --tenant, of {shown}")
+            raise CommandFailed(f"several tenants have issue {prefix}: choose one with --tenant: {shown}")
         case _:
             ids = ", ".join(issue.fingerprint.id for _, issue in found)
             raise CommandFailed(f"several issues begin with {prefix!r}: {ids}")

@@ -92,7 +92,7 @@ def _in_words(given: AcceptedLabel, verdict: StoredVerdict) -> str:
     former += "" if verdict.step is None else f", step {verdict.step}"
     words: dict[LabelKind, Any] = {
         LabelKind.CONFIRMED: f"confirmed: {blamed}",
-        LabelKind.CORRECTED: f"to blame is {blamed} (the verdict said {former})",
+        LabelKind.CORRECTED: f"corrected: {blamed} (the verdict said {former})",
         LabelKind.REJECTED: f"rejected: not {former}; what is right is not known",
         LabelKind.NOT_A_FAILURE: "not a failure",
     }

@@ -32,7 +32,7 @@ _LARGEST: Final = 64 << 20
 def promote(
     challenger: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="The new ranker, of `blamespan train`.", show_default=False),
+        typer.Argument(metavar="FILE", help="The new ranker, made by `blamespan train`.", show_default=False),
     ] = None,
     rollback: Annotated[
         bool,
@@ -44,9 +44,9 @@ def promote(
 ) -> None:
     """Replace the ranker in use by a better one, or take that back.
 
-    Both rankers judge the labelled runs of the random fifth that neither was trained on. The new one takes
-    the place of BLAMESPAN_RANKER's file if it is right more often, at 5 % over all looks. Give the same
-    file again when there are more labels.
+    Both rankers judge the labelled runs of the random fifth that neither was trained on. The new one
+    replaces BLAMESPAN_RANKER's file if it is right significantly more often (5 % over all looks). Give the
+    same file again when there are more labels.
 
     Example: [bold]blamespan train --out new.json --leave-out-random[/bold], then
     [bold]blamespan promote new.json[/bold]

@@ -99,8 +99,8 @@ def train(
     labelled = prepare(labels.runs)
     if len(labelled) < len(labels.runs):
         complain(
-            f"{len(labels.runs) - len(labelled)} runs left out: no label with an agent and a step of theirs,"
-            " or a second label of a conversation that is in already"
+            f"{len(labels.runs) - len(labelled)} runs left out: the label names no agent and step of the run,"
+            " or the conversation is in the data already"
         )
     require_enough(labelled, labels)
     ranker = certify(
@@ -178,7 +178,7 @@ def _with_interval(share: float, interval: Sequence[float]) -> str:
 
 _FEWEST_OF_A_STORE: Final = CURVE[0]
 """Fewest different runs to train on: the first point of the learning curve."""
-_SAY_MORE: Final = ": say more of them with `blamespan label RUN --step N` or `blamespan confirm RUN`"
+_SAY_MORE: Final = ": label more runs with `blamespan label RUN --step N` or `blamespan confirm RUN`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

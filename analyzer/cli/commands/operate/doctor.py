@@ -111,8 +111,8 @@ async def _examine(*, call_model: bool) -> list[Finding]:
         require_token(settings)
         open_analyst(settings)
     except (AnalyzerError, SettingsError) as error:
-        return [failed("settings", str(error), "correct the value named")]
-    findings = [ok("settings", "every value is one that can be")]
+        return [failed("settings", str(error), "correct that value")]
+    findings = [ok("settings", "every value is valid")]
     findings += _unread(os.environ, Path.cwd())
     findings += _data_dir(settings)
     findings += _ports(settings)

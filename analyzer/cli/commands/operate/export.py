@@ -114,4 +114,4 @@ def _day(text: str | None) -> Any:
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
-        raise WrongUsage(f"--since {text}: expected a day, as 2026-01-31") from None
+        raise WrongUsage(f"--since {text}: expected a day, such as 2026-01-31") from None

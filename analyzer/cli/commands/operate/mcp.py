@@ -30,7 +30,7 @@ def mcp(
         str | None,
         optional(
             "TENANT",
-            "Only its runs, such as x-scope-orgid=shop; otherwise all tenants'.",
+            "Only this tenant's runs, such as x-scope-orgid=shop; otherwise all tenants'.",
             "--tenant",
         ),
     ] = None,
@@ -138,6 +138,6 @@ def _make_server(source: RunSource, *, allow_writes: bool) -> Any:
         if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
             raise
         raise CommandFailed(
-            f"{error.name} is not installed; it is of the extra mcp: pip install '.[server,mcp]'"
+            f"{error.name} is not installed; it is in the extra mcp: pip install '.[server,mcp]'"
         ) from None
     return make_server(source, allows_writes=allow_writes)

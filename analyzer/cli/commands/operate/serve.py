@@ -176,9 +176,9 @@ def analyzer(data_dir: SpendingDirOption = None, output: FormatOption = OutputFo
 def web(output: FormatOption = OutputFormat.TABLE) -> None:
     """Serve the pages and the API alone, over the PostgreSQL of BLAMESPAN_STORE_URL.
 
-    Any number of processes show the same runs and update themselves. Put them behind one address, with
-    the same BLAMESPAN_TOKEN: a browser signs in once. Labels given here are applied by the process that owns
-    the store, within seconds. Files are not analysed here; [bold]serve[/bold] and
+    Any number of processes can show the same runs; their pages update live. Put them behind one address,
+    with the same BLAMESPAN_TOKEN, so that a browser signs in only once. Labels given here are applied by the
+    process that owns the store, within seconds. Files are not analysed here; [bold]serve[/bold] and
     [bold]analyzer[/bold] do that.
     """
     settings = _open_settings(None)

@@ -75,7 +75,7 @@ class Offered:
 
     functions: tuple[str, ...]
     transfers: frozenset[str]
-    """Those functions named like a delegation, or like a handoff that take no arguments but a handoff's."""
+    """Functions named like a delegation, or like a handoff if they take only a handoff's arguments."""
     hosted: tuple[str, ...]
     """Tools that the provider itself runs."""
 
