@@ -40,9 +40,9 @@ def read_json(text: str) -> Any:
 
 
 def written_in_turns(value: Any, levels: int) -> Iterator[str]:
-    """Yield a value as compact JSON, in a piece for each value ``levels`` below it, and for those between.
+    """Yield a value as compact JSON in pieces: each value ``levels`` below it is a piece of its own.
 
-    A single ``json.dumps`` lets no other thread run until its end, 0.2 s for 64 MB.
+    A single ``json.dumps`` blocks all other threads until its end, 0.2 s for 64 MB.
     """
     if levels and isinstance(value, list):
         for number, each in enumerate(value):

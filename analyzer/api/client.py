@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 DEFAULT_URL: Final = "http://127.0.0.1:8500"
 MOST_BYTES: Final = 256 << 20
-"""Largest answer."""
+"""Size limit of an answer, in bytes."""
 _JSON: Final = "application/json"
 
 
@@ -52,7 +52,7 @@ class ServiceError(AnalyzerError):
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow no redirect: it is then raised as an error with its status."""
+        """Follow no redirects: a redirect is raised as an error with its status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """The MCP server on streamable HTTP: the SDK's application behind a check of every request. Not pure.
 
 The checks are those of the pages. If a token is set, every request must bear it. Without a token, the Host
-header must name this machine, because a page in a browser on it could reach us by a name of its own. Requests
-from other sites' pages are refused. Connections are bounded, and so is the time for sending a request.
+header must name this machine: otherwise, a web page open in a browser here could reach us under a domain of
+its own (DNS rebinding). Requests from other sites' pages are refused. The number of connections and the time
+for sending a request are limited.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 MOST_SESSIONS: Final = 500
 """Sessions at a time, each a task and its memory; the SDK ends one that is idle for half an hour."""
 MOST_CONNECTIONS: Final = 800
-"""Connections at a time: one that a session reads for messages, and more for requests."""
+"""Connections at a time: each session keeps one open to receive messages, and uses others for requests."""
 MOST_BODY_BYTES: Final = 128 << 10
 """Largest request; ours take some names and numbers. The SDK reads it in the event loop: 4 MiB in 0.7 s."""
 REQUEST_S: Final = 10.0
-"""Seconds after which a request must have arrived; checked at this interval."""
+"""Seconds within which a request must arrive; checked at this interval."""
 _WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
 _NOT_LOCAL: Final = "expected a Host header that names this machine, such as localhost\n"
 _FOREIGN: Final = "refused: this request comes from another site's page\n"
@@ -77,7 +78,7 @@ class Guarded:
 
 
 def http_app(server: MCPServer, host: str, token: str | None) -> App:
-    """Return the server's application behind the check; the SDK's own check knows no token."""
+    """Return the server's application behind the check; the SDK's own check does not support tokens."""
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(
         host=host,
@@ -94,7 +95,7 @@ class _Connection(H11Protocol):
     _looking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or refuse a connection beyond the bound."""
+        """Start watching the connection, or refuse it if there are too many."""
         super().connection_made(transport)
         if len(self.connections) > MOST_CONNECTIONS:
             transport.abort()
@@ -102,7 +103,7 @@ class _Connection(H11Protocol):
             self._look(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Stop watching the connection."""
         if self._looking is not None:
             self._looking.cancel()
         super().connection_lost(exc)

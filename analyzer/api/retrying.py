@@ -51,7 +51,7 @@ class RetryAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryGate:
-    """Measured permission to intervene where the verdict takes a run as failed."""
+    """Permission, measured on pilot runs, to intervene where the verdict says that a run failed."""
 
     way: RetryArm
     gate: Gate
@@ -115,9 +115,9 @@ class retry(Generic[T]):  # noqa: N801 - a decorator, like contextlib.suppress
     """Retry of a workflow with the verdict's fix: ``@retry(…)``, or ``retry(…).run(workflow, task)``.
 
     A retried workflow gets ``advice=RetryAdvice(…)``. With ``passed``, it is called again until it passes; if
-    no attempt does, the first result is returned. With ``gate``, it is called once more where the verdict
-    takes the run as failed, and that result is returned; a gate that does not allow it is obeyed. Exceptions
-    of the workflow are not caught.
+    no attempt does, the first result is returned. With ``gate``, it is called once more if the verdict says
+    that the run failed and the gate allows a retry; the second result is then returned. The workflow's
+    exceptions are not caught.
 
     Raises:
         ValueError: fields exclude each other.
@@ -126,9 +126,9 @@ class retry(Generic[T]):  # noqa: N801 - a decorator, like contextlib.suppress
     source: Callable[[T], Source]
     """Returns the recorded run behind a result: a trace, or with ``passed`` also the messages."""
     passed: Callable[[T], bool] | None = None
-    """Returns whether a result is right. Use it only if it is reliable, because nothing else is asked."""
+    """Returns whether a result is right. Use it only if it is reliable: nothing else checks the result."""
     gate: RetryGate | None = None
-    """Measured permission. Exactly one of ``passed`` and ``gate`` is needed."""
+    """Permission measured on pilot runs. Exactly one of ``passed`` and ``gate`` is needed."""
     way: str = "fix"
     """With ``passed``: ``fix`` (the verdict's), ``generic`` (a fixed hint) or ``blind`` (no advice)."""
     times: int = 1
@@ -163,7 +163,7 @@ class retry(Generic[T]):  # noqa: N801 - a decorator, like contextlib.suppress
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]: ...
 
     def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
-        """Decorate a workflow, which then returns the result of its last good attempt."""
+        """Decorate a workflow, which then returns the result chosen by ``run``."""
         if inspect.iscoroutinefunction(function):
 
             @wraps(function)

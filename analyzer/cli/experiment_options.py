@@ -50,7 +50,7 @@ INTERRUPTED_CODE: Final = 130
 
 
 def on_interrupt(stop: Callable[[], object]) -> None:
-    """Call this at Ctrl-C or a request to end; called on the event loop."""
+    """Let the event loop call ``stop`` at Ctrl-C or a request to end."""
     loop = asyncio.get_running_loop()
     with suppress(NotImplementedError):  # no signal handlers in loops on Windows
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

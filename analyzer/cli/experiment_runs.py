@@ -32,7 +32,7 @@ _STORES = frozenset({"data_dir", "store_url"})
 
 
 def open_run(run: str, tenant: str | None, logs: Sequence[Path] = ()) -> tuple[Run, KeptTrace | None]:
-    """Return the run of a file or of the store; of the store also what is kept of it."""
+    """Return the run of a file or of the store; for a run of the store, also its kept trace."""
     kept = _kept(run, tenant)
     return (kept.run(), kept) if kept else (_recorded(run, logs), None)
 
@@ -88,7 +88,7 @@ def hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:
         return
     settings = load_settings(os.environ, directory=Path.cwd(), model="")
     with opened_store(settings, "kept runs") as db:
-        if attribution is not None:  # first: a trial that the store refuses must not cost the proof
+        if attribution is not None:  # first: if the store refuses a trial, the proof must not be lost
             document = write_answer(attribution).decode()
             queue = WaitingExperiments(db)
             queue.add(kept.verdict.tenant, kept.verdict.run_id, time.time_ns(), document)

@@ -40,7 +40,7 @@ def optional(metavar: str, text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=text, show_default=False, **more)
 
 
-class CommandFailed(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class CommandFailed(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
     """The command failed: one line on standard error, exit code 1."""
 
 

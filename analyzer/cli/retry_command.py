@@ -124,7 +124,7 @@ async def _judged(
     for name, run in runs.items():
         attribution = (await analyst.analyse(run.trajectory)).attribution
         verdict = attribution.verdict
-        if not isinstance(verdict, Blame):  # not flagged: where an intervention would be made all the same
+        if not isinstance(verdict, Blame):  # not flagged: where to intervene if it were
             verdict = analyst.attributor.at_once(run.trajectory).verdict
         fix = verdict.fix if isinstance(verdict, Blame) else ""
         ranking: tuple[Ranked, ...] = verdict.ranking

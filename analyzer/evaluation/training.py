@@ -29,7 +29,7 @@ Rows: TypeAlias = Sequence[Sequence[float]]
 """The steps of one run."""
 
 
-class TrainingImpossible(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class TrainingImpossible(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
     """The ranker cannot be trained; the message says what is missing."""
 
 

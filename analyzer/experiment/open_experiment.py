@@ -37,7 +37,7 @@ from semconv.model import Ranked
 from semconv.record import record, replace
 
 
-class CannotReplay(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class CannotReplay(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
     """The run cannot be replayed; the message says why and how to fix it."""
 
 

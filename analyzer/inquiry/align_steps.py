@@ -3,7 +3,7 @@
 Steps are aligned by what they are (agent, kind, tool or next agent) with the longest common subsequence, and
 among equals by their text. Hirschberg's algorithm (Communications of the ACM 18(6), 1975) needs memory linear
 in the steps; equal beginnings and ends are paired first, which leaves little of most pairs of runs. Longer
-runs are aligned section by section, so that two of 100,000 steps take seconds.
+runs are aligned section by section, so that two runs of 100,000 steps take seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SAME_TEXT: Final = 1
 
 
 _MOST_CELLS: Final = 4_000_000
-"""Pairs of steps compared, as in two runs of 2,000 steps; Hirschberg's algorithm compares each twice."""
+"""Most pairs of steps in a section, as in two runs of 2,000 steps; Hirschberg compares each twice."""
 
 
 class Alignable(Protocol):
@@ -88,7 +88,7 @@ def align(left: Sequence[Alignable], right: Sequence[Alignable]) -> list[tuple[i
 def _sections(
     left: tuple[int, int], right: tuple[int, int]
 ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Cut both ranges into equally many sections: all together have a bounded number of pairs."""
+    """Cut both ranges into the same number of sections, so that the pairs to compare stay bounded."""
     (low, high), (first, last) = left, right
     count = max(1, -(-(high - low) * (last - first) // _MOST_CELLS))
     for number in range(count):

@@ -57,7 +57,7 @@ class Departure:
 
     way: Way
     step: int | None
-    """Step of the first run; of a missing one, the step that came instead; null if the run had ended."""
+    """Step of the first run; if it lacks the step, the one that came instead; null if the run had ended."""
     expected: str
     """The second run's action at that point, as prose; empty if it had ended."""
     found: str

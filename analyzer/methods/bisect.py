@@ -104,7 +104,7 @@ def is_settled(belief: Belief, wanted: float, error_rate: float) -> bool:
 _OUTPUT_TOKENS: Final = 500
 _NEITHER: Final = "it says neither yes nor no"
 _MOST_UNNAMED: Final = 4
-"""Answers without a step after which the questions end: without a quote, no step could be blamed."""
+"""Number of answers naming no step after which to stop asking: without a quote, no step can be blamed."""
 _NO_STEP: Final = "the model answered yes or no, but named and quoted no step, so none can be blamed"
 _MOST_CONFIDENT: Final = 0.9
 _TRUST_IN_SIGNALS: Final = 0.05

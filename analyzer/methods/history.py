@@ -92,8 +92,8 @@ def shares_of(found: Comparison) -> LogShares:
 def pooled_with(attribution: Attribution, trajectory: Trajectory, found: Comparison) -> Attribution:
     """Return an attribution pooled with the history of the run's workflow; unchanged if nothing stands out.
 
-    The opinion behind the verdict is taken from its ranking: that five of the steps have a probability of
-    their own made no difference to any verdict on the example systems.
+    The opinion behind the verdict is taken from its ranking, which gives only five steps a probability of
+    their own; on the example systems, this made no difference to any verdict.
     """
     verdict = _blame_of(attribution.verdict)
     if verdict is None or not found.is_any:
@@ -107,7 +107,7 @@ def pooled_with(attribution: Attribution, trajectory: Trajectory, found: Compari
 
 
 def _blame_of(verdict: Verdict) -> Blame | None:
-    """Return the blame; of a verdict withheld as too uncertain, its first candidate, which may become one."""
+    """Return the blame, or the first candidate of a verdict that was withheld as too uncertain."""
     if isinstance(verdict, Blame):
         return verdict
     if verdict.status is not Status.UNDETERMINED or not verdict.ranking:

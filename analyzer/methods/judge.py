@@ -80,7 +80,7 @@ def _only_objects(value: object) -> list[object]:
 
 Item = TypeVar("Item")
 Objects: TypeAlias = Annotated[list[Item], BeforeValidator(_only_objects)]
-"""A list without items that are not objects: a broken detail must not invalidate the whole answer."""
+"""A list of objects; other items are dropped, so that a broken detail does not invalidate the answer."""
 
 
 class Quote(BaseModel):

@@ -65,7 +65,8 @@ _ALTERNATIVES: Final = (
 _ADDRESS: Final = re2.compile("(?im)" + "|".join(_ALTERNATIVES))
 """RE2 pattern, for linear time: the text is hostile and may be long."""
 _ADDRESS_IN_INSTRUCTIONS: Final = re2.compile("(?im)" + "|".join(_TO_A_JUDGE))
-"""Agents' instructions may say "ignore", name roles, show JSON and want decisive agents that blame nobody."""
+"""Agents' own instructions may legitimately match the other patterns: "ignore", chat roles, JSON, "blame the
+agent", "decisive agent"."""
 
 
 def speaking_steps(trajectory: Trajectory) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A file's bytes, unpacked if they are gzip; bounded, for a file may be endless or a bomb."""
+"""A file's bytes, unpacked if they are gzip; bounded, because a file may be endless or a gzip bomb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_BYTES: Final = 1 << 30
 """Largest file, as it is and unpacked, in bytes."""
 _PART: Final = 1 << 20
 _FIRST_PART: Final = 1 << 10
-"""Bytes given to a gzip member at first: what it leaves is copied, and a file may have many members."""
+"""Bytes first given to a gzip member: zlib copies those it leaves over, and a file may have many members."""
 _GZIP: Final = b"\x1f\x8b"
 
 

@@ -19,7 +19,7 @@ from analyzer.signals.wording import CLAIMS_DONE
 from semconv.model import SpanStatus, Step, StepKind
 
 _STATED: Final = 4.0
-"""Weight of an unrepaired error that its span, or the calling agent, states: a fact; wording is a hint."""
+"""Weight of an unrepaired error that its span or the calling agent states: a fact, unlike mere wording."""
 _LIMITED: Final = 6.0
 """Weight of the limit of turns: it ended the run, so a wrong answer did not."""
 _ADMITS_FAULT: Final = re.compile(

@@ -23,8 +23,8 @@ def repetition(reading: Reading) -> Iterator[Finding]:
 
     Repeating a call that already gave its result is pointless: the repetition gets the finding. Repeated
     words without effect started the loop: their first use gets it. Retrying after a failure is not a loop,
-    unless the call is repeated ``_PATIENCE`` times with the same result. Asking an agent again whose model
-    call failed is not a loop: that call broke the run.
+    unless the call is repeated ``_PATIENCE`` times with the same result. Asking an agent again
+    after its model call failed is not a loop: that call broke the run.
     """
     last_fault = _last_faults(reading)
     for places in repeats_of(reading):

@@ -2,8 +2,8 @@
 
 The prior locates the decisive error from the structure alone.
 If every acting step is equally likely to make the fatal mistake, the
-*first* mistake is geometrically distributed over the acting steps; the chance a
-step is taken from the length (a longer run has survived more steps). Steps that
+*first* mistake is geometrically distributed over the acting steps; the chance
+of a mistake per step follows from the run's length (a longer run has survived more steps). Steps that
 coordinate, relay or state the task are less likely to be at fault, by fixed odds.
 Findings add their log-odds; a softmax turns the sum into probabilities.
 """
@@ -45,7 +45,7 @@ _OVERCONFIDENT: Final = 1.5
 """Temperature of confidences above one half. Fitted to all labelled runs it is 1.5, to six of the seven
 systems at a time 1.1 to 1.8."""
 _LONG: Final = 60
-"""Number of steps; of 17 labelled runs with more, signals found the right step in 2."""
+"""Number of steps above which a run is long: in 17 such labelled runs, signals found the right step in 2."""
 _TURNS: Final = 2
 """Number of a person's turns from which a run counts as a dialogue."""
 _NAMED_FROM: Final = 0.25

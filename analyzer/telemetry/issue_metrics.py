@@ -43,8 +43,8 @@ WORKFLOW_REGRESSED: Final = gauge(
 WORKFLOW_PASSED: Final = gauge(
     "blamespan_workflow_passed_share{service, workflow}",
     "1",
-    "Share of the newest 100 runs of a workflow that passed, of those of which an evaluator, a check or a"
-    " person said how they ended; read every five minutes.",
+    "Share of a workflow's newest 100 runs that passed, counting only runs whose outcome an evaluator, a"
+    " check or a person stated; read every five minutes.",
     bound=MAX_WORKFLOWS,
 )
 REPEATED: Final = counter(

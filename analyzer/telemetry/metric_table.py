@@ -136,8 +136,8 @@ PROCESS_DEATHS: Final = counter(
 STORE_FAULTY: Final = gauge(
     "blamespan_store_faulty{store}",
     "1",
-    "1 while a store cannot be written (full, read-only, damaged, its server away), and for 30 s"
-    " afterwards, or has not answered for 10 s: `journal` (spans are refused) or `verdicts` (verdicts wait).",
+    "1 while a store has not answered for 10 s, or cannot be written (full, read-only, damaged, its server"
+    " away) and for 30 s afterwards: `journal` (spans are refused) or `verdicts` (verdicts wait).",
 )
 TLS_FAILED: Final = counter(
     "blamespan_tls_renewals_failed",

@@ -1,11 +1,11 @@
 """Periodic export of our own metrics over OTLP, with OpenTelemetry's names and units.
 
 It turns the families that ``/metrics`` shows into the OpenTelemetry SDK's data points, for the
-SDK's encoder: both use the same reading, so that they never disagree. The SDK's ``MeterProvider`` and its
-observable instruments cannot take over (measured with SDK 1.45):
+SDK's encoder: ``/metrics`` and OTLP use the same values, so they never disagree. The SDK's ``MeterProvider``
+and its observable instruments cannot do this (measured with SDK 1.45):
 
 - A provider keeps every set of attributes it has seen, 2,000 by default, and reports further ones as one
-  overflow point: ``blamespan.issue.standing`` ends with the 2,001st issue. Higher limits cost 2 KB per
+  overflow point: ``blamespan.issue.standing`` would lose all further issues. Higher limits cost 2 KB per
   series.
 - No instrument can observe a histogram that is counted elsewhere; it would be counted twice.
 - An observed sum's exemplar gets the sum as its value, and the time of the export.
@@ -99,7 +99,7 @@ def _numbers(family: Family, moment: Moment) -> Iterator[NumberDataPoint]:
 
 
 def _buckets(family: Family, moment: Moment) -> HistogramDataPoint:
-    """Return a histogram without labels; OTLP counts each bucket alone, Prometheus cumulatively."""
+    """Return a histogram without labels; OTLP counts each bucket separately, Prometheus cumulatively."""
     buckets = [sample for sample in family.samples if sample.name.endswith("_bucket")]
     total = next(sample.value for sample in family.samples if sample.name.endswith("_sum"))
     counts = [round(sample.value) for sample in buckets]

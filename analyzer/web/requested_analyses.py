@@ -122,7 +122,7 @@ class Job:
         return replace(self, found=list(self.found))
 
 
-class TooBusy(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class TooBusy(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
     """A limit of concurrent analyses is reached; retry later."""
 
 

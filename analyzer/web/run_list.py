@@ -39,7 +39,7 @@ _SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME: Final = "expected an RFC 3339 time such as 2026-01-31T09:00:00Z, or an age such as 30m, 24h or 7d"
 
 
-class InvalidFilter(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class InvalidFilter(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
     """A filter is unknown or invalid; the text says what is expected."""
 
 

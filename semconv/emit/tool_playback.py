@@ -50,7 +50,7 @@ def rerun(environment: Mapping[str, str]) -> Iterator[None]:
     if not address:
         yield
         return
-    _asked(address, {"rerun": True})  # the gateway answers no model call before it knows
+    _asked(address, {"rerun": True})  # until the gateway knows this, it answers no model call
     token = attach(set_value(_RERUN, dict(environment)))
     try:
         yield

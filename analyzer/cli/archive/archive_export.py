@@ -60,7 +60,7 @@ class ArchiveExport:
 
         Args:
             db: the store.
-            folder: the archive's; its caller keeps other exports out (``only_exporter``).
+            folder: the archive's folder; the caller keeps other exports out (``only_exporter``).
             clean: removes secrets from names.
             reader: reads kept spans.
         """

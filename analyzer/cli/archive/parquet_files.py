@@ -1,9 +1,9 @@
-"""Parquet files of the archive: the tables' columns, one writer a partition, and which verdicts are written.
+"""Parquet files of the archive: the tables' columns, a writer per partition, and which verdicts are written.
 
 Columns hold names, numbers, ids and times; no column holds a text of a run. Types are those that every engine
 reads alike: strings, integers, doubles, booleans, and times in microseconds, UTC.
 
-A batch is one file a table under the same name. The file of the verdicts appears last, so a batch without it
+A batch is one file per table, all with the same name. The verdicts' file appears last, so a batch without it
 was cut short: its other files are deleted before the partition is written again.
 """
 
@@ -101,18 +101,18 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
 NO_TENANT_FOLDER: Final = "none"
 """Name of the partition of runs without a tenant; tenants are ``header=value``."""
 _MOST_CHARACTERS: Final = 200
-"""Of a quoted tenant; file systems allow names of 255 bytes."""
+"""Maximum length of a quoted tenant; file systems allow names of 255 bytes."""
 _KEPT_CHARACTERS: Final = 55
-"""Characters of a longer tenant that are kept; each takes at most three when quoted."""
+"""Leading characters kept of a longer tenant; quoting makes at most three of each."""
 
 
 def partition(day: str, tenant: Tenant) -> str:
-    """Return the folder of a day (``YYYY-MM-DD``) and a tenant below a table's, as Hive names it."""
+    """Return the folder of a day (``YYYY-MM-DD``) and a tenant within a table's folder, named as in Hive."""
     return f"day={day}/tenant={quote(tenant_name(tenant), safe='')}"
 
 
 def tenant_name(tenant: Tenant) -> str:
-    """Return the value of the column ``tenant``: of a very long one, its beginning and a digest."""
+    """Return the value of the column ``tenant``; a very long tenant becomes its beginning and a digest."""
     if not tenant:
         return NO_TENANT_FOLDER
     if len(quote(tenant, safe="")) <= _MOST_CHARACTERS:
@@ -126,7 +126,7 @@ _LOCK: Final = "_exporting"
 """Name of the lock's file; engines skip names that begin with ``_``."""
 
 
-class ArchiveBusy(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class ArchiveBusy(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
     """Another process exports into the same folder."""
 
 

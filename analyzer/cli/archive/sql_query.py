@@ -32,7 +32,7 @@ def _half_of_memory() -> int:
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
 
 
-class QueryFailed(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class QueryFailed(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
     """There is no archive, the statement does more than read or takes too much, or DuckDB refused it."""
 
 
@@ -41,11 +41,11 @@ class QueryLimits:
     """Bounds on one statement."""
 
     seconds: float = MOST_S
-    """Until the last row of its result is taken."""
+    """Time limit, until the last row of the result has been fetched."""
     memory_bytes: int = field(default_factory=_half_of_memory)
-    """Of DuckDB; beyond it, large joins and sorts go to temporary files."""
+    """DuckDB's memory limit; beyond it, large joins and sorts go to temporary files."""
     spill_bytes: int = 16 << 30
-    """Of temporary files."""
+    """Limit on the size of temporary files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def query(folder: Path, sql: str, limits: QueryLimits | None = None) -> Iterator
 
 @contextmanager
 def _interrupted(db: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[Event]:
-    """Interrupt what the connection does after so many seconds; yields the event of it."""
+    """Interrupt the connection's query after so many seconds; yields an event that is then set."""
     over = Event()
 
     def end() -> None:

@@ -110,7 +110,7 @@ def check_store(settings: Settings) -> Iterator[Finding]:
 TOLERATED_SKEW_S: Final = 5.0
 """Difference between a replica's clock and the database's that does no harm."""
 LATE_S: Final = 60.0
-"""Age of a waiting job from which there are too few analyzers: an analysis normally takes seconds."""
+"""Age of a waiting job that shows that there are too few analyzers: an analysis normally takes seconds."""
 
 
 def check_replicas(replicas: Sequence[Replica], waiting: Waiting, own_version: str) -> Iterator[Finding]:

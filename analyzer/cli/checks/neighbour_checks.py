@@ -223,7 +223,7 @@ def judge(topics: Sequence[TopicFacts], access: KafkaAccess, *, longest_s: float
         yield warning(
             _CHECK,
             f"the topic of traces has {of[Signal.TRACES]} partitions, that of logs {of[Signal.LOGS]}: log"
-            " records of a trace may come to another processor than its spans",
+            " records of a trace may go to another processor than its spans",
             "give both topics the same number of partitions",
         )
     elif not found:
@@ -245,11 +245,11 @@ def _judge_one(topic: TopicFacts, access: KafkaAccess, longest_s: float) -> Iter
             "let every producer hash keys by FNV-1a, as the Collector's kafka exporter does; after partitions"
             " were added this lasts until the older records have been read"
         )
-        yield warning(_CHECK, f"{detail} than their key's hash says: one trace comes to two processors", mend)
+        yield warning(_CHECK, f"{detail} than their key's hash says: one trace goes to two processors", mend)
     if topic.signal is Signal.TRACES and topic.keyless:
         detail = f"{topic.keyless} of the newest records of {name} have no key"
         mend = "set partition_traces_by_id: true on the Collector's kafka exporter"
-        yield warning(_CHECK, f"{detail}: a trace's spans come to several processors", mend)
+        yield warning(_CHECK, f"{detail}: a trace's spans go to several processors", mend)
     if topic.retention_ms is not None and 0 <= topic.retention_ms < longest_s * 1000:
         detail = f"{name} keeps records for {topic.retention_ms / 1000:g} s, and a trace may stay open for"
         mend = "raise retention.ms, or lower BLAMESPAN_MAX_AGE: a restart reads an open trace again"

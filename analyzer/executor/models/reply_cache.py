@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS replies (
 Warn = Callable[[str], None]
 
 
-class CacheUnusable(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class CacheUnusable(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
     """The cache directory is not usable; the message says which and why."""
 
 

@@ -17,7 +17,7 @@ Check: TypeAlias = Callable[[Ended], Awaitable[bool]]
 """Returns whether a run that ended on its own succeeded."""
 
 
-class CheckFailed(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class CheckFailed(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
     """The check itself could not be run."""
 
 

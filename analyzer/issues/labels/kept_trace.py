@@ -29,7 +29,7 @@ _REASONS: Final = (
 )
 
 
-class NotKept(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class NotKept(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
     """The run has a verdict, but its spans are not kept, or cannot be read."""
 
 

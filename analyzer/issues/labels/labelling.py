@@ -33,7 +33,7 @@ check, and experiments mostly decide on runs whose step is often right when resa
 _MOST_FOUND: Final = 20
 
 
-class NoSuchRun(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class NoSuchRun(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
     """The id matches no run, or several; the message lists them."""
 
 

@@ -62,7 +62,7 @@ class Label:
         return self.agent is not None and self.step is not None
 
 
-class LabelRefused(AnalyzerError):  # noqa: N818 - a statement reads better where it is raised
+class LabelRefused(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
     """The statement does not fit the run; the message says what would fit."""
 
 

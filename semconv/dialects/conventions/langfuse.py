@@ -1,7 +1,7 @@
 """Langfuse's SDK, version 3 and later, which writes OpenTelemetry spans.
 
 Source: langfuse 3.1 to 5.0, ``langfuse/_client/attributes.py`` and
-``langfuse/langchain/CallbackHandler.py`` (2025-2026), seen from its decorator and from langgraph 0.6 and
+``langfuse/langchain/CallbackHandler.py`` (2025-2026), seen with its decorator and with langgraph 0.6 and
 1.2. Before 3.2 the only types were ``span`` and ``generation``; langchain's tools are then recognised by
 the metadata that langchain adds. The SDK also adds ``langfuse.trace.*`` to spans of other instrumentations,
 so a span is Langfuse's only by its scope or its observation type.

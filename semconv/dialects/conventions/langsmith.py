@@ -1,7 +1,7 @@
 """LangSmith's OpenTelemetry export: langchain, langgraph, ``@traceable`` and its integrations.
 
-Source: langsmith 0.3 to 0.15, ``langsmith/_internal/otel/_otel_exporter.py`` (2025-2026), seen from
-langgraph 0.6 and 1.2 and from openai-agents 0.24. Input and output are the run's own JSON in
+Source: langsmith 0.3 to 0.15, ``langsmith/_internal/otel/_otel_exporter.py`` (2025-2026), seen with
+langgraph 0.6 and 1.2 and with openai-agents 0.24. Input and output are the run's own JSON in
 ``gen_ai.prompt`` and ``gen_ai.completion``; langgraph's metadata is under ``langsmith.metadata.``. Handoffs
 of openai-agents lose their target; the next agent shows it.
 """

@@ -1,7 +1,7 @@
 """Logfire's own instrumentations: openai-agents, OpenAI, Anthropic, Gemini.
 
 Source: logfire 3.0 to 5.2 (2024-2026), ``logfire/_internal/integrations/openai_agents.py`` and
-``…/llm_providers``, seen from openai-agents 0.24. A span's name is a template (``Agent run: {name!r}``),
+``…/llm_providers``, seen with openai-agents 0.24. A span's name is a template (``Agent run: {name!r}``),
 and its values are plain attributes. Logfire's other instrumentations (pydantic-ai, OpenInference's
 langchain) keep the scopes of their authors and are read by those dialects.
 """

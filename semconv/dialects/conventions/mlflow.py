@@ -1,7 +1,7 @@
 """MLflow Tracing: autologging of frameworks and ``@mlflow.trace``, exported as OTLP.
 
 Source: mlflow 3.17 (2026), ``mlflow/entities/span.py``, ``mlflow/tracing/constant.py``,
-``mlflow/langchain``, ``mlflow/openai/_agent_tracer.py``; seen from langgraph 1.2 and openai-agents 0.24.
+``mlflow/langchain``, ``mlflow/openai/_agent_tracer.py``; seen with langgraph 1.2 and openai-agents 0.24.
 Values of ``mlflow.*`` are JSON, including strings. An agent span named after a framework's class and method
 (``AgentRunner.run``) does not name the agent.
 """

@@ -1,4 +1,4 @@
-"""Additions of single frameworks to OpenInference, and their agents' names, stored elsewhere by each.
+"""Additions of individual frameworks to OpenInference, and the places where each keeps its agents' names.
 
 Sources of an agent's name in order of reliability: an attribute that names the agent, langgraph's metadata,
 smolagents' managed agents, the span's name.
@@ -9,17 +9,17 @@ no texts, says OK after a crash and ends with the whole run; the TOOL span above
 prompt, answer and error.
 
 CrewAI. Source: openinference-instrumentation-crewai 1.1.21 (wrappers, and the event listener behind
-``use_event_listener``) and crewai 1.15, ``tools/agent_tools``, seen from sequential and hierarchical crews.
+``use_event_listener``) and crewai 1.15, ``tools/agent_tools``, seen in sequential and hierarchical crews.
 Wrappers record no model calls. A coworker has no span of its own, so the span of the tool that delegated to
 it is read as the coworker's.
 
-DSPy. Source: openinference-instrumentation-dspy 0.1 (``__init__.py``) and dspy 3.4, seen from a program of
+DSPy. Source: openinference-instrumentation-dspy 0.1 (``__init__.py``) and dspy 3.4, seen in a program of
 three modules. A module's call is named after its class, ``Office.forward``; DSPy's own modules run inside
 the user's. Tools are named after their function; ``finish`` belongs to ``ReAct``: the model calls it to end
 the loop.
 
 LlamaIndex. Source: openinference-instrumentation-llama-index 4.6 and llama-index-core 0.14
-(``agent/workflow``), seen from an ``AgentWorkflow`` of three function agents. Every method call is a span
+(``agent/workflow``), seen with an ``AgentWorkflow`` of three function agents. Every method call is a span
 with its printed arguments. No span names the agent, but the event given to a workflow's step ends with its
 name.
 """

@@ -1,6 +1,6 @@
 """OpenLIT's additions to the ``gen_ai`` conventions.
 
-Source: openlit 1.45, ``instrumentation/openai_agents/utils.py`` and ``instrumentation/crewai``, seen from
+Source: openlit 1.45, ``instrumentation/openai_agents/utils.py`` and ``instrumentation/crewai``, seen with
 openai-agents 0.20 and crewai 1.15. It uses ``invoke_agent`` for several things: agents; turns and the
 methods of CrewAI's flows (including its agents' own loop), which have no name; handoffs, which have the
 target's name and ``gen_ai.agent.source``; guardrails, with ``gen_ai.guardrail.triggered``. An Agno team's

@@ -1,6 +1,6 @@
 """OpenTelemetry's GenAI conventions, from any scope.
 
-Source: open-telemetry/semantic-conventions-genai as of November 2026 (all in *Development*), seen from
+Source: open-telemetry/semantic-conventions-genai as of November 2026 (all in *Development*), seen with
 ``opentelemetry.instrumentation.genai.*`` 1.3b0. Several frameworks (Google ADK, agent-framework, AG2) write
 the same with small additions. Content may be in attributes (JSON or structured), in span events (the older
 ``gen_ai.*.message``) or in joined log events. Semantic Kernel for .NET (microsoft/semantic-kernel,

@@ -1,11 +1,11 @@
 """Traceloop's OpenLLMetry: its decorators, and its instrumentations of frameworks and SDKs.
 
 Source: traceloop/openllmetry 0.40 to 0.62 (2025-2026), ``traceloop-sdk`` and
-``opentelemetry-instrumentation-*``, seen from langchain and langgraph, openai-agents and OpenAI. New
+``opentelemetry-instrumentation-*``, seen with langchain and langgraph, openai-agents and OpenAI. New
 versions write ``gen_ai.*`` together with their own attributes; old ones flatten messages. Its scopes,
 ``opentelemetry.instrumentation.<library>``, are not unique to it, so it is recognised by its attributes.
 
-Agno. Source: opentelemetry-instrumentation-agno 0.62 (``_tool_wrappers.py``) and agno 3.1, seen from a
+Agno. Source: opentelemetry-instrumentation-agno 0.62 (``_tool_wrappers.py``) and agno 3.1, seen with a
 team. A team's span is a workflow, its leader an agent like any other; model calls have no spans. A tool's
 output is the ``str`` of agno's ``FunctionExecutionResult``. A delegation returns a generator, so its span
 ends before the member's begins beside it.
@@ -14,7 +14,7 @@ LangChain.js. Source: npm ``@traceloop/instrumentation-langchain`` 0.27. Spans h
 own; a tool is a ``task`` with the operation ``execute_tool``, named after its class, and its result is
 langchain's tool message, with the tool's name in it.
 
-CrewAI. Source: opentelemetry-instrumentation-crewai 0.62 and crewai 1.15, seen from a sequential crew. The
+CrewAI. Source: opentelemetry-instrumentation-crewai 0.62 and crewai 1.15, seen in a sequential crew. The
 crew's span has the plan and the result, without any mark of Traceloop's. A task's span has the texts of the
 agent below it, whose own span has no texts. Tools have no spans.
 """

@@ -1,8 +1,8 @@
 """LlamaIndex in Traceloop's spans.
 
 Source: opentelemetry-instrumentation-llamaindex 0.62 (``dispatcher_wrapper.py``) and llama-index-core 0.14
-(``agent/workflow``, ``workflows``), seen from an ``AgentWorkflow`` of three function agents, from agents as
-tools and from a query engine. Every method has a span with its return value, named only after its class.
+(``agent/workflow``, ``workflows``), seen with an ``AgentWorkflow`` of three function agents, with agents as
+tools and with a query engine. Every method has a span with its return value, named only after its class.
 OpenAI's model calls have none here; OpenAI's own instrumentation writes them. An agent's turn is three
 methods: the second returns the agent's setup, and the next one is its model call. Spans of failed methods,
 and those around them, are never ended, so never sent.

@@ -54,7 +54,7 @@ TOOL_INPUT: Final = "tool_input"
 TOOL_DETAILS: Final = ("full_command", "file_path", "skill_name")
 TOOL_OUTPUT_EVENT: Final = "tool.output"
 TOOL_RESULT_CONTEXT: Final = "new_context"
-"""On a tool; on a model call the same key holds the new part of the conversation."""
+"""A tool's result; on a model call the same key holds the new part of the conversation."""
 SUBAGENT_TYPE: Final = "subagent_type"
 AGENT_ID: Final = "agent_id"
 QUERY_SOURCE: Final = "query_source"

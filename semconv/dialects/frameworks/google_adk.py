@@ -1,6 +1,6 @@
 """Google's Agent Development Kit, by the spans of its own tracer.
 
-Source: google-adk 1.10 (``telemetry.py``) to 2.13 (``telemetry/tracing.py``), seen from runs of 1.10, 1.14,
+Source: google-adk 1.10 (``telemetry.py``) to 2.13 (``telemetry/tracing.py``), seen in runs of 1.10, 1.14,
 1.19, 1.25 and 2.13. All of them have the scope ``gcp.vertex.agent``. Changes between versions:
 
 - Up to 1.14 an agent is a span ``agent_run [name]`` without attributes, later an ``invoke_agent``.

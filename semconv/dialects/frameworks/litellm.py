@@ -1,6 +1,6 @@
 """LiteLLM's own callback (``litellm.callbacks = ["otel"]``), in the library and its proxy.
 
-Source: litellm 1.106 (``integrations/opentelemetry.py``), seen from a program of three agents. A call is a
+Source: litellm 1.106 (``integrations/opentelemetry.py``), seen in a program of three agents. A call is a
 span ``raw_gen_ai_request`` with the provider's request and response as Python ``repr``. Around it is either
 a ``litellm_request`` (``USE_OTEL_LITELLM_REQUEST_SPAN=true``, or no enclosing span), or the caller's own
 span, whose attributes each call overwrites: they describe the last call, not the caller. A failed call has

@@ -1,6 +1,6 @@
 """Mastra, the TypeScript framework: ``mastra.*`` beside the GenAI conventions.
 
-Source: npm ``@mastra/otel-exporter``, seen from 1.4. Every span has a ``mastra.span.type``. A model call
+Source: npm ``@mastra/otel-exporter``, seen with 1.4. Every span has a ``mastra.span.type``. A model call
 (``model_inference``) has only its answer's text; its input and the requested tools are on the enclosing
 ``model_step``, as ``mastra.model_step.input`` and ``.output``. The question and answer of an agent or a
 workflow are ``mastra.agent_run.*`` and ``mastra.workflow_run.*``.

@@ -1,6 +1,6 @@
 """openai-agents, as the OpenTelemetry contrib instrumentation ``openai-agents-v2`` writes it.
 
-Source: opentelemetry-instrumentation-openai-agents-v2 0.1.0 (2025), ``span_processor.py``, seen from
+Source: opentelemetry-instrumentation-openai-agents-v2 0.1.0 (2025), ``span_processor.py``, seen with
 openai-agents 0.24. It shares its scope with Traceloop's instrumentation, which sets a scope version. It
 writes the ``gen_ai`` attributes with these deviations: spans without an agent are named ``OpenAI Agent``; a
 model's tool calls are the ``repr`` of the SDK's objects inside a text part; hidden content is

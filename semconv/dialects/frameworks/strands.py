@@ -1,6 +1,6 @@
 """Strands Agents, by the spans of its own tracer.
 
-Source: strands-agents 1.5 to 1.62, ``strands/telemetry/tracer.py`` and ``strands/multiagent``, seen from
+Source: strands-agents 1.5 to 1.62, ``strands/telemetry/tracer.py`` and ``strands/multiagent``, seen in
 runs of 1.5 and 1.62 (one agent, agents as tools, swarm, graph). It writes the ``gen_ai`` operations and
 ``execute_event_loop_cycle``, ``invoke_swarm``, ``invoke_graph``. Content is in span events: by default the
 older message events with Bedrock's content blocks; with

@@ -108,7 +108,7 @@ class _Run:
         self._speakers: Final = Speakers(surroundings, clues, self._kinds)
 
     def _find_calls(self) -> frozenset[int]:
-        """Return the positions of model calls: the innermost of nested spans, and those that state it."""
+        """Return the positions of model calls: the innermost of nested spans, and those marked as calls."""
         likely = {position for position, clues in enumerate(self._clues) if _score(clues) >= _LEAST_SCORE}
         if any(self._clues[position].output_messages for position in likely):
             likely = {position for position in likely if _is_answered(self._clues[position])}

@@ -250,6 +250,6 @@ class Dialect:
     read: Read
     """Returns ``None`` for a span of another dialect. Never raises, whatever the content."""
     scopes: tuple[str, ...] = ()
-    """Beginnings of the scope names of its spans, and ..."""
+    """Prefixes of the scope names of its spans."""
     keys: frozenset[str] = frozenset()
-    """... attributes of its spans. Spans with neither are skipped; without any, all spans are read."""
+    """Attributes of its spans. Spans need such a scope or attribute, unless the dialect declares neither."""

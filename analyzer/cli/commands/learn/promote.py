@@ -95,7 +95,7 @@ def _results(settings: Settings, tenant: str | None, old: Ranker, new: Ranker) -
 
 
 def _seen_until(ranker: Ranker) -> int:
-    """Return the time of the last label that a ranker may know of the random runs; 0 if it knows none.
+    """Return the time of the newest label of random runs that a ranker may have learned; 0 if none.
 
     Raises:
         CommandFailed: its card does not say.

@@ -1,4 +1,4 @@
-"""``blamespan workflows``: how workflows do over time, by version."""
+"""``blamespan workflows``: how often workflows succeed over time, by version."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def workflows(
     data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Show how workflows do: passed and failed runs, versions, and when that changed.
+    """Show how often workflows succeed: passed and failed runs, versions, and when the rate changed.
 
     Covers the last 30 days and the newest 1,000 runs of a workflow. A version is a set of prompts, tools,
     models and `service.version`. Works whether or not the service runs.

@@ -185,7 +185,7 @@ async def _service(settings: Settings) -> Finding:
     host = "127.0.0.1" if web.host in {"0.0.0.0", ""} else web.host  # noqa: S104 - to ask, not to listen
     host = f"[{host}]" if ":" in host else host
     tls = None
-    if files is not None:  # the address proves that it is this machine, whose certificate may have any name
+    if files is not None:  # unverified: it is our own address, and the certificate may be for any name
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     return await check_listener(f"http{'s' if files else ''}://{host}:{web.port}", time.time, tls)
@@ -194,7 +194,7 @@ async def _service(settings: Settings) -> Finding:
 async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
     found = []
     endpoint = settings.analyzer_endpoint
-    if endpoint and endpoint != JOBS_IN_STORE:  # the check of the store tells about those that take jobs
+    if endpoint and endpoint != JOBS_IN_STORE:  # analyzers that take jobs from the store are checked with it
         try:
             tls = analyzer_trust(settings).identity().context if endpoint.startswith("https:") else None
             found.append(await check_analyzer(endpoint, settings.token, time.time, tls))

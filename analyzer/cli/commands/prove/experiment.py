@@ -103,7 +103,8 @@ def experiment(
         optional("KIND", "How the answer is changed: hint, text, model or prompt. Default: sampled anew."),
     ] = None,
     text: Annotated[
-        str | None, optional("TEXT", "The replacement answer, hint, model or prompt; alone: the answer.")
+        str | None,
+        optional("TEXT", "The replacement answer, hint, model or prompt; without --change, the answer."),
     ] = None,
     trials: Annotated[
         int, typer.Option("--trials", min=1, metavar="MAX", help="Maximum number of trials in each arm.")

@@ -96,7 +96,7 @@ def inject(
         int, typer.Option("--labels", min=1, metavar="N", help="Maximum number of labels from one run.")
     ] = 3,
     trials: Annotated[
-        int, typer.Option("--trials", min=12, metavar="MAX", help="Most trials in each arm of a twin.")
+        int, typer.Option("--trials", min=12, metavar="MAX", help="Maximum trials with a fault, and without.")
     ] = MOST_TRIALS,
     parallel: ParallelOption = 1,
     budget_usd: BudgetOption = BUDGET_USD,
@@ -113,8 +113,9 @@ def inject(
     """Make labelled failures of your own system, by corrupting one answer of a passing run.
 
     Give the runs first, then the options, then [bold]--[/bold] and the command that runs the workflow once.
-    A fault becomes a label if it takes at least 50 points from the run's success rate, and the run passes
-    again with the step restored. The command finds the task in BLAMESPAN_TASK, the run's id in BLAMESPAN_RUN.
+    A fault becomes a label if it lowers the run's success rate by at least 50 points, and the run passes
+    again with the step restored. The command finds the task in BLAMESPAN_TASK and the run's id in
+    BLAMESPAN_RUN.
 
     Example: [bold]blamespan inject pass.json --out faults.jsonl --expect 480 -- python my_agents.py[/bold]
     """
@@ -124,7 +125,7 @@ def inject(
     remotes = remote_tools(http_tool or (), mcp_tool or (), mcp_command or ())
     options = replace(gateway_options(upstream, allow_tool or []), remotes=remotes)
     opened = [open_run(each, tenant)[0] for each in given]
-    checks_of(check, expect, {})  # wrong usage is told before a run is read
+    checks_of(check, expect, {})  # report wrong usage before a tape is made
     passing = [_passing(each, name, options) for each, name in zip(opened, given, strict=True)]
     plan = Plan(
         kinds=tuple(kind or FaultKind),
@@ -205,7 +206,7 @@ class _Watch:
 
 
 def _weigh(tried: Sequence[Tried], out: Path) -> None:
-    """Write the labels again, with weights that no position dominates."""
+    """Write the labels again, weighted so that no position dominates."""
     failures = [each.failure for each in tried if each.failure is not None]
     lines = [
         {**each.document, "label": {**each.document["label"], "weight": weight}}
