@@ -11,16 +11,15 @@ it is released for a final verdict:
 =====================================================  =======================================
 the trace                                              is quiet for
 =====================================================  =======================================
-its root ended, and no parent is missing               the *grace*: ``root_grace_s``, or as long as
-                                                       its services' spans have come late
+its root ended, and no parent is missing               the *grace*: ``root_grace_s``, or longer if
+                                                       its services' spans usually arrive later
                                                        (``assembly.learned``)
-what is missing is known never to arrive               the grace under a workflow or a remote
-(``assembly.learned``)                                 parent, else ``idle_close_s``
-its root ended, and other parents are missing; or      ``absent_idle_s``
-workflows ended under missing parents, or agents
-under remote ones, that were never seen to arrive; or
-agents under others, for which several runs have
-waited in silence
+what is missing is known never to arrive               the grace if a workflow ended or a missing
+(``assembly.learned``)                                 parent is remote, else ``idle_close_s``
+its root ended, and other parents are missing; or no   ``absent_idle_s``
+such parent was ever seen to arrive, and below each a
+workflow ended, or an agent whose parent is remote, or
+an agent for whose parent several runs waited in vain
 anything else: it is still running                     ``max_silence_s``
 =====================================================  =======================================
 
@@ -61,7 +60,7 @@ _MOST_DOUBLINGS: Final = 16
 _PROMPT: Final = 0.6
 """Part of the grace (6 of 10 s) within which spans from SDKs with the default 5 s batch delay arrive."""
 _UNFAMILIAR: Final = 4
-"""Graces (40 s) that an unfamiliar kind of run waits if spans arrive later: some SDKs batch for 30 s."""
+"""Graces (40 s) for an unfamiliar kind of run whose spans arrive after that: some SDKs batch for 30 s."""
 _CAPS: Final = frozenset({Completion.MAX_AGE, Completion.SPAN_LIMIT, Completion.BYTE_LIMIT})
 
 
@@ -80,9 +79,9 @@ class AssemblerLimits:
     max_spans: int = 100_000
     max_bytes: int = 256 << 20
     max_traces: int = 50_000
-    """Most open traces; beyond it, the tenant with most releases the trace silent longest (``EVICTED``)."""
+    """Bound on open traces; beyond it, the tenant using the most memory evicts its longest-silent one."""
     max_open_spans: int = 500_000
-    """Most spans of all open traces; a missing parent or a link counts as six. Each takes about 70 bytes."""
+    """Bound on spans of all open traces, about 70 bytes each; a missing parent or a link counts as six."""
 
 
 class Assembler:
@@ -330,7 +329,7 @@ class Assembler:
         return max(limits.root_grace_s, min(wait, limits.idle_close_s))
 
     def _is_hopeless(self, tenant: Tenant, missing: Iterable[Absence]) -> bool:
-        """Return whether no such parent ever arrived, and each is outside the run or was awaited in vain."""
+        """Return whether no such parent ever arrived, and each encloses a run or was awaited in vain."""
         return all(
             not self.learned.has_hope(tenant, absence)
             and (absence.is_outside or self.learned.is_silent(tenant, absence))

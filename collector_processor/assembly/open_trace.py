@@ -167,7 +167,7 @@ class OpenTrace:
         """Take missing parents that arrived off the list.
 
         Returns:
-            what ended below each of them that is unmarked, and the absences recorded before ``now``.
+            what ended below each one without an agent marker, and the absences recorded before ``now``.
         """
         inherited: dict[int, Ended] = {}
         ended: list[Absence] = []

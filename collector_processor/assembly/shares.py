@@ -1,7 +1,7 @@
 """All open traces, and the tenant that must give one up when there are too many. Pure.
 
-A tenant with a storm of traces evicts its own: the tenant whose open traces take most memory gives up the one
-that has been silent longest.
+A tenant with a storm of traces evicts its own: the tenant whose open traces take the most memory gives up the
+one that has been silent longest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OpenTraces:
         self._largest: Final[list[tuple[int, Tenant]]] = []
         """A heap of negative weights; each tenant has an entry of at least its weight."""
         self._entered: Final[dict[Tenant, int]] = {}
-        """For each tenant, a weight that its entries cover."""
+        """For each tenant, a weight that one of its entries in the heap reaches."""
         self.spans = 0
         """Size of all traces, in spans."""
 
@@ -85,7 +85,7 @@ class OpenTraces:
         return trace
 
     def next_to_evict(self) -> TraceKey:
-        """Return the longest silent trace of the tenant whose traces take most memory."""
+        """Return the trace silent for longest, of the tenant whose traces take the most memory."""
         while True:
             noted, tenant = self._largest[0]
             if (weight := -self._weights[tenant]) == noted:

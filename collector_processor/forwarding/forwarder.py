@@ -123,7 +123,7 @@ class Forwarder:
         self._pump(send_queue)
 
     def discard(self, seqs: Iterable[int]) -> frozenset[int]:
-        """Stop sending rows; return those that are not under way to the backend."""
+        """Stop sending these rows; return those that are not under way to the backend."""
         unwanted, found = frozenset(seqs), set[int]()
         for send_queue in self._send_queues.values():
             dropped = [chunk for chunk in send_queue.memory if chunk.seq in unwanted]

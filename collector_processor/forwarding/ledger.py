@@ -64,7 +64,7 @@ class Ledger:
         """
         self._held: Final = held
         self._counts: Final = {signal: _found(held(signal), lost.get(signal, 0)) for signal in Signal}
-        """Counts by their names; changed for each request, so they are no records."""
+        """Counts by their names; not immutable records, because they change with each request."""
         self.malformed_requests: int = 0
         """Unreadable requests; the items in them cannot be counted."""
         self.setbacks: Final[Counter[tuple[Signal, Setback]]] = Counter()

@@ -155,7 +155,7 @@ class IndexEntry:
 
     @property
     def arrival(self) -> TraceArrival:
-        """The same as told to the assembler when it arrived."""
+        """The arrival as it was reported to the slow lane when the row was stored."""
         return TraceArrival(
             seq=self.seq,
             signal=self.signal,

@@ -92,7 +92,7 @@ class SegmentAccount:
 
     @property
     def is_mostly_dead(self) -> bool:
-        """Whether it is worth compacting: less than half is in use, of its size or last compacted size."""
+        """Whether it is worth compacting: less than half of its (last compacted) size is in use."""
         before = self.stored_bytes if self.compacted_at is None else self.compacted_at
         return not self.is_active and self.stored_bytes > _WORTH_COMPACTING and self.live_bytes < before // 2
 

@@ -47,7 +47,7 @@ _MAX_REFUSALS: Final = 300
 _ROWS_AT_ONCE: Final = 256
 _PAGES_AT_ONCE: Final = 1024
 _STATEMENT_ROWS: Final = 32
-"""Most rows of one statement; smaller batches are powers of two too."""
+"""Bound on the rows of one statement; smaller batches are powers of two too."""
 _HEAVY_BYTES: Final = 16 << 10
 """Bytes above which a row is inserted alone: a statement keeps a copy of its last parameters."""
 

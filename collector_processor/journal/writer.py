@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 _MARK_DELAY_S: Final = 0.05
 """Seconds that a change of state may wait for the next commit of rows."""
 _MARK_RETRY_S: Final = 1.0
-"""Seconds before it is retried if the disk refuses."""
+"""Seconds before a change of state is retried if the disk refuses."""
 _WORTH_DELETING: Final = 1 << 20
 """Size in bytes from which a full disk ends the active segment, so that it can be deleted to free space."""
 _MAX_GROUP: Final = 4096

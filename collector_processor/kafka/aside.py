@@ -1,4 +1,4 @@
-"""Folder for Kafka records that cannot be read, which a second reading would not help. Not pure."""
+"""Folder for unreadable Kafka records; reading them again would not help. Not pure."""
 
 from __future__ import annotations
 

@@ -37,16 +37,16 @@ _REVOKE_S: Final = 3.0
 """Longest wait for a revoked partition's rows to be forwarded; the rest is given back."""
 _LOOK_S: Final = 0.02
 _RECALL_S: Final = 10.0
-"""Longest wait for what was spilled of new partitions: spans do not wait for a store that is away."""
+"""Longest wait for the spilled parts of new partitions: spans do not wait for an unreachable store."""
 NO_ROOM_S: Final = 60.0
-"""Longest time for which verdicts wait while a full journal takes nothing of what was spilled."""
+"""Longest time for which verdicts wait while a full journal takes no spilled parts."""
 _SLACK: Final = 16
-"""Journal segments that the owner before may have begun since its last commit."""
+"""Journal segments that the previous owner may have begun since its last commit."""
 _MOST_EVICTED: Final = 10_000
 
 
 class Lanes(Protocol):
-    """The slow lane, as far as partitions concern it."""
+    """The methods of the slow lane that deal with partitions."""
 
     def is_unsettled(self, key: TraceKey) -> bool:
         """Return whether a trace is open, or its analysis is not committed."""
@@ -83,15 +83,15 @@ class Counts:
     read: int = 0
     """Records read for the first time."""
     reread: int = 0
-    """Records that had been forwarded by the owner before, read for the analysis only."""
+    """Records that the previous owner had forwarded; read for the analysis only."""
     aside: int = 0
     """Unreadable records."""
     expired: int = 0
     """Records that Kafka deleted before they were forwarded: its retention is too short."""
     stale_commits: int = 0
-    """Commits that Kafka refused, since the partition belonged to another process by then."""
+    """Commits that Kafka refused because the partition belonged to another process by then."""
     failed_commits: int = 0
-    """Commits that failed for another reason, such as a coordinator that is away."""
+    """Commits that failed for another reason, such as an unreachable coordinator."""
 
 
 class Custody:
@@ -128,7 +128,7 @@ class Custody:
         self._no_room_s: Final = no_room_s
         self._recalls: Final[set[asyncio.Task[None]]] = set()
         self._awaited: Final[set[asyncio.Future[None]]] = set()
-        """One for each recall that verdicts wait for."""
+        """One future for each recall that verdicts wait for."""
         self._progress: Final[dict[Place, Progress]] = {}
         self._rows: Final[dict[int, _Row]] = {}
         self._owner: Final[dict[TraceKey, set[Place]]] = {}
@@ -282,7 +282,7 @@ class Custody:
     async def _stored(
         self, progress: Progress, place: Place, span: Span, entries: Sequence[Entry], *, is_reread: bool
     ) -> bool:
-        """Write rows to the journal, whatever it takes; ``False`` if the partition was revoked meanwhile."""
+        """Write rows to the journal, retrying while it is full; ``False`` if the partition is revoked."""
         if not entries:
             return True
 
@@ -330,7 +330,7 @@ class Custody:
     # What was spilled.
 
     async def _recalled(self) -> None:
-        """Wait until the partitions' spilled parts are read, or have waited too long for room."""
+        """Wait until the partitions' spilled parts are read, or no room for them was found in time."""
         while self._awaited:
             await asyncio.wait(self._awaited)
 
@@ -341,7 +341,7 @@ class Custody:
             logger.error("spilled parts cannot be recalled", exc_info=task.exception())
 
     def _wait_no_longer(self, awaited: asyncio.Future[None]) -> None:
-        """Let verdicts be made without the rest: its traces are analysed again once it is here."""
+        """Let verdicts be made without the remaining parts: once read, their traces are analysed again."""
         logger.warning(
             "no room in the journal for spilled parts: analysing without them", extra={"s": self._no_room_s}
         )
@@ -350,7 +350,7 @@ class Custody:
     async def _recall(
         self, places: Sequence[Place], spilling: Spilling, awaited: asyncio.Future[None]
     ) -> None:
-        """Take what was spilled of partitions; spans first: log records of unknown traces are not noted."""
+        """Take the partitions' spilled parts, spans first: log records of unknown traces are not noted."""
         loop = asyncio.get_running_loop()
         for place in sorted(places, key=lambda one: self._signals[one.topic] is not Signal.TRACES):
             progress = self._progress.get(place)

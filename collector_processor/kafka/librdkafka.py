@@ -21,7 +21,7 @@ _DELIVERY_MS: Final = 30_000
 
 
 def open_producer(access: KafkaAccess) -> Producer:
-    """Return a producer that acknowledges what all in-sync replicas have, in order, once.
+    """Return an idempotent, ordered producer; a record counts as written once all in-sync replicas have it.
 
     Raises:
         CollectorError: the settings cannot be used.
@@ -44,8 +44,8 @@ def open_producer(access: KafkaAccess) -> Producer:
 def open_consumer(access: KafkaAccess, on_error: Callable[[Any], None]) -> Consumer:
     """Return a member of the consumer group; it reads nothing yet.
 
-    ``range`` gives the same partition of each topic to the same member, so that a trace's log records come to
-    where its spans are.
+    ``range`` gives the same partition of each topic to the same member, so that a trace's log records reach
+    the process that has its spans.
 
     Raises:
         CollectorError: the settings cannot be used.

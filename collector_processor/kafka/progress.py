@@ -53,13 +53,13 @@ class Mark:
 
     @property
     def metadata(self) -> str:
-        """The form in which it is committed beside the offset."""
+        """This mark as text, committed as metadata beside the offset."""
         ranges = ",".join(f"{one.first}-{one.last}" for one in self.missing)
         return f"{VERSION} {self.upto} {self.segment} {ranges}".rstrip()
 
     @classmethod
     def read(cls, offset: int, metadata: str | None) -> Self:
-        """Return what was committed; metadata of other programs says nothing."""
+        """Return what was committed; other programs' metadata is ignored."""
         fields = (metadata or "").split(" ")
         if fields[0] != VERSION or len(fields) not in {3, 4}:
             return cls(offset=offset)
@@ -74,7 +74,7 @@ class Mark:
 
 @dataclass(slots=True)
 class Span:
-    """Neighbouring records that are one request; done once all of its rows are."""
+    """Neighbouring records taken as one request; done once all of its rows are forwarded."""
 
     range: Range
     rows: int = 0
@@ -90,7 +90,7 @@ class Part(NamedTuple):
     seq: int
     """The row."""
     range: Range
-    """The records that are the row."""
+    """The records that the row holds."""
     since_s: float
     """Time at which they were taken."""
     byte_count: int = 0
@@ -109,7 +109,7 @@ class Progress:
     _open: OrderedDict[tuple[int, TraceKey], Part] = field(default_factory=OrderedDict)
     """Parts of traces that may be open, as long as they are not in the shared store; ascending."""
     _unchecked: list[tuple[int, TraceKey]] = field(default_factory=list)
-    """Parts that ``forget_closed`` has still to look at, before it begins again."""
+    """Parts that ``forget_closed`` has yet to look at before it starts over."""
 
     def __post_init__(self) -> None:
         self.next_offset = self.before.offset
@@ -137,8 +137,8 @@ class Progress:
     def due(self, before_s: float, is_open: Callable[[TraceKey], bool], most: int) -> list[Part]:
         """Return the first parts of open traces that were taken at or before a time.
 
-        Forgets parts of traces that are not open any more. Returns at most so many, fewer if they are large,
-        and then the rest of the last records.
+        Forgets parts of traces that are no longer open. Returns about ``most`` parts, fewer if large, and
+        always all parts of the last records.
         """
         found: list[Part] = []
         closed: list[Part] = []
@@ -196,7 +196,7 @@ class Progress:
         return not self._waiting
 
     def mark(self, is_open: Callable[[TraceKey], bool], segment: int) -> Mark:
-        """Return what may be committed now; forgets the first parts of traces that are not open any more."""
+        """Return what may be committed now; forget the leading parts of traces that are no longer open."""
         while self._open:
             part = next(iter(self._open.values()))
             if part.range.last >= self.next_offset or is_open(part.key):  # the former is not handed on yet

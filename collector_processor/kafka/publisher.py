@@ -115,7 +115,7 @@ class KafkaPublisher:
         return ()
 
     def _produce(self, records: Sequence[tuple[Entry, str | None, bytes]], delivery: _Delivery) -> str | None:
-        """Hand records to the producer; return why not all of them fitted."""
+        """Hand records to the producer; return why it did not take all of them, or ``None``."""
         try:
             for entry, key, value in records:
                 delivery.expect()

@@ -30,7 +30,7 @@ _POLL_S: Final = 0.2
 _COMMIT_EVERY_S: Final = 1.0
 _ASK_S: Final = 10.0
 _TRIES: Final = 6
-"""Questions to the coordinator before a new assignment is given up: a minute, and the process ends."""
+"""Attempts to read a new assignment's commits before the process ends: about a minute."""
 _STALE: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -46,7 +46,7 @@ _STALE: Final = frozenset(
 
 
 class Commits:
-    """What Kafka has of this member's commits, and why it refused the others."""
+    """This member's commits that Kafka has, and counts of those that it refused."""
 
     def __init__(self, counts: Counts) -> None:
         """Create it without any commit; refusals are added to ``counts``."""
@@ -58,7 +58,7 @@ class Commits:
         return {place: mark for place, mark in marks.items() if self._committed.get(place) != mark}
 
     def answered(self, news: Mapping[Place, Mark], answers: Iterable[TopicPartition]) -> list[KafkaError]:
-        """Record the answer to a commit; return the errors of single partitions, whose marks stay news."""
+        """Record the answer to a commit; return the errors of partitions, which are committed again."""
         errors = {Place(one.topic, one.partition): one.error for one in answers if one.error is not None}
         self._committed.update({place: mark for place, mark in news.items() if place not in errors})
         for error in errors.values():
@@ -73,7 +73,7 @@ class Commits:
             self._counts.failed_commits += 1
 
     def forget(self, places: Iterable[Place]) -> None:
-        """Forget partitions that this member has no more."""
+        """Forget partitions that this member no longer has."""
         for place in places:
             self._committed.pop(place, None)
 
@@ -134,7 +134,7 @@ class KafkaReader:
                 due = monotonic() + _COMMIT_EVERY_S
 
     def _hand_over(self, records: Sequence[Record]) -> list[Record]:
-        """Serve the group until records are taken; return what came in spite of the pause."""
+        """Serve the group until records are taken; return those that came despite the pause."""
         taking = asyncio.run_coroutine_threadsafe(self._custody.take(records), self._loop)
         early: list[Record] = []
         paused: list[TopicPartition] = []
@@ -185,7 +185,7 @@ class KafkaReader:
         return found
 
     def _within(self, place: Place, mark: Mark, first: int, behind: int) -> Mark:
-        """Return where to begin in what Kafka still has."""
+        """Return the mark to begin at, moved to records that Kafka still has."""
         if first <= mark.offset <= behind:
             return mark
         if mark.offset > behind:
@@ -212,7 +212,7 @@ class KafkaReader:
         self._commits.forget(places)
 
     def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Give up partitions that another member has already."""
+        """Give up partitions that another member already has."""
         places = [Place(one.topic, one.partition) for one in partitions]
         self._on_loop(self._custody.revoked(places, wait_s=0))
         self._commits.forget(places)
@@ -252,7 +252,7 @@ class KafkaReader:
 
 
 def record_in(message: Message) -> Record:
-    """Return the record of a message without an error; one whose headers cannot be read says so."""
+    """Return the record of a message without an error; if its headers cannot be read, ``fault`` says why."""
     headers, fault = list[tuple[str, bytes | str | None]](), ""
     try:
         found = message.headers() or []
@@ -270,7 +270,7 @@ def record_in(message: Message) -> Record:
 
 
 def _is_done(future: Future[None]) -> bool:
-    """Wait a moment for a result."""
+    """Wait a moment for a result; return whether it is there."""
     try:
         future.result(_POLL_S)
     except TimeoutError:

@@ -1,12 +1,13 @@
-"""Spilling: parts of traces that stay open for long go to the shared store, so that Kafka's offset can go on.
+"""Spilling: parts of long-open traces go to the shared store, so that Kafka's committed offset can advance.
 
 Without it, a trace of an hour would keep its partition's offset where it began, and the next owner would read
-an hour of records again. A part is written once it has held the offset back for a minute. Only then is it
-released for the commit, so each part of an open trace is in Kafka from the committed offset on, or in the
-store below it. The next owner takes the parts below from the store, and deletes those above, which it reads
-again. Parts of a trace with a verdict are deleted; those that a killed process left behind expire.
+an hour of records again. A part is written once it has held the offset back for a minute. Only then may the
+offset pass it, so each part of an open trace is in Kafka, from the committed offset on, or in the store,
+below it. The next owner takes the parts below the offset from the store; those above, it deletes from the
+store and reads from Kafka. Parts of a trace with a verdict are deleted; those that a killed process left
+behind expire.
 
-While the store is away nothing is spilled, and the commit waits.
+While the store is unreachable, nothing is spilled, and the commit waits.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from collector_processor.store.spilled_parts import SpilledPart, SpilledPartRows
 logger = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 256 << 20
-"""Bytes, compressed, that one process has in the store; beyond it the commit waits as if there were none."""
+"""Compressed bytes that one process may have in the store; beyond that, the commit waits for open traces."""
 _CHECKED_AT_ONCE: Final = 10_000
 """Parts a second, of each partition, that are looked at for closed traces while nothing can be spilled."""
 _AT_ONCE: Final = 64
-"""Parts written, or read, at once, as far as they are some megabytes."""
+"""Bound on parts written or read at once; fewer if they are large."""
 _LARGE_BYTES: Final = 64 << 10
 """Compressed bytes of a part that is unpacked in a thread; they may be megabytes of text."""
 _NS: Final = 1_000_000_000
@@ -92,7 +93,7 @@ class Spilling:
         self.counts: Final = SpillCounts()
 
     async def turn(self, places: Mapping[Place, Progress], is_open: Callable[[TraceKey], bool]) -> None:
-        """Delete parts that are no longer needed, and write those that are due, unless the store is away.
+        """Delete parts that are no longer needed and write those that are due, if the store is reachable.
 
         Args:
             places: the assigned partitions; changes while this waits.
@@ -115,9 +116,10 @@ class Spilling:
         """Yield a partition's parts below its committed offset, in pages; at first, delete those above.
 
         Each record of a trace comes once, even if a process that was suspended wrote it too. Waits while the
-        store is away.
+        store is unreachable.
         """
-        # Our successor, if this is late, spills what it takes ``after_s`` later; clocks may differ by half.
+        # If this call is late, a successor may own the partition; it spills nothing in its first ``after_s``.
+        # Half of that allows for clocks that differ.
         until_ns = self._wall_ns() + int(self._after_s * _NS / 2)
         await self._patiently(pause, self._rows.drop, *place, below, until_ns)
         upto: dict[TraceKey, int] = {}
@@ -144,7 +146,7 @@ class Spilling:
                 await pause(STORE_RETRY_S)
 
     def recalled(self, part: SpilledPart) -> None:
-        """Record that a part of an open trace is here now, and in the store as well."""
+        """Record that a part of one of our open traces is in the store."""
         self._bytes[part.key] = self._bytes.get(part.key, 0) + len(part.packed)
         self.bytes += len(part.packed)
 
@@ -166,7 +168,7 @@ class Spilling:
         return progress.due(self._monotonic() - self._after_s, is_open, _AT_ONCE)
 
     async def _spill(self, place: Place, parts: Sequence[Part], places: Mapping[Place, Progress]) -> None:
-        """Write parts; when that is durable, the commit may pass them."""
+        """Write parts; once they are durable, the committed offset may pass them."""
         progress, signal = places[place], self._signals[place.topic]
         bodies = await self._journal.read_rows(signal, [(part.seq, part.key.trace_id) for part in parts])
         together: dict[tuple[TraceKey, Range], list[Part]] = {}

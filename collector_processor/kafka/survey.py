@@ -145,7 +145,7 @@ def _facts(
 
 
 def _committed(consumer: Consumer, places: list[TopicPartition]) -> list[int]:
-    """Return the group's offset of each partition, negative without one, once it has a coordinator."""
+    """Return the group's offsets, negative where there is none; retry until it has a coordinator."""
     for left in reversed(range(_TRIES)):
         try:
             return [place.offset for place in consumer.committed(places, timeout=_ASK_S)]

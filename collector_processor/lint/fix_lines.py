@@ -68,7 +68,7 @@ CONTEXT: Final = _everywhere(
     "pool.submit(carry(research), topic)  # semconv.instrument.carry, for threads",
     "propagate.inject(headers)  # opentelemetry.propagate, for calls to other services",
 )
-CLOCK: Final = _everywhere("chronyc tracking  # on the hosts named; mend their time service")
+CLOCK: Final = _everywhere("chronyc tracking  # on the hosts named; fix their time service")
 DOUBLED: Final = _everywhere("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=<one of the two>")
 UNKNOWN: Final = _everywhere(
     f'span.set_attribute("{GEN_AI_AGENT_NAME}", …)  # and gen_ai.operation.name: docs/convention.md'

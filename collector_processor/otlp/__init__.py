@@ -54,7 +54,7 @@ class Signal(StrEnum):
     LOGS = "logs"
     METRICS = "metrics"
 
-    __hash__ = str.__hash__  # ``Enum`` has one in Python: several microseconds a request
+    __hash__ = str.__hash__  # ``Enum.__hash__`` is Python code: several microseconds a request
 
 
 EXPORT: Final = "Export"

@@ -28,8 +28,7 @@ class Batcher(Generic[Item, Answer]):
 
         Args:
             call: returns an answer for each of 1 to ``most`` items, in order. If it raises, it is called
-            again
-                for each item alone, so that one bad item fails alone.
+                again for each item alone, so that one bad item fails alone.
             most: maximum number of items in one call.
             at_once: returns how many calls may run at once; at least 1.
         """

@@ -23,10 +23,10 @@ from collector_processor.wire.facts import TraceArrival
 logger = logging.getLogger(__name__)
 
 MOST_TRACES: Final = 10_000
-"""Open traces whose spans are counted, and as many that ended; of a tenant with more than its share, those
-without spans for longest are forgotten."""
+"""Bound on open traces whose spans are counted, and on traces no longer looked at; beyond it, a tenant with
+more than its share loses the ones longest without new spans."""
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a trace, with those joined to it, above which it is not looked at any more."""
+"""Bytes of a trace and the traces joined to it, above which it is no longer looked at."""
 _EACH: Final = 8
 _GROWTH: Final = 1.25
 _BUSY_S: Final = 0.2

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 Finding: TypeAlias = tuple[Analysis, KeptRun]
 ReadRuns: TypeAlias = Callable[[Tenant, str, str, int], Awaitable[Sequence[HistoryRow]]]
-"""Returns the newest runs of a service's workflow with a known outcome, at most so many."""
+"""Returns the newest runs with a known outcome of a service's workflow, up to the given number."""
 Compare: TypeAlias = Callable[[Tenant, PreparedRun, Finding, ReadRuns], Awaitable[Finding]]
 """Returns a finding, corrected by what the other runs of the workflow say."""
 Findings: TypeAlias = dict[bytes, Finding]
@@ -52,7 +52,7 @@ Findings: TypeAlias = dict[bytes, Finding]
 ReadOutcomes: TypeAlias = Callable[[Tenant, Sequence[str]], Awaitable[Sequence[RunOutcome]]]
 """Returns how runs ended, by their ids."""
 Early: TypeAlias = Callable[[Tenant, PreparedRun, ReadOutcomes], Awaitable[Analysis | None]]
-"""Returns the analysis of a run that has not ended with a warning in its notes; ``None`` without one."""
+"""Returns the analysis of an unfinished run, with a warning in its notes; ``None`` if there is no warning."""
 
 
 async def no_warning(_tenant: Tenant, _run: PreparedRun, _read: ReadOutcomes) -> None:
@@ -70,7 +70,7 @@ class HeldTraces(TraceSource, HeldRows, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """Outcome of an examination; if the trace stays open, none of the three is set."""
+    """Outcome of an examination; at most one field is set."""
 
     done: frozenset[TraceKey] = frozenset()
     """The traces that are finished."""
@@ -190,7 +190,7 @@ class Examiner:
             news = loaded.news
             if news and loaded.analyses >= MAX_ANALYSES:
                 logger.info(
-                    "run has changed since its last analysis: it is not analysed again",
+                    "run changed after its last permitted analysis: it is not analysed again",
                     extra={"trace_id": released.key.trace_id},
                 )
                 news = ()
@@ -201,7 +201,7 @@ class Examiner:
                 return Examined(done=frozenset(loaded.upto))
 
     async def look_early(self, key: TraceKey, others: Others) -> None:
-        """Warn of the runs of an open trace that are likely to fail; others get no verdict by this.
+        """Warn of the runs of an open trace that are likely to fail; other runs get no verdict here.
 
         Raises:
             AnalysisLostError: the trace crashed worker processes.

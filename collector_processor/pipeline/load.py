@@ -161,7 +161,7 @@ class _Names:
 
     def __init__(self) -> None:
         self._seen: Final[set[tuple[str, bool]]] = set()
-        """Keys, true for a trace's own id: a linked one is looked up again once its trace is read."""
+        """Keys and whether each is a trace's own: a linked one is looked up again once its trace is read."""
         self._has_links = False
 
     def new(self, part: Loaded) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ class Loader:
             part.prepared = await self._prepared(released, part)
             company = await self._joined(released, loaded, names.new(part))
             joined = [key for key in company.traces if key not in asked]
-            wanted = joined[: MAX_JOINED - len(loaded.upto)]  # waits for none that it has no room for
+            wanted = joined[: MAX_JOINED - len(loaded.upto)]  # the rest does not fit, so it is not waited for
             asked.update(wanted)
             loaded.awaited = _awaited(released, wanted, others)
             loaded.too_early = _too_early(released, loaded, company)

@@ -133,7 +133,7 @@ class FairTable(Generic[Owner, Key, Item]):
         return item
 
     def _crowd(self) -> Owner:
-        """Return the owner with most items; of several, the one that put nothing for longest."""
+        """Return the owner with the most items; of several, the one whose last put is longest ago."""
         while True:
             less, put = self._crowds[0]
             owner = self._putters.get(put)

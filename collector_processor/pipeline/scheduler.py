@@ -323,7 +323,7 @@ class Pipeline:
         return True
 
     def _finish(self, released: Released, glanced: Iterable[TraceKey] = ()) -> None:
-        """Let no further trace wait for this examination; look at those again that it did not cover."""
+        """Let no more traces wait for this examination; look again at those that it did not cover."""
         for key in set(self._order.end(released)).difference(glanced):
             self._assembler.glance_again(key, self._monotonic())
             self._wake.set()
@@ -333,7 +333,7 @@ class Pipeline:
         await self._holds.release_all(keys)
 
     def _note_glance(self, released: Released, examined: Examined, begun: float) -> None:
-        """Record the traces that have a provisional verdict now: they need no other until they go on."""
+        """Record the traces that have a provisional verdict now: they need no other until spans arrive."""
         for leader in examined.awaited:
             self._order.follow(leader, released.key)
         for key in examined.glanced:

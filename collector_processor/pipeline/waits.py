@@ -52,7 +52,7 @@ class Waits:
         return bool(found)
 
     def take_resumed(self) -> Iterator[TraceKey]:
-        """Remove and yield the resumed traces, but those whose wait has ended otherwise."""
+        """Remove and yield the resumed traces, except those whose wait has already ended."""
         for key in tuple(self._resumed):
             del self._resumed[key]
             if key in self._awaited:
@@ -63,7 +63,7 @@ class Waits:
 class ExaminationOrder:
     """Traces under examination, in the order in which their examinations began.
 
-    Final and provisional ones are apart: none waits for one of the other kind.
+    Final and provisional examinations are kept apart: none waits for one of the other kind.
     """
 
     def __init__(self) -> None:

@@ -261,7 +261,8 @@ FORMATS: Final[tuple[Rule, ...]] = (
         kind=TOKENS,
         word="token",
         keywords=("cookie",),
-        # Its values are read from there: a repetition up to a thousand takes seconds if the name comes often.
+        # ``cookies`` reads the values after the match: a pattern repeated up to a thousand times takes
+        # seconds if the name occurs often.
         pattern=r"""(?i)\b(?:set-)?cookie["']?\s{0,3}:\s{0,3}["']?""",
         spans=cookies,
     ),

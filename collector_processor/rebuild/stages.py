@@ -19,7 +19,7 @@ from collector_processor.trajectory import order
 from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, LogRecord, Span, Trace, TraceId, Trajectory
 
-MENDED: Final = "text that is no UTF-8, or values nested too deep, replaced"
+MENDED: Final = "text that is not UTF-8, or values nested too deeply, replaced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

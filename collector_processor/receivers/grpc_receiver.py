@@ -89,7 +89,7 @@ _OPTIONS: Final = (
 
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Return whether a log record of gRPC's core tells of more than a client that went away.
+    """Return whether a log record of gRPC's core reports more than a client that went away.
 
     The core writes a traceback for each answer that its client does not wait for: a client that cancels calls
     would fill the disk with them.

@@ -218,7 +218,7 @@ class HttpReceiver:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # as aiohttp's own handler does: the response has not begun
         try:
-            if request.content.is_eof():  # as of a small body: reading does not wait, and a timeout is dear
+            if request.content.is_eof():  # a small body is here already: no wait, and a timeout costs time
                 return await _read_bounded(request, limit, lease)
             async with asyncio.timeout(self._timeouts.body_s):
                 return await _read_bounded(request, limit, lease)

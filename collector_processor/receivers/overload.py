@@ -251,7 +251,7 @@ CALM_S: Final = 10.0
 PRESSED_BYTES: Final = 64 << 10
 """Mapping threshold under overload: the size of gRPC core's reads, and of pieces of bodies."""
 CALM_BYTES: Final = 32 << 20
-"""Mapping threshold otherwise: glibc's maximum, which glibc itself reaches under large blocks."""
+"""Mapping threshold otherwise: glibc's maximum, which glibc reaches itself once large blocks are freed."""
 _M_MMAP_THRESHOLD: Final = -3
 
 

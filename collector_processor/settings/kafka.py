@@ -39,7 +39,7 @@ class KafkaAccess:
     max_record_bytes: int
     """Largest record; not above the brokers' ``message.max.bytes``."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Of encryption and authentication, by librdkafka's names."""
+    """Settings of encryption and authentication, by librdkafka's names."""
     username: str | None = None
     password: str | None = field(default=None, repr=False)
 

@@ -13,7 +13,7 @@ _SILENCE: Final = 1.25
 _PAUSES: Final = 12
 """Longest run as a multiple of ``max_age_s``, several pauses included."""
 _LONGEST_RUN_S: Final = 64_800.0
-"""Upper bound of that: 18 hours, less than the day for which the journal keeps the first spans of a run."""
+"""Bound on the longest run: 18 hours, less than the day that the journal keeps a run's first spans."""
 
 
 def address(text: str) -> Address:

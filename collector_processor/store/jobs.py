@@ -163,7 +163,7 @@ class JobRows:
         return row is not None
 
     def answered(self, ids: Iterable[str]) -> dict[str, bytes | None]:
-        """Return the answers of those of these jobs that have one; ``None`` for jobs that crash analyzers.
+        """Return the available answers of these jobs; ``None`` for jobs that crash analyzers.
 
         Raises:
             StoreError: the store refuses.

@@ -68,7 +68,7 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """How a run ended, and the elements of all of it."""
+    """How a run ended, and the elements of the whole run."""
 
     run_id: str
     said: str
@@ -136,7 +136,7 @@ class RunHistoryRows:
         return [place for place, _ in sorted(found.items(), key=lambda one: (-one[1], one[0]))]
 
     def forget(self, runs: Sequence[tuple[Tenant, str]]) -> None:
-        """Delete the rows of those of these runs that have no verdict any more, in the open transaction."""
+        """Delete the rows of these runs, except runs that still have a verdict, in the open transaction."""
         self._db.executemany(
             "DELETE FROM run_history WHERE tenant = ? AND run_id = ? AND NOT EXISTS"
             " (SELECT 1 FROM verdict WHERE verdict.tenant = run_history.tenant"

@@ -63,7 +63,7 @@ class RunTotalsRows:
             place = tuple(rows[-1][:3])
 
     def forget(self, runs: Sequence[tuple[Tenant, str]]) -> None:
-        """Delete the rows of those of these runs that have no verdict any more, in the open transaction."""
+        """Delete the rows of these runs, except runs that still have a verdict, in the open transaction."""
         self._db.executemany(
             "DELETE FROM run_totals WHERE tenant = ? AND run_id = ? AND NOT EXISTS"
             " (SELECT 1 FROM verdict WHERE verdict.tenant = run_totals.tenant"

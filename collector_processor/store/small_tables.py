@@ -210,7 +210,7 @@ class TrialArmRows:
             self._prune()
 
     def of(self, tenant: Tenant, run_id: str) -> tuple[TrialArm, ...]:
-        """Return the kept trials of a run, that with the recorded answer first."""
+        """Return the kept trials of a run, the one with the recorded answer first."""
         rows = self._db.execute(
             f"SELECT {_ARM_COLUMNS} FROM trial_arm WHERE tenant = ? AND run_id = ? ORDER BY is_changed, id",  # noqa: S608 - as above
             (tenant, run_id),

@@ -23,7 +23,7 @@ _FASTEST: Final = 1
 _KEY: Final = "topic, partition, first_offset, tenant, trace_id"
 _WRITE: Final = (
     upsert("spilled_part", f"{_KEY}, last_offset, spilled_ns, packed", keys=5)
-    # A process that was suspended may write what it read of the first of these records only.
+    # A suspended process may write late, with only the first of these records: that must not replace more.
     + " WHERE excluded.last_offset >= spilled_part.last_offset"
 )
 _PAGE_BYTES: Final = 8 << 20

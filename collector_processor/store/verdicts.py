@@ -188,7 +188,7 @@ class RunStore:
 
         Args:
             traces: each with its run keys, and with the other traces known to belong to its run. All are
-            stored, or none.
+                stored, or none.
         """
         # Replaced each time the trace is read, until its verdict is committed.
         noted = [

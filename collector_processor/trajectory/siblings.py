@@ -1,6 +1,6 @@
 """Relations that the tree does not show: agents that are siblings of their calls, and calls with two spans.
 
-Agents whose spans are siblings of the calls they make, or of the call that starts them.
+An agent's span may be a sibling of the calls it makes, or of the call that starts it.
 
 Siblings of their calls: two instrumentations that do not know each other write a graph's agents and its calls
 below the same parent (OpenLIT's of langgraph and of langchain). Time then tells which agent made a call: an
@@ -247,7 +247,7 @@ def _errors_below(ordering: Ordering) -> frozenset[tuple[int, str]]:
 
 
 def _error_of_ends(*spans: Span) -> int:
-    """Return the largest error in the order of the ends of spans of one clock, in nanoseconds.
+    """Return the nanoseconds by which the ends of these spans, on one clock, may be out of order.
 
     OpenTelemetry's SDK for JavaScript truncates starts to the millisecond and adds an exact duration.
     """

@@ -132,7 +132,7 @@ def _find_in_scope(body: bytes, at: int, end: int, found: Found) -> None:  # noq
         at = start + length
         if at > end:
             raise MalformedRequestError("a span runs past the end of its scope")
-        if length > largest:  # noqa: PLR1730 - hot: a call is dearer
+        if length > largest:  # noqa: PLR1730 - hot: a call costs more
             largest = length
         if (
             length > SHORTEST_SPAN

@@ -88,11 +88,11 @@ def read_origin(body: bytes, process: Process, scope_at: int, scope_end: int) ->
 
 
 _HEAD: Final = struct.Struct(">H16xHQHQBB")
-"""Ids of a span and its parent, each after its tag and length; of the name behind them tag and length."""
+"""Tag and length of the trace id, span id, parent id and name, with the values of span and parent id."""
 _TRACE_ID_TAG, _SPAN_ID_TAG = 0x0A10, 0x1208
 """Tags and lengths of the trace id and span id."""
 _TIMES: Final = struct.Struct("<B8xBQ")
-"""Start and end of a span, each after its tag; of the start only the tag."""
+"""Tag of a span's start, whose value is skipped; tag and value of its end."""
 _HEAD_BYTES: Final = _HEAD.size
 _read_ids, _read_times = _HEAD.unpack_from, _TIMES.unpack_from
 _SHORTEST_HEAD: Final = _HEAD.size + 2 + _TIMES.size
@@ -106,7 +106,7 @@ A tuple, not a class, for speed: one is created for every agent's span received.
 
 
 def read_usual(body: bytes, start: int, end: int) -> SpanHead | None:
-    """Return the first fields of a span whose ids are valid; ``None`` if another order must be read apart.
+    """Return the first fields of a span with valid ids; ``None`` if ``read_apart`` must read another order.
 
     In the field order of most SDKs they are read at once: ids, parent, short name, kind, times.
     """
@@ -126,7 +126,7 @@ def read_usual(body: bytes, start: int, end: int) -> SpanHead | None:
 
 
 def read_apart(body: bytes, start: int, end: int) -> SpanHead:
-    """Return what ``read_usual`` does, of fields in any order; may read them one at a time."""
+    """Return the same fields as ``read_usual``, in any order; may read them one at a time."""
     span_id, parent_id = span_ids(body, start, end)[1], parent_id_of(body, start, end)
     facts = _read_facts(body, start, end)
     return int.from_bytes(span_id, "big"), int.from_bytes(parent_id, "big"), *facts

@@ -288,7 +288,7 @@ def append_attributes(body: bytes, trace_id: str, span_id: str, attribute_bytes:
 
 
 def _inner(body: bytes, at: int, end: int, number: int) -> Iterator[Field]:
-    """Iterate as ``protobuf.messages``, but without a limit a message: the scan limited all together."""
+    """Iterate like ``protobuf.messages``, without its limit per message: the scan has limited the total."""
     for found in fields(body, at, end):
         if found.number == number and found.wire_type == LENGTH_DELIMITED:
             yield found

@@ -180,7 +180,7 @@ def odd_traces() -> dict[str, Odd]:
 
 def _no_utf8() -> Odd:
     body = encode(failing_run(ANY_TRACE)).replace(b"lookup", b"loo\xff\xfep")
-    return Odd(bodies=(body,), warning="text that is no UTF-8")
+    return Odd(bodies=(body,), warning="text that is not UTF-8")
 
 
 def _nested(depth: int) -> Odd:
@@ -191,7 +191,7 @@ def _nested(depth: int) -> Odd:
     spans = failing_run(ANY_TRACE)
     raw = [_plain(one) for one in spans]
     raw[-1] += field(9, field(1, b"depths") + field(2, value))
-    return Odd(bodies=(wrap(spans[0], *raw),), warning="text that is no UTF-8, or values nested")
+    return Odd(bodies=(wrap(spans[0], *raw),), warning="text that is not UTF-8, or values nested")
 
 
 def _plain(one: Span) -> bytes:

@@ -50,7 +50,7 @@ MEND: Final = "stop blamespan and put the file of a backup in its place"
 
 
 class StoreError(CollectorError):
-    """The store refuses (disk full, server away); nothing was written, and the call may be retried."""
+    """The store refuses (disk full, server unreachable); nothing was written, and the call may be retried."""
 
 
 class Flush(StrEnum):

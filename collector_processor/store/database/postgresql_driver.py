@@ -50,7 +50,7 @@ _MAY_PASS: Final = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     psycopg.errors.ReadOnlySqlTransaction,
-    psycopg.errors.DataCorrupted,  # a bad disk: someone must mend it, as with a damaged SQLite file
+    psycopg.errors.DataCorrupted,  # a bad disk: someone must repair it, as with a damaged SQLite file
     psycopg.errors.IndexCorrupted,
 )
 """Errors after which the same statement may succeed later."""
@@ -198,7 +198,7 @@ class PostgresDriver:
         self._take()
 
     def leads(self) -> bool:
-        """Return whether this process sends for all that share the database; tries to become the one."""
+        """Try to become the process that sends for all that share the database; return whether this is it."""
         if not self._leads and "shared" in self._lock:
             taken = self.execute(f"SELECT pg_try_advisory_lock({_LEADER})").fetchone()
             self._leads = bool(taken[0])

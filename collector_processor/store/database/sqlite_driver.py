@@ -203,7 +203,7 @@ def _of(db: sqlite3.Connection, pragma: str) -> int:
 
 
 def _into_wal(db: sqlite3.Connection) -> None:
-    """Let a file have a WAL; wait while another connection changes it, for SQLite refuses at once then."""
+    """Switch a file to WAL mode; retry while another connection does so, as SQLite then refuses at once."""
     until = time.monotonic() + _BUSY_S
     while True:
         try:

@@ -22,14 +22,14 @@ from collector_processor.store.database.connection import in_our_words, is_refus
 REFUSING_S: Final = 30.0
 """Seconds for which a refusal counts: refused work is tried again every few seconds."""
 SILENT_S: Final = 10.0
-"""Seconds without an answer after which a store hangs; a statement normally takes milliseconds."""
+"""Seconds without an answer after which a store counts as hung; a statement normally takes milliseconds."""
 
 
 class Fault(StrEnum):
     """Fault of a store."""
 
     REFUSES = "refuses"
-    """Full, read-only, damaged, or its server is away."""
+    """Full, read-only, damaged, or its server is unreachable."""
     HANGS = "does not answer"
 
 
