@@ -52,7 +52,7 @@ def _said(reading: Reading, position: int) -> str:
 
 
 def _result(reading: Reading, position: int) -> str:
-    """Return the result of a step: a tool's own output, or the step after an agent's words."""
+    """Return the result of a step: a tool's own output; for an agent's words, the text of the next step."""
     if reading.steps[position].kind is StepKind.TOOL:
         return reading.texts[position] or reading.steps[position].error
     return reading.texts[position + 1] if position + 1 < len(reading.texts) else ""

@@ -154,7 +154,7 @@ def percent(share: float | None) -> str:
 def usd(amount: float | None) -> str:
     """Return an amount of money; ``None`` means an unknown price.
 
-    Four decimals, or two digits of what is too small for them: a call of a cheap model is not free.
+    Four decimals; below $0.001 two significant digits, so that a cheap model's call does not look free.
     """
     if not amount:
         return "unknown" if amount is None else "$0"

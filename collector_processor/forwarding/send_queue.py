@@ -26,7 +26,7 @@ class ForwarderLimits:
     first_wait_s: float = 0.5
     longest_wait_s: float = 30.0
     no_service_s: float = 300.0
-    """Seconds for which items of a signal that the backend does not take are dropped before a retry."""
+    """Seconds for which a signal's items are dropped, before a retry, if the backend does not take it."""
     futile_sends: int = 48
     """Refusals while bisecting a request, without a success, after which the rest is rejected."""
 

@@ -4,8 +4,8 @@ An agent's span may be a sibling of the calls it makes, or of the call that star
 
 Siblings of their calls: two instrumentations that do not know each other write a graph's agents and its calls
 below the same parent (OpenLIT's of langgraph and of langchain). Time then tells which agent made a call: an
-agent's span that encloses nothing and runs from before the nameless call until after it. This is done only
-for dialects known to do so: elsewhere a nameless call beside an agent is the workflow's own.
+agent's span that encloses nothing and runs from before a call without an agent's name until after it. This is
+done only for dialects known to do so: elsewhere such a call beside an agent is the workflow's own.
 
 Siblings of the call that starts them: agno's members run beside the call that delegates to them; Traceloop's
 instrumentation of openai-agents puts that call beside the agent that makes it. If a delegation returns a

@@ -1,4 +1,4 @@
-"""Injection of faults into reruns of a passing run: honest twins become labelled failures. Not pure.
+"""Injection of faults into reruns of a passing run; faults proved by ``twins`` become labels. Not pure.
 
 A fault is one corrupted answer of the tape (``fault_kinds``). Only the caller of this module can ask for one:
 the gateway has no request, and no header, that changes an answer.

@@ -33,7 +33,7 @@ _LANGGRAPH: Final = "openlit.instrumentation.langgraph"
 
 
 def read_openlit(span: Span, surroundings: Surroundings) -> Action | None:
-    """Read spans whose operation OpenLIT uses for something else; leave others to the ``gen_ai`` dialect."""
+    """Read spans whose operation has another meaning in OpenLIT; leave others to the ``gen_ai`` dialect."""
     if not span.scope.name.startswith(SCOPE):
         return None
     match span.attributes.get(GEN_AI_OPERATION_NAME):
