@@ -26,7 +26,7 @@ from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLost
 from semconv.model import Abstention, Attribution, Effort, Status, Trajectory
 
 WITH_REFERENCE: Final = "+reference"
-"""Ends the name of a method that a person let see the expected answer."""
+"""Suffix of a method's name if a person let the method see the expected answer."""
 NO_STEPS: Final = "no step can be read from the spans of this run"
 """Reason of an ``unreadable`` verdict."""
 
@@ -122,7 +122,7 @@ class RunAnalyst:
         return Attribution(run_id=trajectory.run_id, verdict=blame, method="signals", effort=effort)
 
     def glance(self, trajectory: Trajectory) -> Analysis:
-        """Triage and attribute at once, without a model, for runs that have not ended; never suspects one."""
+        """Triage and attribute at once, without a model, for runs that have not ended; suspects none."""
         if not trajectory.steps:
             return analysis_of(_abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
         finding = triage(trajectory, self.rules)
@@ -157,9 +157,7 @@ def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:
 _BASELINES: Final = frozenset({"random", "first-agent-step", "constant", "constant-agent"})
 
 Called = Callable[[int, float], None]
-"""Called with the number of further calls to a model and of dollars, negative where a call costs less than
-expected.
-"""
+"""Called with further model calls and dollars; the dollars are negative if a call cost less than expected."""
 
 
 class NotOffered(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
@@ -178,7 +176,7 @@ class Choice:
     with_reference: bool = False
     """Whether the method may see the expected answer, if the run has one."""
     budget_usd: float | None = None
-    """Most dollars for the run, within the operator's budgets; ``None`` for those alone."""
+    """Most dollars for the run, within the operator's budgets; ``None``: only these apply."""
 
     @property
     def shown_method(self) -> str:

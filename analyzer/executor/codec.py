@@ -218,7 +218,7 @@ def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
     """Read the attribution of a run, and check that it fits this run.
 
     Raises:
-        UnreadableInput: it is not one, or of another run, or blames a step that the run does not have.
+        UnreadableInput: it is no attribution, belongs to another run, or names a step that the run lacks.
     """
     attribution = _read(_ANSWER, body, "an attribution as JSON")
     if attribution.run_id != trajectory.run_id:

@@ -90,7 +90,7 @@ THREAD_S: Final = 30.0
 """Seconds to wait for a thread before its traces go to a process; a few traces take seconds."""
 
 Answer: TypeAlias = Prepared | AnalysisLostError | None
-"""``None`` if an exception was raised or a text is not Unicode; repeating it here shows which."""
+"""``None`` if an exception was raised or a text is not Unicode; a second try in a thread shows which."""
 
 
 class Worker(Protocol):
@@ -162,7 +162,7 @@ class Executor:
             preparer: used in threads.
             start_worker: starts processes; ``None`` to use threads only.
             most_workers: maximum number of processes.
-            now: seconds.
+            now: returns seconds.
             counters: its counters; by default a new object.
         """
         self._preparer: Final = preparer
@@ -175,7 +175,7 @@ class Executor:
         self._retirements: Final[dict[Worker, asyncio.TimerHandle]] = {}
         self._large: Final = Turns(1)
         self._largest: Final = Turns(1)
-        """For traces that no process gets: smaller ones do not wait for the minutes that one may take."""
+        """For traces too large for a process: one may take minutes, and smaller traces do not wait."""
         self._starting: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._busy = 0

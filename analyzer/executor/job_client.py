@@ -107,7 +107,7 @@ class JobAsk:
 
         Raises:
             AwayError: no analyzer lives.
-            UnreadableInput: it is another version, whose offer cannot be read.
+            UnreadableInput: the analyzer runs another version, whose offer cannot be read.
         """
         try:
             analyzer = await self._require_analyzer()
@@ -153,7 +153,7 @@ class JobAsk:
             return
         try:
             watch(read_progress(told.encode()))
-        except UnreadableInput as error:  # it is only shown: the answer counts
+        except UnreadableInput as error:  # progress is only shown; the answer still counts
             logger.warning("progress of an analysis is unreadable", extra={"reason": str(error)})
 
     async def _found(self, id_: str, answer: bytes | None) -> bytes:

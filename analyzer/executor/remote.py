@@ -256,7 +256,7 @@ class HttpAsk:
     ) -> Attribution:
         """Return an analyzer's attribution of a run, by its settings or by a person's choice.
 
-        ``watch`` is called with the calls and dollars so far, if the analyzer tells them.
+        ``watch`` is called with the calls and dollars so far, if the analyzer reports them.
 
         Raises:
             AwayError: no analyzer was available in time, or it refused.

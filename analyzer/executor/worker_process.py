@@ -37,8 +37,8 @@ _PASSED_ON: Final = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV"}
 )
 _PASSED_ON_FROM: Final = ("LC_", "PYTHON")
-"""Names and prefixes of the environment variables that it gets. It reads untrusted input and needs none of
-our keys (such as ``LANGFUSE_SECRET_KEY``)."""
+"""Names and prefixes of the environment variables that a worker process gets. It reads untrusted input and
+needs none of our keys (such as ``LANGFUSE_SECRET_KEY``)."""
 
 
 def command_of(module: str) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def environment(ours: Mapping[str, str], path: Sequence[str]) -> dict[str, str]:
-    """Return the environment variables that it gets.
+    """Return the environment variables that a worker process gets.
 
     Args:
         ours: this process's environment.

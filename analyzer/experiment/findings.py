@@ -82,7 +82,7 @@ class KeptTrials:
     """Files of an experiment's trials."""
 
     arms: KeptArms | None = None
-    """Of the decisive step; ``None`` if there is none, or it has no trial of an arm with spans."""
+    """Of the decisive step; ``None`` if there is none, or if one of its arms has no trial with spans."""
     by_step: Mapping[int, KeptArms] = field(default_factory=dict)
     """Of each step with a trial in both arms."""
     without_spans: int = 0
@@ -107,7 +107,7 @@ class Experiment:
     trials: int = 0
     """Number of completed trials, including the fidelity trial and invalid ones."""
     decisive: Finding | None = None
-    """The earliest proved step; if there is none, the only step tried, if it is one."""
+    """The earliest proved step; without one, the tried step if only one could be tried."""
     control_passes: bool = False
     valid: int = 0
     """Number of valid trials of arms; if 0, nothing was compared."""

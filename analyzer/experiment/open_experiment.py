@@ -90,7 +90,7 @@ def prepare(run: Run, request: Request) -> Prepared:
 
 
 def tape_of(run: Run, options: GatewayOptions) -> Tape:
-    """Read a run's tape, of which no tool would really run undeclared.
+    """Read a run's tape; none of its undeclared tools would really run.
 
     Raises:
         CannotReplay: the trace lacks data that a replay needs.

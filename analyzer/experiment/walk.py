@@ -207,7 +207,7 @@ def _keys(candidate: Candidate) -> tuple[ArmKey, ...]:
 
 
 def _is_low(call: int, key: ArmKey) -> bool:
-    """Return whether an arm seldom succeeds if this call is decisive: it replays it or fixes another."""
+    """Return whether an arm seldom succeeds if this call is decisive: the arm replays the call's answer."""
     return call in key.recorded
 
 

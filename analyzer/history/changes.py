@@ -5,10 +5,10 @@ its outcomes means nothing, so the largest split of the real order must be large
 ones (at level ``ALPHA`` for all splits of the period together). After a point the halves are tested in
 turn, with half of the level.
 
-Alarms come run by run. After a release the failures are bet against the share that the runs before predict
+Alarms come run by run. After a release, a test bets that more runs fail than the runs before it predict
 (``recurrence.watch`` does the same from every run on, without knowing when something changed): by Ville's
 inequality a release that changes nothing ever raises an alarm with a probability of at most its level,
-however often it is looked at. ``ALPHA`` is shared among ``RELEASES`` releases.
+however often the test is evaluated. ``ALPHA`` is shared among ``RELEASES`` releases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from analyzer.inquiry.intervals import Interval, fisher, newcombe, wilson
 from semconv.record import record
 
 ALPHA: Final = 0.04
-"""Level shared by a workflow's releases; 0.05 is promised."""
+"""Level shared by a workflow's releases; the level promised to users is 0.05."""
 _LEVEL: Final = 0.05
 """Level of one comparison of a fix."""
 RELEASES: Final = 8
@@ -51,7 +51,7 @@ class ChangePoint:
 
     @property
     def is_drop(self) -> bool:
-        """Whether the workflow succeeds less often since."""
+        """Whether the workflow has succeeded less often since then."""
         return self.after[0] * self.before[1] < self.before[0] * self.after[1]
 
 
@@ -136,10 +136,10 @@ class Explanation:
 
     issue: str
     before: tuple[int, int]
-    """Runs that failed by it, and all."""
+    """Runs that failed because of the issue, and all runs."""
     after: tuple[int, int]
     rise: float
-    """Rise of the share of runs that fail by it."""
+    """Rise of the share of runs that fail because of the issue."""
     interval: Interval
     part: float
     """Its part in the whole rise of failures; above 1 if other issues fell."""
@@ -196,7 +196,7 @@ def threshold() -> float:
 
 
 def regression(before: tuple[int, int], failed: Sequence[bool]) -> Regression:
-    """Tell whether a workflow fails more often since a release.
+    """Tell whether a workflow has failed more often since a release.
 
     Args:
         before: runs that failed, and all, before the release; versions shown to be equal count together.

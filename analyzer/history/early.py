@@ -62,7 +62,7 @@ class Part:
         return Part(pairs=self.pairs.union(new))
 
     def packed(self) -> bytes:
-        """Return it in at most 720 bytes; as objects it takes thirty times that."""
+        """Return the part in at most 720 bytes; as objects it takes thirty times that."""
         return b"".join(digest + site for digest, site in sorted(self.pairs))
 
     @staticmethod
@@ -179,9 +179,9 @@ def early_alarm(known: Sequence[KnownPart], share: float) -> EarlyAlarm:
 def _evidence(pair: tuple[bytes, bytes], spectrum: Spectrum, usual: Mapping[int, float], own: int) -> float:
     """Return the evidence of an element in a run that is counted as failed.
 
-    ``own`` is the number of passing runs, 0 or 1, to subtract because they are the run itself. They are not
-    subtracted from those that get to the site: in place of it stands the run that is compared, so that the
-    same fact has the same evidence in both, and a tie is one.
+    ``own`` is the number of passing runs (0 or 1) to subtract because the run itself is among them. Nothing
+    is subtracted from the runs that reach the site: there the compared run takes the place of the known one,
+    so that the same fact has the same evidence for both, and equal runs score equally.
     """
     digest, site = pair
     shown = _other(spectrum.counts.get(digest, Count()), own)

@@ -25,7 +25,7 @@ MAX_STEPS: Final = 2_000
 """Steps of a run that are read."""
 _BYTES: Final = 3
 _MANY: Final = frozenset({4, 8, 16})
-"""Occurrences of an action that are elements: agents that alternate in a loop reach them."""
+"""Counts of an action that make an element: agents that alternate in a loop reach them."""
 _MOST_IN_A_ROW: Final = 4
 _CLASS_CHARS: Final = 400
 """Characters of an output by which it is classified."""
@@ -173,7 +173,7 @@ def _all(steps: Sequence[Step]) -> Iterator[Element]:
 
 
 def _repetitions(action: str, what: str, count: int, streak: Sequence[int]) -> Iterator[Element]:
-    """Yield how often an action has come; a loop is shown by its first repetition, wherever it is noticed."""
+    """Yield how often an action has occurred; a loop is shown by its first repetition, wherever noticed."""
     here = f"A|{action}"
     if count in _MANY:
         text, pattern = f"{what} {count} times", f"R|{count}|{{0}}"

@@ -157,7 +157,7 @@ class CountedRuns:
 
 
 def pooled_versions(own: str, runs: Sequence[KnownRun]) -> Spectrum:
-    """Return the spectrum of a version, with those versions that were shown to be equal to it."""
+    """Return the spectrum of a version, pooled with the versions that were shown to be equal to it."""
     by_version: defaultdict[str, list[KnownRun]] = defaultdict(list)
     for run in runs:
         by_version[run.version].append(run)

@@ -139,12 +139,12 @@ def increase(element: Element, spectrum: Spectrum) -> Increase:
 
 
 def evidence_of(shown: Count, reached: Count) -> float:
-    """Return the evidence, at least 0, of an element that these runs show, among those that get there."""
+    """Return the evidence, at least 0, of an element that ``shown`` runs have, of the runs at its site."""
     return max(0.0, _evidence(shown, (reached.failed + _HALF) / (reached.n + 1)))
 
 
 def discount(evidence: float, new: float) -> float:
-    """Return the evidence less the part that novelty explains; ``new`` is that of the element's kind."""
+    """Return the evidence less what novelty explains; ``new`` is the novelty of the element's kind."""
     return max(0.0, evidence + math.log(_FAULTS / (_FAULTS + new)))
 
 
@@ -235,8 +235,8 @@ def _discounted(one: Increase, usual: Mapping[int, float]) -> Increase:
 def _apart(one: Increase, actions: Sequence[str], spectrum: Spectrum) -> Increase:
     """Return the evidence less the part that a habit of all agents explains.
 
-    Where agents repeat themselves in passing runs, an agent of which no passing run happens to show it is no
-    exception yet. Two hypotheses, equally likely beforehand: the agent shows the element at the rate of
+    Where agents repeat themselves in passing runs, an agent that happens to repeat nothing in any passing run
+    is no exception yet. Two hypotheses, equally likely beforehand: the agent shows the element at the rate of
     the run's other actions, and it is no evidence; or at a rate of its own, of which nothing is known.
     """
     shown, reached = spectrum.of(one.element.key).passed, spectrum.of(one.element.site).passed

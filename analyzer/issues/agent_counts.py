@@ -275,8 +275,8 @@ class _Batch:
     weeks: dict[int, dict[Place, int]] = field(default_factory=dict)
     """Runs of each agent in the week until a day, that day included."""
     agents: dict[tuple[Tenant, int], int] = field(default_factory=dict)
-    """Agents of a tenant in the week until a day; agents that return after a week count from the next
-    batch."""
+    """Number of a tenant's agents in the week until a day; agents that return after a week count from the
+    next batch."""
     kept: dict[Place, tuple[Watched, int]] = field(default_factory=dict)
     """Watches to be written, each with the day of the last run that it saw."""
     added: dict[tuple[Place, int], tuple[int, int]] = field(default_factory=dict)
@@ -287,7 +287,7 @@ class _Batch:
         day = run.settled_ns // DAY_NS
         for place in _places(run):
             if place not in self.watches:
-                continue  # one more than allowed
+                continue  # too many agents are watched already
             n, hits = self.added.get((place, day), (0, 0))
             self.added[place, day] = (n + one, hits + one * (place.agent == run.failed_agent))
             for today, week in self.weeks.items():

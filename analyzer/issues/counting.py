@@ -248,8 +248,8 @@ def _issues_of(runs: Iterable[CountedRun]) -> Iterator[tuple[Tenant, str]]:
 def where_it_belongs(run: CountedRun) -> Fingerprint | None:
     """Return the failure that a run counts as, given any person's label; ``None`` if it is not a failure.
 
-    A correction names the agent or step but not the failure mode, so the run is withdrawn from its issue
-    and counted in no other.
+    A correction to another agent or step names no failure mode, so the run is withdrawn from its issue and
+    counted in no other.
     """
     match run.label:
         case None:

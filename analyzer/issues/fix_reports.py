@@ -63,8 +63,8 @@ class FixReports:
         Args:
             tenant: the owner of the issue.
             issue: the issue, as it stands now.
-            since: a release or a time (ISO 8601); empty for when a person resolved the issue, else for the
-                newest release.
+            since: a release or a time (ISO 8601); if empty, the time when a person resolved the issue, or
+                without one the newest release.
             now_ns: Unix ns.
         """
         places = self._history.workflows_of(tenant, issue.runs)[:_MOST_WORKFLOWS]

@@ -23,7 +23,7 @@ class NotedRun:
     blamed: str | None = None
     step: int | None = None
     mark: Fingerprint | None = None
-    """A counted run whose service is not known yet."""
+    """The identity of the failure; ``None`` if the run did not fail."""
     text: str = ""
 
 

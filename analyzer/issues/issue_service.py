@@ -99,7 +99,7 @@ def regressed_of(reports: Iterable[WorkflowReport]) -> Series:
 
 
 def passed_of(reports: Iterable[WorkflowReport]) -> Mapping[tuple[str, ...], float]:
-    """Return the share of recent runs that passed, of each workflow with any of known outcome."""
+    """Return the share of recent runs that passed, for each workflow with recent runs of known outcome."""
     return {
         (as_label(one.service), as_label(one.workflow)): one.recent[0] / one.recent[1]
         for one in reports

@@ -278,7 +278,7 @@ def merged(batch: list[UnsentNotice]) -> Notice:
         kind=NoticeKind.MORE,
         tenant=tenants.pop() if len(tenants) == 1 else "",
         at_ns=last.at_ns,
-        title=f"{len(batch)} more notices, of what there is too much to tell one by one",
+        title=f"{len(batch)} more notices, too many to send one by one",
         text="; ".join(titles[:_TITLES]) + more,
         count=len(batch),
     )

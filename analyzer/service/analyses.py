@@ -34,8 +34,8 @@ NEEDED: Final = frozenset(
         "redact_patterns", "suspect_false_alarms",
     }
 )  # fmt: skip
-"""Settings that worker processes get: none is a secret. They call no model, but must know whether there is
-one."""
+"""Settings that worker processes get: none is a secret. Worker processes call no model, but must
+know whether there is one."""
 _ELSEWHERE: Final = "http://elsewhere"
 """Replaces the analyzers' address, which worker processes do not get."""
 

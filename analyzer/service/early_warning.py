@@ -44,7 +44,7 @@ FRESH_S: Final = 10.0
 MOST_RUNS: Final = 200
 """Newest runs of a service that were seen before their end."""
 MOST_SERVICES: Final = 100
-"""Services; a tenant with more than its share forgets those that ended no run for longest."""
+"""Services; a tenant with more than its share forgets the service whose last run ended longest ago."""
 MOST_COUNTED: Final = 16
 """Services whose counts are kept: at most 4 MB each, if no two elements are alike."""
 MOST_OPEN: Final = 10_000
@@ -70,7 +70,7 @@ class _Read:
     elements: Sequence[Element]
     agents: frozenset[bytes]
     seen: _Seen
-    """Joined with what was seen of it before."""
+    """What has arrived, joined with what was seen of the run before."""
 
 
 @record
@@ -270,7 +270,7 @@ class EarlyLane:
         return self.warning.warnings
 
     def feed(self, arrival: TraceArrival) -> None:
-        """Record spans that are durable now, for verdicts first."""
+        """Pass on spans that are durable now: first to the verdicts, then to the warnings."""
         self.pipeline.feed(arrival)
         self.looks.feed(arrival)
 

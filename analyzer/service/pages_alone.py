@@ -43,7 +43,7 @@ WEB: Final = "web"
 
 
 class _Process(Collector):
-    """The metrics of this process: those of runs are the owner's."""
+    """The metrics of this process; the store's owner has the metrics of runs."""
 
     def __init__(self) -> None:
         self._stats: Final = ProcessStats()

@@ -135,7 +135,7 @@ class ServiceMetrics(Collector):
         yield table.REFUSALS.family(((cause.value,), self.refusals[cause]) for cause in Cause)
 
     def _setbacks(self) -> Iterator[tuple[Labels, float]]:
-        """Yield failed sends, originals and verdicts together; every series exists from the start."""
+        """Yield failed sends, of received data plus verdicts; every series exists from the start."""
         for signal in Signal:
             own = [one.setbacks for one in self.deliveries if one.signal is signal]
             for setback in Setback:

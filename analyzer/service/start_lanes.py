@@ -75,7 +75,7 @@ def start_forwarder(
     """Start the forwarder of received requests."""
     forwarder = Forwarder(journal=journal, ledger=ledger, exporters=exporters)
     lifetime.background(forwarder.run())
-    lifetime.drained(forwarder.drain)  # runs before the one above is cancelled
+    lifetime.drained(forwarder.drain)  # the drain runs before ``run`` is cancelled
     forwarder.resume()
     return forwarder
 

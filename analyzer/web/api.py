@@ -267,7 +267,7 @@ def delete_routes(
         return web.json_response({"deleted": 1})
 
     async def everything(request: web.Request) -> web.Response:
-        # Nothing beside it: a filter that is not applied would delete more than was meant.
+        # No other parameter: a filter that is not applied would delete more than was meant.
         if dict(request.query) != {"all": "yes"}:
             raise web.HTTPBadRequest(text="expected ?all=yes: deletes all runs of the header's tenant\n")
         tenant = tenant_of(request)

@@ -350,7 +350,7 @@ def common_routes(
     """Return the routes that every process has: the probes, and the metrics."""
 
     async def healthz(_request: web.Request) -> web.Response:
-        """Answer 200 while the process lives: a restart repairs no disk. Open to all, so without causes."""
+        """Answer 200 while the process lives: a restart repairs no disk. Open to all: names no causes."""
         faults = [(name, one.fault) for name, one in stores.items() if one.fault]
         lines = ["degraded" if faults else "ok"]
         lines += [f"the store of {name} {fault}: {_DEGRADED[name]}" for name, fault in faults]

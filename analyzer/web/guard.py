@@ -7,10 +7,11 @@ rebinding), and requests with effects must not come from another site's page
 answered without one, because an orchestrator's probe has none.
 
 Metrics are the operator's: they name the services and agents of all tenants. A request for one tenant is
-refused, and if they have a token of their own, no other token gives access.
+refused, and if the metrics have a token of their own, no other token gives access to them.
 
-A browser cannot send a bearer token by itself: it asks the person once, and gets a random cookie
-(HttpOnly, not sent with forms of other sites). Without a session it is redirected to the sign-in page.
+A browser cannot send a bearer token by itself: the person enters it once, and the browser gets a
+random cookie (HttpOnly, not sent with forms of other sites). Without a session it is redirected to the
+sign-in page.
 The cookie of a signed-in session is signed with a key made from the token, so that all processes with that
 token accept it, also after a restart.
 """
@@ -163,7 +164,7 @@ class _Session:
     used: float
     is_signed_in: bool = False
     ends_s: float = math.inf
-    """Unix seconds, of a signed session: using it does not prolong it."""
+    """End of a signed session in Unix seconds; using the session does not prolong it."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -99,7 +99,7 @@ class BothSides:
     """A share of a workflow's runs before and after a fix."""
 
     before: tuple[int, int]
-    """Runs that count, and all with a known outcome."""
+    """Runs counted in the share, and all runs with a known outcome."""
     after: tuple[int, int]
     difference: Bounds
     """Share since minus share before."""

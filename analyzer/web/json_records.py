@@ -121,7 +121,7 @@ class Run(RunVerdict):
     notes: tuple[str, ...]
     """Notes for people, such as another run that this one may belong to."""
     early_warning: EarlyWarned | None
-    """The warning that it is likely to fail, while it goes on (`BLAMESPAN_EARLY_FALSE_ALARMS`)."""
+    """While the run goes on, the warning that it is likely to fail (`BLAMESPAN_EARLY_FALSE_ALARMS`)."""
     tenant: str
     version: int
     """Version of the verdict, from 1."""

@@ -10,8 +10,8 @@ from typing import Final
 from aiohttp import web
 
 _AT_ONCE: Final = 256 << 10
-"""Bytes of a body sent at once. Longer ones are sent in pieces, between which the event loop does other work:
-30 MB at once take it 0.1 s."""
+"""Bytes of a body sent at once. Longer bodies are sent in pieces, between which the event loop does other
+work: to send 30 MB at once takes 0.1 s."""
 
 
 async def long_answer(

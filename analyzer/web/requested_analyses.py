@@ -241,7 +241,7 @@ class Jobs:
             job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
         runs = runs[:MOST_RUNS]
         self._jobs.resize(job, max(job.asked.size, sum(map(_held, runs))))
-        self._make_room(job.owner, 0)  # a file may hold a hundred times its size
+        self._make_room(job.owner, 0)  # the decoded runs may take a hundred times the file's size
         job.state, job.runs = JobState.ANALYSING, len(runs)
 
         def called(calls: int, usd: float) -> None:

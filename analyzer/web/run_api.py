@@ -115,7 +115,7 @@ async def _asked_version(reads: RunReads, request: web.Request, current: StoredV
 def newest(
     recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]],
 ) -> Callable[[RunQuery], Awaitable[RunPage]]:
-    """Return a list of the newest runs, for a service without pages; it knows no other filter."""
+    """Return a list of the newest runs, for a service without pages; filters only by tenant and limit."""
 
     async def page(query: RunQuery) -> RunPage:
         if query != RunQuery(tenant=query.tenant, limit=query.limit):

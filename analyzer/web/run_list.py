@@ -28,7 +28,7 @@ _MEASURES: Final[Mapping[str, tuple[Measure, float, float]]] = {
     "tokens": (Measure.TOKENS, 1, 1e15),
     "cost_usd": (Measure.COST, 1, 1e9),
 }
-"""Numbers with bounds: what is stored, how many times the asked number that is, and the largest bound."""
+"""Numbers that can be bounded: the stored measure, its units per requested unit, and the largest bound."""
 FILTERS: Final = (
     "limit", "after", "sort", "q", "status", "service", "agent", "workflow", "since", "until",
     *(f"{end}_{name}" for name in _MEASURES for end in ("min", "max")),

@@ -212,7 +212,7 @@ def test_where_a_runs_spans_stood_is_not_known_the_label_is_kept_and_the_answer_
     world.judge()
     world.store._db.execute("DELETE FROM place")
     given = world.say(WRITER)
-    assert given.to_json()["trace_obstacle"] == "where its spans stand is no longer known"
+    assert given.to_json()["trace_obstacle"] == "the positions of its spans are no longer stored"
     assert (world.follow(), world.verdict().version) == ([], 1)
     assert [label.agent for label in world.labels.labels(NO_TENANT, TRACE)] == ["writer"]
 

@@ -261,7 +261,7 @@ def _litellm() -> Any:
 
 
 def _warm_up() -> None:
-    """Import litellm, and by a call to no server its lazy imports of the first call (0.4 s)."""
+    """Import litellm, and call an unreachable server to trigger the first call's lazy imports (0.4 s)."""
     with pausing_imports():
         litellm = _litellm()
         with suppress(*litellm.LITELLM_EXCEPTION_TYPES), _unobserved():

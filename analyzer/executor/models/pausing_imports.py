@@ -1,8 +1,9 @@
 """Imports that pause before each module, so that pages are answered while a large library is imported.
 
-litellm's 3,000 modules hold the interpreter for 3 s, during which every page waits for it at each of its many
-changes of thread. Lowering the switch interval does not help: many imports are single calls into C. So each
-pause is as long as the import since the last one: the importing thread takes half of the interpreter's time.
+Importing litellm's 3,000 modules holds the interpreter for 3 s, during which a page waits for the interpreter
+at each of its many changes of thread. Lowering the switch interval does not help: many imports are single
+calls into C. So each pause is as long as the import since the last one: the importing thread takes half of
+the interpreter's time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from typing import Final
 
 PAUSE_S: Final = 0.002
-"""Seconds of the shortest pause; with 1 ms, pages took above 500 ms. litellm alone imports for 3.1 s."""
+"""Seconds of the shortest pause; with 1 ms, pages took over 500 ms. Importing litellm alone takes 3.1 s."""
 
 
 class _Pauses:

@@ -29,17 +29,17 @@ class FaultKind(StrEnum):
     """Kinds of faults."""
 
     WRONG_VALUE = "wrong_value"
-    """A number of the answer is another one."""
+    """A number in the answer is changed."""
     INVENTED_RESULT = "invented_result"
-    """A number that a tool returned is another one in the answer."""
+    """A number that a tool returned is changed in the answer."""
     DROPPED_CONSTRAINT = "dropped_constraint"
     """A part of the answer is missing."""
     IGNORED_INPUT = "ignored_input"
-    """The agent's answer to another run's input, or an earlier answer of the run again."""
+    """The agent's answer is the one that it gave in another run."""
     PREMATURE_END = "premature_end"
     """The answer keeps its text, but calls no tool."""
     LOOP = "loop"
-    """The tool calls of an earlier answer again."""
+    """The tool calls of an earlier answer are repeated."""
     WRONG_TOOL = "wrong_tool"
     """Another tool of the run is called, with the same arguments."""
     WRONG_ARGUMENTS = "wrong_arguments"
@@ -115,7 +115,7 @@ def _dropped_constraint(_: Tape, call: RecordedCall, coin: random.Random) -> Ans
 def _ignored_input(tape: Tape, call: RecordedCall, others: Sequence[Tape]) -> Answer | None:
     """Return what the agent said in another run at the same place.
 
-    An earlier answer of the same run would do, but is a copy: to notice that needs no diagnosis. The runs
+    An earlier answer of the same run would do, but is a copy: noticing a copy needs no diagnosis. The runs
     lend in a circle, one step further at each call, so that no answer is lent to two runs: a number that
     many failures share would give the fault away.
     """

@@ -19,7 +19,7 @@ from semconv.record import record
 
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _FEWEST: Final = 10
-"""Labels from which a gate says something."""
+"""Fewest labels for which a gate gives a verdict."""
 _RAREST: Final = 20
 """Largest ratio of two labels' weights."""
 
@@ -52,9 +52,9 @@ class Purity:
     tried: int
     kept: int
     flip_rate: float
-    """Mean share of trials with a fault that failed, over the labels; 0 without one."""
+    """Share of the trials with a fault that failed, averaged over the labels; 0 without a label."""
     organic: float
-    """Share of failures without a fault, over all trials of the labels' prefixes: upper end of 95 %."""
+    """Upper end of the 95 % interval of the share of failures, over the labels' trials without a fault."""
     discarded: Sequence[tuple[str, int]]
     """Reasons of faults that make no label, most frequent first."""
 

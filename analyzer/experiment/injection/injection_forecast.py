@@ -13,15 +13,15 @@ from analyzer.inquiry.present import counted, plain
 from semconv.record import record
 
 _TYPICAL_TRIALS: Final = 15
-"""Trials of a fault in the mean, without those that the faults of a call share (docs/experiments.md)."""
+"""Average trials of a fault, without those that the faults of a call share (docs/experiments.md)."""
 _SHARED_TRIALS: Final = 19
-"""Trials of a call with its recorded answer in the mean."""
+"""Average trials of a call with its recorded answer."""
 _SHOWN_CHARS: Final = 120
 
 
 @record
 class InjectionForecast:
-    """Upper bound of an injection's work: no run reaches its number of labels early."""
+    """Upper bound of an injection's work, as if no run reached its number of labels early."""
 
     faults: tuple[tuple[str, Fault], ...]
     """The run and the fault, in the order of their trials."""
@@ -49,7 +49,7 @@ def forecast_of(tapes: Iterable[Tape], plan: Plan, price: Price) -> InjectionFor
 
 
 def _trials(faults: Sequence[Fault]) -> Iterator[tuple[int, int]]:
-    """Yield the trials from each call on."""
+    """Yield the index of a call, and the number of trials that are live after it."""
     yield from ((fault.call.index, _TYPICAL_TRIALS) for fault in faults)
     yield from ((index, _SHARED_TRIALS) for index in sorted({fault.call.index for fault in faults}))
 

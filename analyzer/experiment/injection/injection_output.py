@@ -73,7 +73,7 @@ def conclusion(
     lines += [gate_line(each) for each in gates]
     lines += [likeness_line(each) for each in alike]
     if not alike:
-        lines.append(f"{NAME}: not measured, for want of one or the other")
+        lines.append(f"{NAME}: not measured: one of the two kinds is missing")
     lines.append(counted(ledger.total.calls, "live call"))
     return [*lines, f"stopped: {ledger.exhausted}"] if ledger.exhausted else lines
 

@@ -151,7 +151,7 @@ class Injector:
                 if self._labels >= plan.most_labels or self._ended():
                     return
                 if fault.call.index in self._have_labels:
-                    continue  # one label a step: the easiest step would have them all
+                    continue  # one label a step: otherwise the easiest step would get them all
                 tried = await self._try(fault, plan)
                 if self._ended() and tried.failure is None:
                     return  # the budget decided, not the fault
@@ -171,7 +171,7 @@ class Injector:
         return Injected(run_id=self._tape.run_id, tried=tuple(self.tried), stopped=self._ended())
 
     def _ended(self) -> str:
-        """Return why no further call is paid, or nothing."""
+        """Return why no further call is paid for, or nothing."""
         return self._parts.ledger.exhausted
 
     async def _refusal(self) -> str:

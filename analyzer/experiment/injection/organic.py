@@ -1,9 +1,9 @@
 """Comparison of injected with organic failures: can a simple classifier tell them apart? Pure.
 
-If it can, a ranker trained on the injected ones may learn the difference in place of the diagnosis. Two
-classifiers look, at the *shape* of a run (its elements and the lengths of its outputs) and at its *words*:
-naive Bayes over facts that a run has or lacks. Each run is judged by the runs of other origins, so that
-runs with a common beginning do not recognise each other.
+If it can, a ranker trained on the injected ones may learn the difference in place of the diagnosis. One
+classifier looks at the *shape* of a run (its elements and the lengths of its outputs), another at its
+*words*; both are naive Bayes over facts that a run has or lacks. Each run is judged by the runs of other
+origins, so that runs with a common beginning do not recognise each other.
 
 The fault must be all that differs. A run gives at most a few labels, but a hard task gives dozens of organic
 failures; so an injected failure is compared only with organic failures of the same run (failures from
@@ -28,14 +28,14 @@ from semconv.record import record
 
 NAME: Final = "gate, injected against organic failures"
 FEWEST: Final = 10
-"""Failures of each sort from which a comparison says something."""
+"""Fewest failures of each sort for which a comparison gives a verdict."""
 MOST_ALIKE: Final = 0.6
 """Area under the curve up to which the sorts are alike enough (the aim of the project)."""
 _FOLDS: Final = 5
 _LEAST_RUNS: Final = 2
 """Runs of the other folds that must have a fact before it is looked at."""
 _LEAST_CLUSTERS: Final = 5
-"""Origins from which their spread gives an interval."""
+"""Fewest origins whose spread gives an interval."""
 _NEARLY: Final = 0.01
 """Bound of the shares that facts are shrunk to, so that no fact decides alone."""
 
@@ -229,8 +229,8 @@ def _weights(samples: Sequence[Sample]) -> list[float]:
 class _Classifier:
     """Naive Bayes; the sorts count as equally frequent.
 
-    The share of runs with a fact is shrunk to its mean over both sorts. A fixed prior would call facts that
-    neither sort has shown a sign of the rarer sort.
+    The share of runs with a fact is shrunk to its mean over both sorts. With a fixed prior, facts that
+    neither sort has shown would count as a sign of the rarer sort.
     """
 
     def __init__(self, rows: Iterable[tuple[Sample, Facts, float]]) -> None:

@@ -95,4 +95,4 @@ _MOST_COPIES: Final = 2
 _MOST_INVALID: Final = 3
 """Invalid trials of one arm after which a twin is discarded."""
 _ONE_OF: Final = 5
-"""At most one of so many trials may fail without the fault, or pass with it."""
+"""At most one in this many trials may fail without the fault, or pass with it."""

@@ -53,9 +53,9 @@ _NO_TEXT: Final = frozenset({"None", "null"})
 _EMPTY_LINES: Final = re.compile(r"\n{2,}")
 _EXCERPT: Final = 160
 _PIECE: Final = 32 << 10
-"""Least characters of a piece of text in which volatile parts are masked at once: 3 ms."""
+"""Fewest characters of a piece of text that is masked at once, which takes 3 ms."""
 _CUT: Final = re.compile(r"\n|(?<=[a-z]) (?=[a-z])")
-"""Places outside all volatile parts: each is within a line, and none has a blank between two letters."""
+"""Places outside all volatile parts: these never span lines or have a blank between two letters."""
 
 
 @record

@@ -80,7 +80,7 @@ class Gateway:
         self._trials: Final[dict[str, RunningTrial]] = {}
         self._port = options.port
         self._indexed: tuple[Tape, TapeIndex] | None = None
-        """The tape of the latest trial: those of an experiment have the same one."""
+        """The tape of the latest trial, with its index; all trials of an experiment have the same tape."""
 
     @property
     def url(self) -> str:

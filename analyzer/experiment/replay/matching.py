@@ -42,7 +42,7 @@ class Matched:
     match: Match
 
     def ran_beside(self, end_ns: int) -> bool:
-        """Say whether it began before ``end_ns``; calls with missing messages cannot be compared exactly."""
+        """Say whether the call began before ``end_ns`` and has all its messages, for an exact comparison."""
         return self.call.start_ns < end_ns and not omitted_in(self.call)
 
 
@@ -84,7 +84,7 @@ def omitted_in(call: RecordedCall) -> frozenset[str]:
 
 
 def _omissions(call: RecordedCall) -> tuple[frozenset[str], ...]:
-    """Return the ways to compare a call: without its calls, results may have been sent as user messages."""
+    """Return the sets of roles to leave out; results without calls may have been sent as user messages."""
     omitted = omitted_in(call)
     return (omitted, omitted | {SPOKEN_RESULTS}) if CALL in omitted else (omitted,)
 
@@ -115,7 +115,7 @@ class Waiting:
         self._index: Final = index
         self._left: Final = set(index.calls)
         self._begin: Final[dict[tuple[Match, frozenset[str], Key], int]] = {}
-        """For each key, the place from which on its calls may be left: a run may repeat one call often."""
+        """For each key, the place of its first call that may be left: a run may repeat one call often."""
 
     def __contains__(self, index: int) -> bool:
         return index in self._left

@@ -46,7 +46,7 @@ def error_status(error: str) -> int:
 
 
 def said_by_provider(error: str) -> str:
-    """Return an error's text as the provider sent it, without the prefix that SDKs add, also in a rerun."""
+    """Return an error's text as the provider sent it, without the prefix that SDKs add in every run."""
     return _BEFORE_ERROR.sub("", error, count=1) or error
 
 

@@ -14,8 +14,8 @@ from analyzer.experiment.replay.upstream import TIMEOUT
 from semconv.record import record
 
 _HANGING_SHARE: Final = 0.5
-"""Share of a trial's time from which a live call that its client gave up is the upstream's failure: a
-workflow that loops until the time limit is nearly always in a call, which has just begun."""
+"""A live call that its client gave up counts as the upstream's failure if it took this share of the trial's
+time: in a workflow that loops until the time limit, a call has nearly always just begun."""
 
 
 @record

@@ -140,7 +140,7 @@ def _call(seen: _Seen, steps: Mapping[_Place, Step]) -> RecordedCall:
 
 
 def _shows_calls(messages: Sequence[Message]) -> bool:
-    """Say whether there is a call for each result."""
+    """Say whether the messages hold calls, or no tool results that would need calls."""
     return any(message.calls for message in messages) or all(message.role != "tool" for message in messages)
 
 

@@ -1,8 +1,8 @@
 """Stand-ins for the programs that serve MCP over stdio: files that a trial's environment puts in their place.
 
 MCP's clients start a server with few variables of their environment, but always with its ``PATH``. So a
-stand-in is a file of the program's name in a folder that precedes the others there, and holds all it needs to
-know. Not pure.
+stand-in is a file with the program's name in a folder that precedes all others in ``PATH``, and contains all
+that it needs to know. Not pure.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class _StandIn:
 
 def _tell(server: subprocess.Popen[bytes], message: bytes) -> None:
     assert server.stdin is not None
-    with suppress(BrokenPipeError):  # it has ended, which `_pass_back` sees too
+    with suppress(BrokenPipeError):  # the server has ended, which `_pass_back` sees too
         server.stdin.write(message + b"\n")
         server.stdin.flush()
 

@@ -97,7 +97,7 @@ class RemoteTools:
     command: tuple[str, ...] = ()
     """The command that starts the MCP server over stdio; empty for other tools."""
     is_in_path: bool = False
-    """Whether the workflow starts a command that begins like ``command``, not that of its variable."""
+    """Whether the workflow starts a command that begins like ``command``, not the one in ``variable``."""
 
     @property
     def is_mcp(self) -> bool:

@@ -207,7 +207,7 @@ async def _passed_back(
 
 
 def _failure_of(status: int) -> str:
-    if 200 <= status < 300:  # redirects are not followed, so one of them answers nothing
+    if 200 <= status < 300:  # a redirect is not followed, so it is no answer
         return ""
     return "rate_limited" if status == _RATE_LIMITED else f"http_{status}"
 

@@ -5,8 +5,8 @@ a share p of them has failed, it gains p r - (1 - p) d, which is positive if p >
 often right can still cost accuracy (arXiv:2602.03338), so the three shares are measured on pilot runs first.
 
 Each share has Jeffreys' prior, which is uniform in the angle a of sin(a)^2, so equal steps of the angle carry
-the posterior without special functions. Pilot runs are looked at once: one trial an arm for each run, so that
-runs are independent.
+the posterior without special functions. Pilot runs are evaluated only once, with one
+trial per arm for each run, so that runs are independent.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class TrialFolder:
         """Use a folder.
 
         Args:
-            folder: exists.
+            folder: an existing folder.
             capture: receives the trials' telemetry.
             candidates: name the arms; neighbours share an arm, which goes by the first of them.
         """

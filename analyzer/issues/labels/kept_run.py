@@ -76,7 +76,7 @@ def pack(trajectory: Trajectory, clean: Clean, clean_task: Clean | None = None) 
     Args:
         trajectory: the run.
         clean: removes secrets from a text.
-        clean_task: the same for the task's ends, if the other texts are kept differently.
+        clean_task: removes secrets from the task, if it is kept in another way than the other texts.
     """
     task = None if clean_task is None else _shortener(clean_task, _TASK)(trajectory.task)
     for length in _LENGTHS:

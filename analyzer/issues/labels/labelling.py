@@ -125,7 +125,7 @@ def trace_obstacle(verdicts: RunStore, verdict: StoredVerdict) -> str | None:
     if verdict.is_provisional:
         return "the run has not ended"
     if verdicts.place(verdict.tenant, verdict.run_id) is None:
-        return "where its spans stand is no longer known"
+        return "the positions of its spans are no longer stored"
     return None
 
 

@@ -24,7 +24,7 @@ from semconv.record import record
 STRATUM: Final = 0.2
 """Share of runs that are asked about at random."""
 EVERY: Final = 5
-"""One question in so many is a random one."""
+"""One question in this many is a random one."""
 BLIND: Final = 0.1
 """Share of questions without the verdict."""
 
@@ -111,13 +111,13 @@ def worth(candidate: Candidate, labelled: Mapping[str, int]) -> float:
 
 
 def _doubt(candidate: Candidate) -> float:
-    """Return how much an answer would tell while no similar run is labelled. Linear in the suspects."""
+    """Return how much an answer would tell while no similar run is labelled."""
     doubt = uncertainty(candidate.probabilities) + disagreement(candidate.steps)
     return doubt * math.log2(1 + max(1, candidate.size))
 
 
 def _alike(candidate: Candidate, labelled: Mapping[str, int]) -> int:
-    """Return the number of labelled runs like it, and itself."""
+    """Return one more than the number of labelled runs in the candidate's group."""
     return 1 + (labelled.get(candidate.group, 0) if candidate.group else 0)
 
 

@@ -1,7 +1,7 @@
 """Client and server of remote analyses, built from the settings, for commands and the service.
 
-Also the analyzers' opinions for the pages of a collector half. Their offer is cached for a while,
-so that pages do not wait each time when no analyzer is reachable.
+It also gives the pages of a collector half the analyzers' opinions. The analyzers' offer is cached for a
+while, so that pages do not wait each time when no analyzer is reachable.
 
 With a data directory, an analyzer keeps the hour's spending, so that a crash does not reset it. Any number
 of analyzers may run on one machine, each with its own budget, so a directory belongs to one process.

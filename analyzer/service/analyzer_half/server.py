@@ -98,7 +98,7 @@ class AnalyzerServer:
         self._room: Final = BufferBudget(rules.room_bytes)
         self.metrics: Final = AnalyzerMetrics(answers=self._answers, budget=budget)
         self._progress: Final[dict[bytes, Progress]] = {}
-        """Of the analyses in progress, by the key of their requests."""
+        """Progress of each running analysis, by the key of its request."""
         self._is_ready = False
         self._server: Final = HttpServer(self._app(), listen, rules.tls, grace_s=_GRACE_S)
 

@@ -143,7 +143,7 @@ async def _trial_side(context: CompareContext, request: web.Request, trial: str)
 
 
 async def _with_nearest(context: CompareContext, first: _Side, verdict: StoredVerdict) -> _TwoRuns:
-    """Align passing runs of the workflow with a run, those with the nearest tasks; return the nearest."""
+    """Align a run with the passing runs of its workflow with the nearest tasks; return the nearest."""
     whole = first.whole
     verdicts = [row.verdict for row in await _near(context, verdict)]
     read = [(each, await context.shared.whole.of(each)) for each in verdicts]
@@ -225,7 +225,7 @@ async def _near(context: CompareContext, verdict: StoredVerdict) -> list[RunRow]
 
     if not alike:
         raise none
-    # Tasks of a few letters, many times each, take 60 ms.
+    # Comparing tasks of few letters, each repeated many times, takes 60 ms.
     return (await asyncio.to_thread(sorted, alike, key=nearness, reverse=True))[:_ALIGNED]
 
 

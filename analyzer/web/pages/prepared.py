@@ -1,8 +1,9 @@
 """The long parts of pages, prepared once: lists of steps and of runs, two runs side by side. Not pure.
 
 A list of a thousand steps takes 50 ms to make, and most requests ask for one that was made before: people
-come back from a step, open the link that a colleague sent, answer and reload. A part depends on the kept run
-as it was read, which is another object when the run has changed, and on the fields of the verdict in its key.
+come back from a step, open the link that a colleague sent, answer and reload. A part's
+key contains the kept run as it was read (another object once the run has changed), and the fields of the
+verdict that the part depends on.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class PreparedComparison:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A result, with the runs that its key names by their identity: they live as long as it is kept."""
+    """A result, with the runs whose object identity is in its key: they live as long as the result."""
 
     result: Any
     runs: tuple[WholeRun, ...]
@@ -160,7 +161,7 @@ class PreparedPages:
     ) -> V:
         known = self._made.get(key)
         if known is not None:
-            return cast("V", known.result)  # ``make`` made it: the key says which
+            return cast("V", known.result)  # the key determines the type that ``make`` returned
         result, size = await asyncio.to_thread(make)
         self._made.put(key, _Made(result, runs), size)
         return result

@@ -71,7 +71,7 @@ async def _listed(context: QueueContext, request: web.Request) -> web.Response:
 
 
 async def _page(context: QueueContext, request: web.Request) -> web.StreamResponse:
-    """Show one question; ``skip`` passes over as many."""
+    """Show one question, after the first ``skip`` ones."""
     shared = context.shared
     skip = read_number(request, "skip", 0, 0, MOST_QUESTIONS - 1)
     found = await context.queue.read(shared.tenant(request), skip + 1)
@@ -81,7 +81,7 @@ async def _page(context: QueueContext, request: web.Request) -> web.StreamRespon
         verdict = asked.row.verdict
         document = {**shared.document(verdict), **(_HIDDEN if asked.question.is_blind else {})}
         read = await shared.whole.of(verdict)
-        wanted = Wanted(room=MOST_APART)  # no text is requested later: that request would know the verdict
+        wanted = Wanted(room=MOST_APART)  # no text is requested later: its answer would show the verdict
         shown = None if read is None else await asyncio.to_thread(view, read.whole, document, wanted)
         values = {"question": asked.question, "run": document, "shown": shown, "task": asked.row.task}
     return await shared.front.show(

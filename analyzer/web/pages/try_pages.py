@@ -85,7 +85,7 @@ async def _ask(context: Front, request: web.Request, error: str = "") -> web.Res
 
 
 async def _take(context: Front, request: web.Request) -> web.StreamResponse:
-    """Start an analysis; what is wrong with the form is said above it."""
+    """Start an analysis; if the form is refused, the page shows the reason above it."""
     require_stated_origin(request)
     try:
         return await _taken(context, request)
@@ -96,7 +96,7 @@ async def _take(context: Front, request: web.Request) -> web.StreamResponse:
 
 
 def _refused(page: web.Response, refusal: web.HTTPError) -> web.Response:
-    """Return a page with the form, as the answer to a refused one."""
+    """Return a page with the form, as the answer to a refused request."""
     page.set_status(refusal.status)
     if "Retry-After" in refusal.headers:
         page.headers["Retry-After"] = refusal.headers["Retry-After"]
@@ -117,7 +117,7 @@ async def _taken(context: Front, request: web.Request) -> web.StreamResponse:
 
 
 async def _again(context: PageContext, request: web.Request) -> web.StreamResponse:
-    """Start a second opinion; what is wrong with the form is said above it, on the run's page."""
+    """Start a second opinion; if the form is refused, the run's page shows the reason above it."""
     require_stated_origin(request)
     fields = {name: str(value) for name, value in (await request.post()).items()}
     try:
@@ -129,11 +129,11 @@ async def _again(context: PageContext, request: web.Request) -> web.StreamRespon
         if is_unknown or "text/html" not in request.headers.get("Accept", ""):
             raise
         return _refused(await show_run(context, request, (refusal.text or "").strip()), refusal)
-    raise web.HTTPSeeOther(f"{_page_of(asked.run_id)}#opinions")  # the analysis has been paid for
+    raise web.HTTPSeeOther(f"{_page_of(asked.run_id)}#opinions")  # paid for earlier: not analysed again
 
 
 async def _lead_back(_context: PageContext, request: web.Request) -> web.StreamResponse:
-    """Lead to the run's page: the links of a page that says a refusal are relative to this address."""
+    """Redirect to the run's page: the links of a page that shows a refusal are relative to this address."""
     raise web.HTTPSeeOther(f"{_page_of(request.match_info['run_id'])}?{request.query_string}")
 
 
@@ -206,8 +206,8 @@ _SAID: Final[Mapping[Outcome, str]] = {
     Outcome.PERSON_DECIDED: "A person decided on this run, and that stands. This is kept on the run's page.",
     Outcome.PROOF_STANDS: "An experiment decided on this run. That stands; this is kept on the run's page.",
     Outcome.NO_ANSWER: "The chosen method gave no answer of its own: the run's verdict stays as it is.",
-    Outcome.NOT_CORRECTABLE: "It is kept on the run's page. The run's verdict stays as it is: where the run's"
-    " spans stand is no longer known.",
+    Outcome.NOT_CORRECTABLE: "It is kept on the run's page. The run's verdict stays as it is: the positions"
+    " of the run's spans are no longer stored.",
 }
 
 

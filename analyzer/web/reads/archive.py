@@ -47,7 +47,7 @@ MOST_VERSIONS: Final = 50
 """Versions of one verdict that a page shows."""
 _OF_VERDICT: Final = ", ".join(VERDICT)
 _MOST_BESIDE: Final = 200
-"""Runs of a page that other pages wait for; longer ones are read like searches."""
+"""Most runs of a page that is read on the thread of all pages; longer pages are read like searches."""
 MOST_COUNTED: Final = 50_000
 """Runs that a trend counts, the newest; without a filter the index alone is read."""
 _COUNTED_FROM: Final = "SELECT decided_ns FROM run_totals ORDER BY decided_ns DESC LIMIT 1 OFFSET ?"
@@ -88,7 +88,7 @@ class RunArchive:
         self._searched: Final = RunLists(self._worked)
         self._thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pages")
         self._summing: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-sums")
-        """Connection for reading many runs, so that a single run's page does not wait for it."""
+        """Thread for reading many runs, so that a single run's page does not wait for them."""
 
     async def page(self, query: RunQuery) -> RunPage:
         """Return a page of the runs of a query."""

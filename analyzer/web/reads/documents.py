@@ -70,7 +70,7 @@ class _Document(TypedDict, total=False):
 
 
 _READ: Final = TypeAdapter(_Document).validate_json
-"""One pass over the text: a list of 500 runs is read in half of the time of one that makes models."""
+"""One pass over the text: reads a list of 500 runs in half the time that building models takes."""
 
 
 @cache

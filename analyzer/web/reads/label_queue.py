@@ -38,7 +38,7 @@ class Asked:
 
 @record
 class Queue:
-    """The next questions, and how far the answers are."""
+    """The next questions, and how many runs are answered."""
 
     questions: tuple[Asked, ...]
     answered: int

@@ -76,7 +76,7 @@ class RunLists:
     def rows(self, names: Sequence[RunName], column: str = "decided_ns") -> list[RunRow]:
         """Return list rows of some runs, in this order; deleted runs are left out.
 
-        ``column``: the number of a run that is its place in the list.
+        ``column``: the number by which the list is sorted.
         """
         keys = "run_totals.tenant, run_totals.run_id"
         columns = f"{_COLUMNS}, run_totals.{column}"

@@ -49,7 +49,7 @@ _Stamp = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The places of the runs that contain a text, at most so many as asked for."""
+    """The places of the runs that contain a text, at most as many as asked for."""
 
     keys: Sequence[RunKey]
     looked_at: int = 0
@@ -83,7 +83,7 @@ class RunSearch:
     def __init__(self, db: StoreConnection) -> None:
         self._db: Final = db
         self._known: Final[OrderedDict[RunName, _Texts]] = OrderedDict()
-        """Texts, those of the searches longest ago first."""
+        """Texts, the least recently used first."""
         self._size = 0
         self._turn = 0
 
@@ -143,7 +143,7 @@ class RunSearch:
     def _remember(
         self, name: RunName, stamp: _Stamp, names: Sequence[str | None], packed: bytes | None
     ) -> _Texts:
-        """Return a run's texts; keep them if only texts that this search did not use must go."""
+        """Return a run's texts; keep them unless texts that this search used would have to go."""
         texts = _Texts(
             stamp=stamp,
             names="\0".join(one or "" for one in names).lower(),

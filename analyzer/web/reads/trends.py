@@ -14,7 +14,7 @@ from semconv.model import Status
 MOST_BUCKETS: Final = 60
 FRESH_NS: Final = 30 * 10**9
 _EMPTY_NS: Final = FRESH_NS // 10
-"""The same for a trend without runs: the first ones show soon."""
+"""``FRESH_NS`` for a trend without runs, so that the first runs show soon."""
 _REMEMBERED: Final = 64
 _SECOND: Final = 10**9
 _WIDTHS: Final = tuple(

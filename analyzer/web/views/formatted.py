@@ -46,7 +46,7 @@ class Formatted:
     """``Markdown`` or ``JSON``."""
     html: Markup
     is_marked: bool = True
-    """Whether all that the verdict quotes of the text is marked in it."""
+    """Whether everything that the verdict quotes from the text is marked."""
 
 
 def shown_text(text: str) -> str:

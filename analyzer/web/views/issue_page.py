@@ -29,17 +29,17 @@ _KINDS: Final = {"llm": "a model call", "tool": "a tool call", "handoff": "a han
 _ADVICE: Final[Mapping[str, str]] = {
     FailureMode.WRONG_COMPUTATION: "Let a tool compute, and have the agent state what the tool gave.",
     FailureMode.UNHANDLED_ERROR: (
-        "Handle the error where it comes up: try again, take another way, or say that it failed."
+        "Handle the error where it comes up: try again, try another way, or report the failure."
     ),
-    FailureMode.IGNORED_RESULT: "See that what came back is in the agent's context, and that it must use it.",
+    FailureMode.IGNORED_RESULT: "See that the result is in the context, and that the agent must use it.",
     FailureMode.UNSUPPORTED_CLAIM: "Have claims name their source, and check that the source says so.",
-    FailureMode.MISREAD_INPUT: "Make what it reads shorter or more regular, and have it repeat what it read.",
+    FailureMode.MISREAD_INPUT: "Make its input shorter or more regular, and have the agent restate it.",
     FailureMode.WRONG_TOOL_USE: "Describe the tool and its arguments more closely; refuse what does not fit.",
     FailureMode.BAD_PLAN: "Give the plan a check before it is carried out.",
     FailureMode.BAD_HANDOFF: "Say in the handoff what is wanted, and hand over what is needed for it.",
     FailureMode.INCOMPLETE_WORK: "State when the work is done, and check that before the run ends.",
-    FailureMode.UNVERIFIED_RESULT: "Check the result before it goes on.",
-    FailureMode.LOOP: "Bound how often a step may be repeated, and what happens then.",
+    FailureMode.UNVERIFIED_RESULT: "Check the result before the agent goes on.",
+    FailureMode.LOOP: "Limit how often a step may be repeated, and say what happens at the limit.",
     FailureMode.GAVE_UP: "Say what to try before giving up.",
     FailureMode.OFF_TASK: "Put the task into every prompt, and check the answer against it.",
 }

@@ -31,7 +31,7 @@ _SORTED: Final[Mapping[str, tuple[Sort, Sort]]] = {
     "Tokens": (Sort.MOST_TOKENS, Sort.FEWEST_TOKENS),
     "Cost": (Sort.COSTLIEST, Sort.CHEAPEST),
 }
-"""Columns that sort the list, downwards and upwards."""
+"""Columns that sort the list, each with its descending and its ascending order."""
 _NAMES: Final = (
     "When", "Task", "Service", "Workflow", "Agent to blame", "Step", "Sure", "Steps", "Duration", "Tokens",
     "Cost", "Issue",
@@ -92,7 +92,7 @@ class ShownColumn:
     name: str
     is_number: bool
     link: str = ""
-    """The view sorted by it, in the other direction if it is already; empty if it cannot be."""
+    """Link to the view sorted by this column, reversed if it is sorted so now; empty if it cannot sort."""
     sorted: str = ""
     """``ascending`` or ``descending``, as ``aria-sort`` says it."""
 

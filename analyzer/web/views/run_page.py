@@ -41,7 +41,7 @@ class TraceLink:
 MOST_ROWS: Final = 1_000
 """Number of steps listed on one page."""
 MOST_APART: Final = 2_000_000
-"""Characters of steps' texts on a page from which no further ones can be requested."""
+"""Characters of steps' texts on a page that cannot request further texts."""
 _BEFORE: Final = 150
 """Number of steps listed before the decisive one if not all fit."""
 

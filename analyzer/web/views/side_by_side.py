@@ -57,7 +57,7 @@ class ShownPair:
     change: Change
     sign: str
     is_first: bool
-    """Whether the runs part here."""
+    """Whether the runs diverge here."""
     left: int | None
     right: int | None
     agent: str

@@ -81,7 +81,7 @@ class StepBody:
     same_prompt_as: int | None = None
     """Step of the same agent whose prompt, shown there, is the same."""
     since_s: float = 0.0
-    """Seconds from the run's begin to the step's."""
+    """Seconds from the run's start to the step's."""
     retried_by: int | None = None
     is_full: bool = False
     """Whether its texts are shown in full."""
@@ -240,7 +240,7 @@ def finds(steps: Sequence[WholeStep], find: str) -> dict[int, tuple[str, str, st
 
 
 def _searched(step: WholeStep) -> Iterator[str]:
-    """Yield the texts of a step that a search looks through; long histories last."""
+    """Yield the texts of a step that a search looks through, the long ones at the end."""
     yield from (step.error, step.output, step.input, step.target or "", step.agent, step.name, step.model)
     for message in (*step.answers, *step.messages):
         yield message.text

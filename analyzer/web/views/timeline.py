@@ -23,7 +23,7 @@ MOST_ROWS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Begin and end of a run's steps, in nanoseconds since the epoch; both 0 if no step has a time."""
+    """Start and end of a run's steps, in nanoseconds since the epoch; both 0 if no step has a time."""
 
     start_ns: int
     end_ns: int
@@ -41,7 +41,7 @@ class Clock:
         return max(0, self.end_ns - self.start_ns) / 1e9
 
     def since(self, step: Step) -> float:
-        """Return the seconds from the run's begin to the step's."""
+        """Return the seconds from the run's start to the step's."""
         return max(0, step.start_ns - self.start_ns) / 1e9
 
     def bar(self, step: Step) -> str:
