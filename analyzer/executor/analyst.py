@@ -60,7 +60,7 @@ class RunAnalyst:
         takes_as_failed: bool = False,
         with_reference: bool = False,
     ) -> Attribution:
-        """Triage and attribute by a method and a model; computation on the run happens in ``stepper``."""
+        """Triage and attribute by a method and a model; computation on the run happens in ``stepping``."""
         given, answers = self.attributor, list[Answer]()
         facts = None if model is None else ModelFacts(name=model.name, context_tokens=model.context_tokens)
         order = Order(

@@ -149,7 +149,7 @@ def discount(evidence: float, new: float) -> float:
 
 
 def _evidence(shown: Count, usual: float) -> float:
-    """Return the log-likelihood ratio of a fatal element, for any of ``_FATAL``, against the usual rate."""
+    """Return the log-likelihood ratio of a fatal element to a usual one, averaged over ``_FATAL``."""
     failed = min(shown.failed, 1) + _WITNESS * max(0, shown.failed - 1)
     ratios = [
         failed * math.log(rate / usual) + shown.passed * math.log((1 - rate) / (1 - usual))

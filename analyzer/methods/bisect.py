@@ -70,7 +70,7 @@ def blend(places: int, hints: Sequence[tuple[int, float]], trust: float) -> Beli
 
 
 def split(belief: Belief, error_rate: float) -> int:
-    """Return the number of first places that the next question should cover, 1..n-1."""
+    """Return how many places, counted from the first, the next question should cover: 1..n-1."""
     live = [place for place, share in enumerate(belief) if share > 0]
     widest = 2 ** (needed(len(live)) - 1) if error_rate == 0 else len(belief)
     best, least = live[0] + 1, 2.0

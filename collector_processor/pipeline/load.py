@@ -268,7 +268,7 @@ class Loader:
         ]
 
     async def _joined(self, released: Released, loaded: Loaded, names: tuple[str, ...]) -> _Company:
-        """Return traces of the same run, by the keys of the traces read last."""
+        """Return the other traces of the run, found by ``names``: run keys of the traces read last."""
         if loaded.is_experiment:
             return _Company(traces=(), analyses=0)
         joining = _Joining(

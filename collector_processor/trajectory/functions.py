@@ -80,7 +80,7 @@ def name_by_function(ordering: Ordering) -> Ordering:
 
 
 def name_by_prompt(ordering: Ordering) -> Ordering:
-    """Name calls after the agents that their prompts name, where one function, or none, is around several.
+    """Name calls after the agents in their prompts, where several agents share one function or have none.
 
     ``You are the registrar …``: a program that traces nothing but the model's SDK has no other names.
     """

@@ -76,7 +76,10 @@ def read_tape(run: Run, *, allow_tools: frozenset[str] = frozenset()) -> ReadTap
 
 
 def _ordered(run: Run) -> Ordering:
-    """Return the run with all acts that were steps after any pass: a dropped summary was a model call too."""
+    """Return the run with each act that was a step after some pass.
+
+    A summary that a later pass drops was a model call too.
+    """
     ordering = read_acts(run.trace.spans, run.reader)
     steps: dict[int, None] = {}
     for each in PASSES:

@@ -138,7 +138,7 @@ class TextSearch:
         return False
 
     def finds_in_text(self, text: bytes) -> bool:
-        """Return the same for the result of ``searchable``."""
+        """Return whether a kept run contains the text, given the result of ``searchable``."""
         self.unpacked_bytes += len(text)
         return self._wanted in text
 

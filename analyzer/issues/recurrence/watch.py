@@ -51,10 +51,9 @@ def share_of(blamed: Count, rightly: Count, missed: Count) -> Share:
 
     Args:
         blamed: runs in which the method blames it, out of those in which it took part.
-        rightly: labelled runs in which it was to blame, of those labelled in which the
-            method blames it.
-        missed: labelled runs in which it was to blame, of those labelled in which the
-            method does not.
+        rightly: runs in which it was to blame, out of the labelled ones in which the method blames it.
+        missed: runs in which it was to blame, out of the labelled ones in which the method does not
+            blame it.
     """
     chance = random.Random(_SEED)  # noqa: S311 - draws for an interval, not secrets
     draws = sorted(_draw(chance, blamed, rightly, missed) for _ in range(_DRAWS))

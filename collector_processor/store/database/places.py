@@ -32,7 +32,7 @@ class Database(Protocol):
         ...
 
     def share(self) -> StoreConnection:
-        """Return a connection that keeps out services that use the database alone.
+        """Return a connection that keeps out services that need the database for themselves alone.
 
         Raises:
             CollectorError: as for ``connect``; or another service uses the database alone.

@@ -2,12 +2,13 @@
 
 Source: spring-projects/spring-ai, ``AiObservationAttributes``, ``SpringAiKind``,
 ``ToolCallingObservationDocumentation`` and the reference's page on observability (1.0 to 2.0). The operation
-``framework`` carries no information: a chat client and its advisors group the calls, a ``tool_call`` is a
-tool (later with ``execute_tool``). Texts of calls are logged, and on spans only where the application adds
-them, as ``gen_ai.prompt`` and ``gen_ai.completion``, lists of texts without roles, or as the conventions'
+``framework`` carries no information, the kind does: a chat client and its advisors group the calls, a
+``tool_call`` is a tool (in later versions with the operation ``execute_tool``). Texts of calls are logged,
+and on spans only where the application adds them,
+as ``gen_ai.prompt`` and ``gen_ai.completion``, lists of texts without roles, or as the conventions'
 messages. No span names an agent, unless the application's own observation does: a chat client inside a tool
 is named by its prompt, else after the tool (``ask_purser`` runs ``purser``), others after the functions
-around them (``@Observed``). Seen from 2.0.1.
+around them (``@Observed``). Seen with 2.0.1.
 """
 
 from __future__ import annotations
