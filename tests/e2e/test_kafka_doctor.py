@@ -62,7 +62,7 @@ def test_keys_that_are_hashed_otherwise_are_found(
     write(kafka, "traces_b", "murmur2_random")
     asked = {"queue": kafka.url, "store_url": server.url(), "kafka_topics": "traces_b,logs_b,metrics_b"}
     _, found = consult(tmp_path, **asked)
-    assert found["Kafka"]["status"] == "warning"
+    assert found["Kafka"]["status"] == "warning", found["Kafka"]
     assert "of the newest 12 records of traces_b are in another partition" in found["Kafka"]["detail"]
 
 
