@@ -60,7 +60,7 @@ _MOST_DOUBLINGS: Final = 16
 _PROMPT: Final = 0.6
 """Part of the grace (6 of 10 s) within which spans from SDKs with the default 5 s batch delay arrive."""
 _UNFAMILIAR: Final = 4
-"""Graces (40 s) for an unfamiliar kind of run whose spans arrive after that: some SDKs batch for 30 s."""
+"""Graces (40 s) for an unfamiliar kind of run, if its spans take longer: some SDKs batch for 30 s."""
 _CAPS: Final = frozenset({Completion.MAX_AGE, Completion.SPAN_LIMIT, Completion.BYTE_LIMIT})
 
 

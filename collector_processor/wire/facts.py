@@ -35,8 +35,8 @@ _LINKS_OF: Final = itemgetter(6)
 SpanNote: TypeAlias = tuple[int, int, int, int, int, int, tuple[TraceId, ...]]
 """One ended span of an agent trace; see ``span_note`` for its fields, in this order.
 
-A plain tuple, not a record: one is created for every span of an agent, in a third of the time, and garbage
-collections skip it.
+A plain tuple, because one is created for every span of an agent: it takes a fifth of the time of a
+``NamedTuple``, and the garbage collector does not track it.
 """
 
 

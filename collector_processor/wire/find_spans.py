@@ -21,6 +21,7 @@ from collector_processor.wire.protobuf import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     fields,
+    most_fields,
     read_varint,
     require_message,
     skip_short,
@@ -30,8 +31,6 @@ from collector_processor.wire.protobuf import (
 
 _ROOM: Final = 4
 """Bound on the bytes of a tag and an unpadded length below 2 MiB."""
-BEYOND: Final = 1 << 62
-"""Past every offset in a request."""
 _GROUP_STEPS: Final = 4
 """Steps for a group of spans, or for another field instead."""
 
@@ -48,6 +47,9 @@ Group: TypeAlias = tuple[int, int, int, int, int]
 class Found:
     """The spans found in a request."""
 
+    steps_left: int
+    fields_left: int
+    """Number of groups and other non-span fields that may still follow."""
     places: list[SpanPlace] = field(default_factory=list)
     """Spans, in their order in the request."""
     invalid: int = 0
@@ -59,9 +61,6 @@ class Found:
     """Whether any span is in a scope of an agent framework or of ours."""
     groups: list[Group] = field(default_factory=list)
     """One entry per scope, in the order of ``places``."""
-    steps_left: int = BEYOND
-    fields_left: int = BEYOND
-    """Number of groups and other non-span fields that may still follow."""
 
     def take_field(self, steps: int) -> None:
         """Count a group or another field, and its steps; raise if there are too many."""
@@ -79,14 +78,22 @@ class Found:
             raise TooCostlyError
 
 
-def find_spans(body: bytes, found: Found) -> Found:
-    """Add a trace request's spans to ``found``, which bounds the work, and return it.
+def find_spans(body: bytes, most_steps: int) -> Found:
+    """Return the spans of a trace request.
 
     Raises:
         MalformedRequestError: the bytes are not valid protobuf.
-        IndexError: the request is cut short.
-        TooCostlyError: the search takes more steps.
+        TooCostlyError: the search takes more than ``most_steps`` slow steps.
     """
+    found = Found(steps_left=most_steps, fields_left=most_fields(len(body)))
+    try:
+        _find_in_request(body, found)
+    except IndexError:
+        raise MalformedRequestError("the request is cut short") from None
+    return found
+
+
+def _find_in_request(body: bytes, found: Found) -> None:
     for resource in fields(body, 0, len(body)):
         found.take_field(_GROUP_STEPS)
         if resource.number != 1:
@@ -102,7 +109,6 @@ def find_spans(body: bytes, found: Found) -> Found:
                 require_message(scope)
                 found.groups.append((len(found.places), resource.start, resource.end, scope.start, scope.end))
                 _find_in_scope(body, scope.start, scope.end, found)
-    return found
 
 
 def _find_in_scope(body: bytes, at: int, end: int, found: Found) -> None:  # noqa: C901, PLR0912 - hot

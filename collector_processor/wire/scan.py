@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.otlp import Signal
 from collector_processor.wire.agent_markers import (
     ANY_ORDER,
     CARRIER_BIT,
@@ -33,13 +33,12 @@ from collector_processor.wire.agent_markers import (
     marker_bits,
 )
 from collector_processor.wire.facts import MARKED_BIT, REMOTE_BIT, ScanResult, SpanNote, TraceNote
-from collector_processor.wire.find_spans import BEYOND, Found, Group, find_spans
+from collector_processor.wire.find_spans import Found, Group, find_spans
 from collector_processor.wire.protobuf import (
     SHORTEST_SPAN,
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     has_usual_head,
-    most_fields,
 )
 from collector_processor.wire.scan_records import scan_logs, scan_metrics
 from collector_processor.wire.span_facts import (
@@ -59,6 +58,8 @@ from collector_processor.wire.split import member_count
 from semconv.model import TraceId
 
 _NO_TRACE: Final = bytes(TRACE_ID_BYTES)
+_BEYOND: Final = 1 << 62
+"""Past every offset in a request."""
 _BEHIND_PARENT: Final = SHORTEST_SPAN + 2 + SPAN_ID_BYTES
 """Offset of the field after the parent, in a span that begins with its ids."""
 _NOTE_STEPS, _ODD_NOTE_STEPS = 3, 16
@@ -72,7 +73,7 @@ _SEARCH_BYTES: Final = 32
 def scan_traces(
     body: bytes,
     known: Container[TraceId] = (),
-    most_steps: int = BEYOND,
+    most_steps: int = _BEYOND,
     hints: Hints = USUAL_HINTS,
 ) -> ScanResult:
     """Scan a trace request.
@@ -88,10 +89,7 @@ def scan_traces(
         MalformedRequestError: the bytes are not valid protobuf.
         TooCostlyError: the scan takes more steps.
     """
-    try:
-        found = find_spans(body, Found(steps_left=most_steps, fields_left=most_fields(len(body))))
-    except IndexError:
-        raise MalformedRequestError("the request is cut short") from None
+    found = find_spans(body, most_steps)
     places = found.places
     found.take_steps((len(places) >> 1) + (len(body) // _SEARCH_BYTES if found.layout is ANY_ORDER else 0))
     traces = dict.fromkeys([place[3] for place in places])
@@ -167,12 +165,12 @@ class _Origins:
     def of(self, index: int) -> tuple[Origin, int]:
         """Return the origin of the span at this place, and the first place behind those that share it."""
         if not self._first <= index < self._behind:
-            self._go_to(bisect_right(self._groups, (index, BEYOND)) - 1)
+            self._go_to(bisect_right(self._groups, (index, _BEYOND)) - 1)
         return self._last, self._behind
 
     def _go_to(self, number: int) -> None:
         self._first, resource_at, resource_end, scope_at, scope_end = self._groups[number]
-        self._behind = self._groups[number + 1][0] if number + 1 < len(self._groups) else BEYOND
+        self._behind = self._groups[number + 1][0] if number + 1 < len(self._groups) else _BEYOND
         if number not in self._known:
             if resource_at not in self._processes:
                 self._processes[resource_at] = read_process(self._body, resource_at, resource_end)
@@ -246,7 +244,7 @@ def scan_request(
     signal: Signal,
     body: bytes,
     known: Container[TraceId] = (),
-    most_steps: int = BEYOND,
+    most_steps: int = _BEYOND,
     hints: Hints = USUAL_HINTS,
 ) -> ScanResult:
     """Scan a request of any signal; ``most_steps`` and ``hints`` are for spans.
