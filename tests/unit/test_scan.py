@@ -141,7 +141,10 @@ def test_notes_say_what_the_assembler_needs() -> None:
         span(3, parent=2, flags=REMOTE_PARENT),
     )
     (note,) = scan_traces(body).traces
-    assert tuple(span_note(span_id, parent_id, bits) for span_id, parent_id, bits, *_ in note.spans) == (
+    ids_bits_links = tuple(
+        span_note(span_id, parent_id, bits, links=links) for span_id, parent_id, bits, *_, links in note.spans
+    )
+    assert ids_bits_links == (
         span_note(span_id=1, bits=TOP_BIT | MARKED_BIT),
         span_note(span_id=2, parent_id=1, bits=AGENT_BIT | MARKED_BIT),
         span_note(span_id=3, parent_id=2, bits=REMOTE_BIT),
