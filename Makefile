@@ -2,36 +2,47 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SERVER := $(VENV)/.server
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-whole quick check fix lock backends frameworks release clean
+.PHONY: help demo test test-laws test-whole quick check fix lock backends frameworks release clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(READY): requirements/dev.txt pyproject.toml
+$(SERVER): requirements/server.txt requirements/build.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "blamespan needs Python 3.11 or newer; say which with: make PYTHON=python3.12 …"; exit 1; }
-	@echo "Setting up $(VENV) from the pinned set in requirements/dev.txt (once, about two minutes) …"
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@echo "Setting up $(VENV) from the pinned set in requirements/server.txt (once, under a minute) …"
+	@tools/environment.sh $(PYTHON) $(VENV) requirements/server.txt requirements/build.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## play a failing multi-agent run through the whole line and see who broke it: 10 seconds
+$(READY): $(SERVER) requirements/dev.txt
+	@echo "Adding what the tests need, from requirements/dev.txt (once, under a minute) …"
+	@tools/environment.sh $(PYTHON) $(VENV) requirements/dev.txt
+	@touch $@
+
+demo: $(SERVER) ## play a failing multi-agent run through the whole line and see who broke it: 10 seconds
 	@$(BIN)/blamespan demo
 
 # What a test needs: nothing but Python here; below, services that are started and killed, and real backends.
 PLAIN := tests/unit tests/property tests/contract tests/docs tests/security tests/web
 WHOLE := tests/e2e tests/deploy tests/backends tests/frameworks
+# Each command prints its slowest tests and leaves its results, test by test, in dist/junit.
+PYTEST := $(BIN)/python -m pytest --durations=40
+RESULTS = --junitxml=dist/junit/$@.xml
 
-test: $(READY) ## the tests that need nothing but Python, on all cores: about 12 minutes on two
-	@echo "Running the tests on all cores (about 12 minutes on two) …"
-	@$(BIN)/python -m pytest -n auto --dist loadfile $(PLAIN)
+test: $(READY) ## the tests that need nothing but Python, on all cores: about 4 minutes on two
+	@echo "Running the tests on all cores (about 4 minutes on two) …"
+	@$(PYTEST) $(RESULTS) -n auto --dist worksteal $(PLAIN)
 
-test-whole: $(READY) ## the end-to-end tests, also with real backends, three files at a time: about 25 minutes
-	@$(BIN)/python -m pytest -n 3 --dist loadfile $(WHOLE)
+test-laws: $(READY) ## the tests of laws, with all examples that Hypothesis makes
+	@$(PYTEST) $(RESULTS) -n auto --dist worksteal -m hypothesis --hypothesis-profile=thorough $(PLAIN)
+
+test-whole: $(READY) ## the end-to-end tests, also with real backends, three at a time
+	@$(PYTEST) $(RESULTS) -n 3 --dist loadfile $(WHOLE)
 
 quick: check ## lint, types, layers, unit and property tests on all cores: what to run before each commit
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile --randomly-seed=default --hypothesis-seed=$$(date +%s) \
