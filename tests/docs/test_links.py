@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -36,6 +37,17 @@ def test_a_page_points_to_nothing_that_the_site_does_not_have(page: Path) -> Non
     local = [urlsplit(target).path for target in targets(page) if not urlsplit(target).scheme]
     outside = [path for path in local if not (page.parent / path).resolve().is_relative_to(DOCS)]
     assert outside == []
+
+
+def test_the_sites_page_on_security_has_the_links_of_the_repositorys() -> None:
+    """The site includes SECURITY.md, but finds the pages that it links to in another place."""
+    assert links_by_label(DOCS / "security.md") == links_by_label(ROOT / "SECURITY.md") != {}
+
+
+def links_by_label(page: Path) -> dict[str, tuple[Path, str]]:
+    """Return the file and the heading that each label of the page's reference links stands for."""
+    found = re.findall(r"^\[([^\]]+)\]: ([^#\s]+)(#\S+)?$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {label: ((page.parent / path).resolve(), heading) for label, path, heading in found}
 
 
 def test_a_missing_file_a_missing_heading_and_a_missing_picture_are_noticed(tmp_path: Path) -> None:

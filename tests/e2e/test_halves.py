@@ -318,7 +318,7 @@ def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
 def test_over_a_store_that_is_damaged_while_it_runs_an_analyzer_answers(
     start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path
 ) -> None:
-    """But for the ``-shm`` file, which SQLite maps into memory: see SECURITY.md."""
+    """But for the ``-shm`` file, which SQLite maps into memory: see docs/threat-model.md."""
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
         listens = {"web_listen": f"127.0.0.1:{free_ports(1)[0]}"}
         line = start_line(

@@ -176,7 +176,7 @@ RUNNING: Final = (
     ("ingest/*.sqlite", "inside"),
     ("ingest/*.sqlite*", "emptied"),
 )
-"""Files and damage; not the ``-shm`` files, which SQLite maps into memory: see SECURITY.md."""
+"""Files and damage; not the ``-shm`` files, which SQLite maps into memory: see docs/threat-model.md."""
 
 
 @pytest.mark.parametrize(("pattern", "damage"), RUNNING)
