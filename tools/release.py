@@ -33,6 +33,8 @@ LINES: Final = {
 }
 """Files that contain the version, and the pattern of its line."""
 UNRELEASED: Final = "## Unreleased\n"
+NOT_YET: Final = "(not released yet)"
+"""Stands for the date in the heading of a version whose notes are written before it is released."""
 _FORM: Final = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 
 
@@ -71,19 +73,14 @@ def set_version(root: Path, version: str, now: datetime) -> None:
     """Write a version into the metadata, the deployments and the change notes.
 
     Raises:
-        ReleaseError: it is not a version, not a new one, or the change notes have nothing to release.
+        ReleaseError: it is not a version, not a new one, or the change notes have nothing to release,
+            or unreleased notes beside those of the version.
     """
     notes = root / "CHANGELOG.md"
     text = notes.read_text(encoding="utf-8")
     if not _FORM.fullmatch(version):
         raise ReleaseError(f"{version!r} is not a version such as 0.2.0 or 0.2.0rc1")
-    if f"## {version} " in text:
-        raise ReleaseError(f"{version} has a section already in CHANGELOG.md")
-    before, found, after = text.partition(UNRELEASED)
-    if not found or after.lstrip().startswith("## ") or not after.strip():
-        raise ReleaseError("CHANGELOG.md has nothing under '## Unreleased'")
-    dated = f"{before}{UNRELEASED}\n## {version} ({now.date()})\n{after}"
-    notes.write_text(dated, encoding="utf-8")
+    notes.write_text(_dated(text, version, now), encoding="utf-8")
     former = version_of(root)
     for name, line in LINES.items():
         path = root / name
@@ -91,6 +88,22 @@ def set_version(root: Path, version: str, now: datetime) -> None:
             path.read_text(encoding="utf-8").replace(line.format(former), line.format(version)),
             encoding="utf-8",
         )
+
+
+def _dated(notes: str, version: str, now: datetime) -> str:
+    """Return the change notes with a version's heading: of its own section, or of what is unreleased."""
+    heading, planned = f"## {version} ({now.date()})\n", f"## {version} {NOT_YET}\n"
+    before, found, after = notes.partition(UNRELEASED)
+    is_empty = not found or after.lstrip().startswith("## ") or not after.strip()
+    if planned in notes:
+        if not is_empty:
+            raise ReleaseError(f"CHANGELOG.md has notes under '## Unreleased': move them to {version}")
+        return notes.replace(planned, heading)
+    if f"## {version} " in notes:
+        raise ReleaseError(f"{version} has a section already in CHANGELOG.md")
+    if is_empty:
+        raise ReleaseError("CHANGELOG.md has nothing under '## Unreleased'")
+    return f"{before}{UNRELEASED}\n{heading}{after}"
 
 
 def build(folder: Path) -> list[Path]:
