@@ -60,7 +60,7 @@ def test_a_version_whose_notes_are_already_written_gets_its_date(tree: Path) -> 
 
 def test_unreleased_notes_beside_those_of_the_version_are_not_left_behind(tree: Path) -> None:
     add_notes(tree, f"- Another change.\n\n## 0.2.0 {NOT_YET}\n\n- A change.")
-    with pytest.raises(ReleaseError, match="move them to 0.2.0"):
+    with pytest.raises(ReleaseError, match="move them to"):
         set_version(tree, "0.2.0", NOW)
 
 
