@@ -26,11 +26,11 @@ from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
 from tests.e2e.rotation import round_robin
 from tests.e2e.spans import by_id, carriers, originals, placed
+from tests.e2e.test_damaged_files import DAMAGES
 from tests.e2e.test_faults_model import PRICED
 from tests.e2e.test_labels import label_over_http
 from tests.e2e.test_line_model import MODEL, VERDICT, in_background, settings_for, told_by
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send, without_mistake
-from tests.security.test_damaged_files import DAMAGES
 
 TOKEN: Final = "a-token-for-both"
 NEVER: Final = Scripted(text=VERDICT, delay_s=60)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
+from tests.e2e.test_browser import Site, opened_site
 from tests.web.browser import chromium
 from tests.web.long_runs import add_spans, long_run
-from tests.web.test_browser import Site, opened_site
 from tests.web.test_step_page import HOSTILE, hostile_spans
 
 if chromium() is None and os.environ.get("BLAMESPAN_REQUIRE_BROWSER") != "true":

@@ -22,7 +22,7 @@ from collector_processor.store.verdicts import RunStore
 from semconv.record import replace as replace_record
 from tests.backends.supervise import Server, free_ports, listens, running
 from tests.e2e.line import environment
-from tests.security.test_mcp_hostile import HELLO, READY, REFUSED, UNREADABLE, call
+from tests.e2e.test_mcp_hostile import HELLO, READY, REFUSED, UNREADABLE, call
 from tests.web.stage import verdict_of
 from tests.web.test_pages import RUN, blame
 

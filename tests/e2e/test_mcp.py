@@ -30,9 +30,12 @@ from semconv.record import replace
 from tests.backends.supervise import accepts
 from tests.e2e.line import environment
 from tests.runs import run, step
+from tests.web.conftest import stage
 from tests.web.stage import Stage, serving, verdict_of
 from tests.web.test_pages import RUN, blame
 from tools.markdown_blocks import DOCS
+
+__all__ = ["stage"]
 
 PAGE = (DOCS / "mcp.md").read_text(encoding="utf-8")
 READS = {"list_failed_runs", "get_verdict", "get_steps", "list_issues"}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
-
-import pytest
 
 from semconv.instrument import agent, llm, run
 from tests.backends.processes import RunningJaeger
 from tests.backends.supervise import wait_until
 from tests.docs.jaeger_searches import searches
 from tests.e2e.in_jaeger import look, trace_ids
-from tests.e2e.line import Line, StartLine, starting
+from tests.e2e.line import Line, StartLine
 from tests.e2e.test_labels import label_over_http
 from tests.e2e.test_line_jaeger import agents, play_through, settings_for
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS
@@ -37,12 +33,6 @@ FOUND: Final = {
 }
 """Five runs: two that failed at step 9 by the calculator, in one of which a person blamed the writer and then
 the planner; one that passed; and one blamed with little confidence. Each search finds these of them."""
-
-
-@pytest.fixture
-def start_line(tmp_path: Path) -> Iterator[StartLine]:
-    with starting(tmp_path) as start:
-        yield start
 
 
 def play_a_run_that_passes(service: str, line: Line) -> str:

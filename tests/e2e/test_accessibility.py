@@ -17,9 +17,9 @@ import pytest
 from analyzer.executor.analyst import Called, Choice, LocalOpinions
 from analyzer.web.requested_analyses import Jobs
 from semconv.model import Attribution, Trajectory
+from tests.e2e.test_browser import LOG_FILE, PAGES, Site, opened_site
 from tests.web.browser import browsing, chromium
 from tests.web.stage import ANALYST, open_stage, serving
-from tests.web.test_browser import LOG_FILE, PAGES, Site, opened_site
 from tests.web.test_compare import TRIAL_A, TRIAL_B, keep_trials
 from tools import axe
 

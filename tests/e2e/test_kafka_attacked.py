@@ -19,10 +19,10 @@ from tests.backends.postgresql import PostgresServer, postgresql
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.kafka_group import TENANT, StartProcessor, committed, processors
+from tests.e2e.test_grpc_attacked import peak
 from tests.e2e.test_kafka import name
 from tests.e2e.test_postgresql import run
 from tests.otlp_requests import log_request, metric_request, record
-from tests.security.test_grpc_attacked import peak
 
 _MIB: Final = 1 << 20
 BOMB: Final = 256 * _MIB

@@ -20,9 +20,9 @@ from semconv.model import TraceId
 from tests.backends.supervise import wait_until
 from tests.deploy.shifts import spans_of
 from tests.e2e.line import Line, starting
+from tests.e2e.test_api_attacked import BREAKS, FITS, attacked, operations
 from tests.e2e.test_stalls_paths import ASKED
 from tests.e2e.traffic import send
-from tests.security.test_api_attacked import BREAKS, FITS, attacked, operations
 
 HEADER: Final = "x-scope-orgid"
 RED: Final = {HEADER: "red"}

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.backends.supervise import wait_until
-from tests.e2e.conftest import start_line
 from tests.e2e.line import Line, StartLine, environment
 from tests.shown import FIXTURES
 from tools.markdown_blocks import DOCS, ROOT, blocks
 
-__all__ = ["start_line"]
 LONGEST_S = 600
 PROGRAM = "# … your program …"
 
