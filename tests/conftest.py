@@ -6,13 +6,51 @@ that takes over 200 ms, which happens on a busy machine.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.backends.fixtures import collector_factory, jaeger
+from tests.new_stores import migrations, quick_stores
 
-__all__ = ["collector_factory", "jaeger"]
+__all__ = ["collector_factory", "jaeger", "migrations", "quick_stores"]
 
-settings.register_profile(
-    "unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("unhurried")
+STARTS_PROCESSES: Final = frozenset({"backends", "deploy", "e2e", "frameworks"})
+"""The folders whose tests may start processes: those of ``make test-whole``."""
+_STARTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", unhurried)
+settings.register_profile("quick", unhurried, max_examples=20)
+settings.load_profile("quick")
+
+_running: list[str] = []
+"""The test that runs now, if it may start no process."""
+_started: list[str] = []
+"""What such tests started."""
+
+
+def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
+    if _running and event in _STARTS:
+        _started.append(f"{event} {arguments[:2]}")
+
+
+sys.addaudithook(_note_processes)
+
+
+@pytest.fixture(autouse=True)
+def starts_no_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test of ``make test`` that starts a process: each takes seconds."""
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    if folder in STARTS_PROCESSES:
+        yield
+        return
+    _running.append(request.node.nodeid)
+    yield
+    _running.clear()
+    started, _started[:] = tuple(_started), ()
+    assert not started, "a test that starts a process belongs in tests/e2e"

@@ -103,7 +103,7 @@ packages='import sysconfig; print(sysconfig.get_path("purelib"))'
 .venv/bin/python -c "$packages" >"$("$WORK/venv/bin/python" -c "$packages")/pinned.pth"
 cp -r tests pyproject.toml "$WORK/"
 cd "$WORK" && BLAMESPAN_WHEEL=true venv/bin/python -m pytest -q -o pythonpath=. \\
-    tests/unit/test_distribution.py
+    tests/e2e/test_distribution.py
 """
 
 STAGES: Final[Sequence[Stage]] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.registry import CollectorRegistry
@@ -23,7 +21,6 @@ from tests.unit.test_web import PARTS, Ask, OneFailure, ask
 
 __all__ = ["ask"]
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 REGISTRY = CollectorRegistry()
 REGISTRY.register(OneFailure())
 TENANTS = replace(PARTS, metrics=REGISTRY, token="s3cret", tenant_header_names=("x-scope-orgid",))
@@ -101,18 +98,3 @@ async def test_an_analyzer_asks_for_the_same_token(tmp_path: Path) -> None:
         for token, status in (("s3cret", 401), ("operator", 200)):
             async with session.get(f"{url}/metrics", headers=bearer(token)) as answer:
                 assert answer.status == status
-
-
-@pytest.mark.parametrize(("own", "written"), [("", "t0ken"), ("operator", "operator")])
-def test_the_composed_prometheus_sends_the_token_that_is_asked_for(
-    tmp_path: Path, own: str, written: str
-) -> None:
-    services = yaml.safe_load((DEPLOY / "compose" / "tempo.yaml").read_text())["services"]
-    assert services["blamespan"]["environment"]["BLAMESPAN_METRICS_TOKEN"] == "${BLAMESPAN_METRICS_TOKEN:-}"
-    shell, flag, script = services["prometheus"]["entrypoint"]
-    command = script.replace("$$", "$").replace("/tmp/token", str(tmp_path / "token"))
-    environ = {"BLAMESPAN_TOKEN": "t0ken", "BLAMESPAN_METRICS_TOKEN": own, "PATH": "/usr/bin:/bin"}
-    subprocess.run([shell, flag, command.partition("exec")[0]], check=True, env=environ)
-    assert (tmp_path / "token").read_text() == written
-    (scrape,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
-    assert scrape["authorization"]["credentials_file"] == "/tmp/token"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import ssl
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +35,6 @@ from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpRece
 from collector_processor.settings import SettingsError, load_settings
 from tests.backends.supervise import free_ports
 from tests.contract.doors import LOOPBACK, MemorySink, listening
-from tests.e2e.line import environment
 from tests.otlp_requests import request, span
 from tests.security.authority import Identity, issue
 from tests.unit.test_web import PARTS
@@ -315,21 +311,3 @@ async def test_a_grpc_client_without_the_token_is_turned_away_before_its_message
         with pytest.raises(grpc.aio.AioRpcError) as told:
             await call(bytes(2_000_000))  # too large as well: that would be said, had it been read
     assert told.value.code() is grpc.StatusCode.UNAUTHENTICATED
-
-
-@pytest.mark.parametrize("is_spoiled", [False, True], ids=["sound", "spoiled"])
-async def test_doctor_says_whether_the_certificate_can_be_used(
-    ours: Identity, tmp_path: Path, *, is_spoiled: bool
-) -> None:
-    if is_spoiled:
-        _other_key(ours)
-    chosen = environment(
-        tls_certificate=str(ours.certificate), tls_key=str(ours.key), data_dir=str(tmp_path / "data")
-    )
-    command = [sys.executable, "-m", "analyzer", "doctor", "--format", "json"]
-    told = await asyncio.to_thread(
-        subprocess.run, command, env=chosen, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    findings = {found["check"]: found for found in map(json.loads, told.stdout.splitlines())}
-    assert findings["TLS"]["status"] == ("failed" if is_spoiled else "ok")
-    assert told.returncode == (1 if is_spoiled else 0)

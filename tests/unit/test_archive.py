@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
@@ -354,24 +352,3 @@ def test_a_wrong_call_says_what_was_expected(
 ) -> None:
     assert run_command(arguments) == 2
     assert told in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("library", "arguments"),
-    [("pyarrow", ["export", "--parquet", "x"]), ("duckdb", ["query", "x", "SELECT 1"])],
-)
-def test_without_the_extra_a_command_names_it(library: str, arguments: list[str], tmp_path: Path) -> None:
-    program = (
-        f"import sys; sys.modules[{library!r}] = None;"
-        f" from analyzer.cli.main import run; sys.exit(run({arguments!r}))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.strip().endswith("it is in the extra history: pip install '.[server,history]'")

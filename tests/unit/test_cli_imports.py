@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import analyzer.cli.commands
 from analyzer.cli.main import COMMANDS, run
-
-HEAVY = (
-    *("grpc", "aiohttp", "google.protobuf", "pydantic", "prometheus_client", "uvloop", "litellm"),
-    *("sqlalchemy", "alembic", "psycopg"),
-)
-NEEDLESS = {
-    "sklearn",
-    "analyzer.service.all_in_one",
-    "collector_processor.rebuild.decode",
-    "analyzer.cli.commands.analyse.attribute",
-}
-PROGRAM = """
-import json, sys
-from analyzer.cli.main import run
-run(sys.argv[1:])
-sys.stdout.write("\\n" + json.dumps(sorted(sys.modules)))
-"""
-
-
-def imported(*arguments: str) -> frozenset[str]:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, check=True, text=True, timeout=300
-    )
-    return frozenset(json.loads(ended.stdout.splitlines()[-1]))
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
-def test_the_help_needs_no_library(arguments: list[str]) -> None:
-    assert imported(*arguments).isdisjoint(HEAVY)
-
-
-def test_a_benchmark_needs_neither_service_nor_traces_nor_training() -> None:
-    found = imported("bench", "--help")
-    assert "analyzer.evaluation.benchmark" in found
-    assert found.isdisjoint(set(HEAVY) - {"pydantic"})
-    assert found.isdisjoint(NEEDLESS)
 
 
 def test_every_command_is_listed_by_its_first_sentence(capsys: pytest.CaptureFixture[str]) -> None:

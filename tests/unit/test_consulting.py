@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
-import sys
 import threading
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,12 +15,11 @@ from analyzer.executor.consulting import Order, Stepper, ThreadSteps
 from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.executor.step_process import ProcessSteps
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
-from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, Reply
 from analyzer.methods.attribution import Attributor, Steps
-from analyzer.service.analyses import COMMAND, worker_settings
+from analyzer.service.analyses import worker_settings
 from collector_processor.settings import Settings, load_settings
-from semconv.model import Blame, SpanStatus, Status, Trajectory
+from semconv.model import SpanStatus, Status, Trajectory
 from tests.runs import run, step
 
 RUN: Final = run(
@@ -50,77 +44,6 @@ def told(settings: Settings = SETTINGS) -> bytes:
 
 def test_worker_processes_withhold_verdicts_as_the_service_does() -> None:
     assert b'"precision": 0.7' in told(load_settings({"BLAMESPAN_PRECISION": "0.7"}))
-
-
-@pytest.fixture
-async def started() -> AsyncIterator[list[WorkerProcess]]:
-    processes: list[WorkerProcess] = []
-    yield processes
-    for process in processes:
-        await process.end()
-
-
-def in_process(
-    started: list[WorkerProcess], model: ScriptedModel, command: Sequence[str] = COMMAND
-) -> RunAnalyst:
-    async def start() -> WorkerProcess:
-        started.append(await WorkerProcess.start(told(), command))
-        return started[-1]
-
-    return analyst(model, stepping=ProcessSteps(start, ThreadSteps(analyst(model).steps)))
-
-
-async def test_a_worker_process_finds_what_this_process_finds(started: list[WorkerProcess]) -> None:
-    here = await analyst(ScriptedModel(replies=["no", REPLY])).analyse(RUN)
-    there = await in_process(started, model := ScriptedModel(replies=["no", REPLY])).analyse(RUN)
-    assert isinstance(there.attribution.verdict, Blame)
-    assert there.attribution.effort.calls == 2
-    assert len(model.prompts) == 2
-    assert _timeless(there.document) == _timeless(here.document)
-    assert len(started) == 1
-
-
-def _timeless(document: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(document)
-    return found | {"duration_s": 0}
-
-
-async def test_a_model_that_fails_is_told_to_the_process(started: list[WorkerProcess]) -> None:
-    failure = ModelError("gone", kind=ModelFailure.CONNECTION)
-    found = await in_process(started, ScriptedModel(replies=[failure])).analyse(RUN)
-    assert found.attribution.fallback is not None
-    assert "(connection): gone" in found.attribution.fallback
-
-
-async def test_a_process_that_is_killed_between_answers_loses_nothing(started: list[WorkerProcess]) -> None:
-    class Killing(ScriptedModel):
-        async def complete(self, prompt: object) -> Reply:
-            os.kill(started[-1].pid, signal.SIGKILL)
-            return await super().complete(prompt)  # type: ignore[arg-type]
-
-    model = Killing(replies=["no", REPLY])
-    found = await in_process(started, model).analyse(RUN)
-    assert found.attribution.status is Status.ATTRIBUTED
-    assert len(model.prompts) == 2, "nothing is asked twice"
-    assert len(started) == 3
-
-
-LOOPING: Final = (
-    "from analyzer.executor import worker\n"
-    "from analyzer.service.preparing import run\n"
-    "def step(message):\n"
-    "    while True: pass\n"
-    "worker.TRACE_CPU_S = 0.2\n"
-    "run(lambda told: worker.Work(prepare=None, step=step))\n"
-)
-
-
-async def test_a_step_that_never_ends_is_an_error_verdict(started: list[WorkerProcess]) -> None:
-    model = ScriptedModel(replies=[REPLY])
-    found = await in_process(started, model, (sys.executable, "-c", LOOPING)).analyse(RUN)
-    assert found.attribution.status is Status.ERROR
-    assert "more than 10 s of CPU time" in (found.attribution.error or "")
-    assert (len(started), model.prompts) == (1, [])
 
 
 async def test_without_a_process_threads_run_the_steps() -> None:
@@ -169,11 +92,3 @@ def test_an_analysis_that_was_dropped_is_repeated_from_its_answers(monkeypatch: 
         assert questions[0] == questions[1]
         answers.append(answer)
     assert stepper.step(orders[0], answers) == stepper.step(orders[1], answers)
-
-
-async def test_many_analyses_share_one_process(started: list[WorkerProcess]) -> None:
-    shared = in_process(started, ScriptedModel(replies=[REPLY] * 20))
-    found = await asyncio.gather(*(shared.analyse(replace(RUN, run_id=str(n))) for n in range(20)))
-    assert [one.attribution.run_id for one in found] == [str(n) for n in range(20)]
-    assert {one.attribution.status for one in found} == {Status.ATTRIBUTED}
-    assert len(started) == 1

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -104,25 +101,6 @@ def test_two_processes_write_at_once(tmp_path: Path, store: LabelStore) -> None:
     store.add(replace(LABEL, labelled_ns=6))
     assert [label.labelled_ns for label in beside.labels(NO_TENANT, "run-1")] == [6, 5]
     beside.close()
-
-
-def test_a_label_survives_a_kill(tmp_path: Path) -> None:
-    program = (
-        "import os, signal, sys; from pathlib import Path\n"
-        "from analyzer.issues.labels.label_store import LabelStore\n"
-        "from tests.unit.test_label_store import LABEL, packed\n"
-        "store = LabelStore(Path(sys.argv[1]))\n"
-        "store.keep([packed('run-1')], 1); store.add(LABEL)\n"
-        "store._db.execute('BEGIN IMMEDIATE'); store._db.execute('DELETE FROM label')\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    path = tmp_path / "killed.sqlite"
-    died = subprocess.run([sys.executable, "-c", program, path], cwd=Path(__file__).parents[2], check=False)
-    assert died.returncode == -signal.SIGKILL
-    store = LabelStore(path)
-    (found,) = store.labelled(NO_TENANT)
-    assert (found.label, found.packed) == (LABEL, b"x" * 10)
-    store.close()
 
 
 def test_a_file_that_is_no_store_is_left_alone_and_said(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""What commands and the package import: users wait for every import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import analyzer
+import analyzer.cli.commands
+
+HEAVY = (
+    *("grpc", "aiohttp", "google.protobuf", "pydantic", "prometheus_client", "uvloop", "litellm"),
+    *("sqlalchemy", "alembic", "psycopg"),
+)
+
+
+NEEDLESS = {
+    "sklearn",
+    "analyzer.service.all_in_one",
+    "collector_processor.rebuild.decode",
+    "analyzer.cli.commands.analyse.attribute",
+}
+
+
+PROGRAM = """
+import json, sys
+from analyzer.cli.main import run
+run(sys.argv[1:])
+sys.stdout.write("\\n" + json.dumps(sorted(sys.modules)))
+"""
+
+
+def imported(*arguments: str) -> frozenset[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, check=True, text=True, timeout=300
+    )
+    return frozenset(json.loads(ended.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_the_help_needs_no_library(arguments: list[str]) -> None:
+    assert imported(*arguments).isdisjoint(HEAVY)
+
+
+def test_a_benchmark_needs_neither_service_nor_traces_nor_training() -> None:
+    found = imported("bench", "--help")
+    assert "analyzer.evaluation.benchmark" in found
+    assert found.isdisjoint(set(HEAVY) - {"pydantic"})
+    assert found.isdisjoint(NEEDLESS)
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = "import analyzer, sys; print([name for name in sys.modules if name.startswith('analyzer.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert set(analyzer.__all__) <= set(dir(analyzer))
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = analyzer.nothing  # type: ignore[attr-defined]
