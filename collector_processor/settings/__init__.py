@@ -22,8 +22,8 @@ from collector_processor.settings.fields import Settings
 from collector_processor.settings.value_types import ExportText, WriteBack
 
 __all__ = [
-    "CONFIG_FILE", "PREFIX", "RETIRED", "ExportText", "Settings", "SettingsError", "WriteBack",
-    "load_settings", "own_metrics_interval", "require_token", "retired_settings", "unknown_variables",
+    "CONFIG_FILE", "PREFIX", "ExportText", "Settings", "SettingsError", "WriteBack",
+    "load_settings", "own_metrics_interval", "require_token", "unknown_variables",
 ]  # fmt: skip
 
 CONFIG_FILE: Final = "blamespan.toml"
@@ -32,38 +32,6 @@ _OF_KUBERNETES: Final = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$"
 )
 """Variables that Kubernetes sets in every pod for a service named ``blamespan``."""
-_OTEL_INSTEAD: Final = "set OTEL_EXPORTER_OTLP_"
-_IN_PROPERTIES: Final = "set it in BLAMESPAN_KAFKA_PROPERTIES as "
-_FIXED: Final = "unset it: the value is fixed now, "
-RETIRED: Final[Mapping[str, str]] = {
-    "allowed_hosts": "set BLAMESPAN_WEB_URL: requests to its host are accepted",
-    "analysis_process": "set BLAMESPAN_ANALYSIS_PROCESSES; `0`, formerly `never`, uses threads only",
-    "analyzer_timeout": "set BLAMESPAN_MODEL_TIMEOUT: a run may take 2.5 times that",
-    "forward_certificate": f"{_OTEL_INSTEAD}CERTIFICATE",
-    "forward_client_certificate": f"{_OTEL_INSTEAD}CLIENT_CERTIFICATE",
-    "forward_client_key": f"{_OTEL_INSTEAD}CLIENT_KEY",
-    "grafana_tempo_uid": "set BLAMESPAN_TRACE_URL",
-    "grafana_url": "set BLAMESPAN_TRACE_URL",
-    "jaeger_url": "set BLAMESPAN_TRACE_URL=http://jaeger:16686/trace/{trace_id}?uiFind={span_id}",
-    "kafka_ca": f"{_IN_PROPERTIES}ssl.ca.location",
-    "kafka_certificate": f"{_IN_PROPERTIES}ssl.certificate.location",
-    "kafka_group": f"{_IN_PROPERTIES}group.id",
-    "kafka_key": f"{_IN_PROPERTIES}ssl.key.location",
-    "kafka_max_record_bytes": f"{_IN_PROPERTIES}message.max.bytes",
-    "kafka_sasl_mechanism": f"{_IN_PROPERTIES}sasl.mechanism",
-    "kafka_security": f"{_IN_PROPERTIES}security.protocol",
-    "max_connections": f"{_FIXED}4096 connections at once over HTTP",
-    "max_receiving_bytes": f"{_FIXED}256 MiB of requests at once, or an eighth of a smaller memory",
-    "max_request_bytes": f"{_FIXED}20 MiB a request, decompressed",
-    "metrics_interval": "set OTEL_METRICS_EXPORTER=otlp and OTEL_METRIC_EXPORT_INTERVAL",
-    "metrics_settle": f"{_FIXED}35 s at zero for a new series; scrape /metrics at least every 30 s",
-    "notify_alertmanager": "let Prometheus evaluate deploy/prometheus/rules/blamespan.yaml instead",
-    "notify_per_hour": f"{_FIXED}20 notices an hour",
-    "page_models": "list the models in BLAMESPAN_MODEL, after the first",
-    "shutdown_max": f"{_FIXED}20 s; unfinished work resumes at the next start",
-    "suspect_mark": "set BLAMESPAN_CARRIER_STATUS=error-suspected to mark suspected failures as errors",
-}
-"""Fields of the previous version and their replacements: a value only causes a warning."""
 _SECRET: Final = frozenset(
     {
         "token",
@@ -101,7 +69,6 @@ def load_settings(environ: Mapping[str, str], *, directory: Path | None = None, 
     """
     values = _from_file(directory) | _from_environment(environ)
     values |= {key: value for key, value in overrides.items() if value is not None}
-    values = {key: value for key, value in values.items() if key not in RETIRED}
     try:
         settings = Settings.model_validate(values)
         every_ms = own_metrics_interval(environ)
@@ -136,41 +103,24 @@ def _from_file(directory: Path | None) -> dict[str, Any]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{CONFIG_FILE}: expected TOML: {error}") from error
-    if unknown := values.keys() - {*_READ, *RETIRED}:
+    if unknown := values.keys() - set(_READ):
         raise SettingsError(f"{CONFIG_FILE}: unknown setting {min(unknown)!r}")
     return values
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        name: value
-        for name in (*_READ, *RETIRED)
-        if (value := environ.get(PREFIX + name.upper(), "").strip())
-    }
+    return {name: value for name in _READ if (value := environ.get(PREFIX + name.upper(), "").strip())}
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Mapping[str, str | None]:
     """Return variables that look like ours but are unknown, each with the most similar known one."""
     known = [PREFIX + name.upper() for name in _READ]
-    passed_over = {*known, *(PREFIX + name.upper() for name in RETIRED)}
-    unknown = (name for name in sorted(environ) if name.startswith(PREFIX) and name not in passed_over)
+    unknown = (name for name in sorted(environ) if name.startswith(PREFIX) and name not in known)
     return {
         name: next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), None)
         for name in unknown
         if not _OF_KUBERNETES.search(name)
     }
-
-
-def retired_settings(environ: Mapping[str, str], directory: Path | None = None) -> Mapping[str, str]:
-    """Return settings that are set but no longer read, each with its replacement.
-
-    Raises:
-        SettingsError: ``blamespan.toml`` cannot be read.
-    """
-    in_file = _from_file(directory)
-    found = {name: advice for name, advice in RETIRED.items() if name in in_file}
-    variables = {PREFIX + name.upper(): advice for name, advice in RETIRED.items()}
-    return found | {name: advice for name, advice in variables.items() if environ.get(name, "").strip()}
 
 
 def require_token(settings: Settings) -> None:

@@ -9,13 +9,10 @@ import pytest
 from collector_processor.otlp import Signal
 from collector_processor.otlp.destination import Protocol
 from collector_processor.settings import (
-    RETIRED,
-    Settings,
     SettingsError,
     WriteBack,
     load_settings,
     require_token,
-    retired_settings,
     unknown_variables,
 )
 from tools.references.settings_reference import PAGE, page
@@ -235,17 +232,6 @@ def test_a_misspelled_variable_is_noticed_and_the_one_that_is_meant_is_named() -
     }
 
 
-def test_a_retired_setting_is_told_with_what_replaces_it_and_does_nothing(tmp_path: Path) -> None:
-    (tmp_path / "blamespan.toml").write_text('page_models = "a/b"\nroot_grace = 5')
-    environ = {"BLAMESPAN_PAGE_MODELS": "a/b", "BLAMESPAN_MODEL": "c/d"}
-    settings = load_settings(environ, directory=tmp_path)
-    assert (settings.model, settings.root_grace) == ("c/d", 5)
-    assert unknown_variables(environ) == {}
-    advice = RETIRED["page_models"]
-    assert retired_settings(environ, tmp_path) == {"page_models": advice, "BLAMESPAN_PAGE_MODELS": advice}
-    assert retired_settings({"BLAMESPAN_PAGE_MODELS": " "}) == {}
-
-
 def test_opentelemetrys_variables_say_when_our_own_metrics_are_sent() -> None:
     assert load_settings({"OTEL_METRIC_EXPORT_INTERVAL": "5"}).export_metrics_ms == 0
     environ = {"OTEL_METRICS_EXPORTER": "console, otlp"}
@@ -295,10 +281,6 @@ def test_the_host_of_our_pages_is_a_name_of_this_machine() -> None:
     assert load_settings({"BLAMESPAN_WEB_URL": "https://Blame.example:8443/x"}).allowed_host_names == (
         "blame.example",
     )
-
-
-def test_no_setting_is_retired_and_read() -> None:
-    assert RETIRED.keys() & Settings.model_fields.keys() == set()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,6 @@ from collector_processor.settings import (
     SettingsError,
     load_settings,
     require_token,
-    retired_settings,
     unknown_variables,
 )
 from collector_processor.settings.fields import JOBS_IN_STORE
@@ -113,7 +112,7 @@ async def _examine(*, call_model: bool) -> list[Finding]:
     except (AnalyzerError, SettingsError) as error:
         return [failed("settings", str(error), "correct that value")]
     findings = [ok("settings", "every value is valid")]
-    findings += _unread(os.environ, Path.cwd())
+    findings += _unread(os.environ)
     findings += _data_dir(settings)
     findings += _ports(settings)
     if is_in_use(settings.data_dir / "ingest") and settings.listeners[2].port:
@@ -126,12 +125,10 @@ async def _examine(*, call_model: bool) -> list[Finding]:
     return findings
 
 
-def _unread(environ: Mapping[str, str], directory: Path) -> Iterator[Finding]:
+def _unread(environ: Mapping[str, str]) -> Iterator[Finding]:
     for name, meant in unknown_variables(environ).items():
         mend = f"did you mean {meant}?" if meant else "unset it, or see docs/settings.md for all settings"
         yield warning("settings", f"{name} is not a blamespan setting and has no effect", mend)
-    for name, advice in retired_settings(environ, directory).items():
-        yield warning("settings", f"{name} was retired and has no effect", advice)
 
 
 def _data_dir(settings: Settings) -> Iterator[Finding]:

@@ -44,7 +44,6 @@ from collector_processor.settings import (
     SettingsError,
     load_settings,
     require_token,
-    retired_settings,
     unknown_variables,
 )
 
@@ -85,21 +84,18 @@ def serve(data_dir: DataDirOption = None, output: FormatOption = OutputFormat.TA
 
 
 def _open_settings(data_dir: Path | None) -> Settings:
-    """Return the settings of a service; logs misspelled and retired settings.
+    """Return the settings of a service; logs misspelled settings.
 
     New files are private to this user from now on: they hold the runs' texts unencrypted. Existing files
     keep their mode.
     """
-    directory = Path.cwd()
-    settings = load_settings(os.environ, directory=directory, data_dir=data_dir)
+    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     require_token(settings)
     os.umask(0o077)
     configure_logging()
     for name, meant in unknown_variables(os.environ).items():
         mend = {"mend": f"did you mean {meant}?"} if meant else {}
         logger.warning("unknown setting in the environment", extra={"variable": name, **mend})
-    for name, advice in retired_settings(os.environ, directory).items():
-        logger.warning("retired setting has no effect", extra={"variable": name, "mend": advice})
     return settings
 
 
