@@ -109,10 +109,6 @@ _REFERENCES: Final[Mapping[str, Build]] = {
     "hybrid": partial(Hybrid, fidelity=Fidelity.PUBLISHED),
 }
 """Methods that ``PUBLISHED`` may follow."""
-_REMOVED: Final[Mapping[str, str]] = {
-    "panel": "judge*3 (three answers, pooled) or verify (checks the judge's answer)"
-}
-"""Methods of earlier versions, each with its replacement; remove an entry after one release."""
 
 
 def registered(name: str) -> Registered:
@@ -123,8 +119,6 @@ def registered(name: str) -> Registered:
     """
     base, star, count = name.partition("*")
     base, at, published = base.partition("@")
-    if base in _REMOVED:
-        raise UnknownMethod(f"method {name!r} was removed: use {_REMOVED[base]}")
     entry = METHODS.get(base)
     if entry is None or (star and not (entry.needs_model and count in _COUNTS)):
         names = ", ".join((AUTO, *METHODS))
