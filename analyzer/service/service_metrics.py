@@ -163,9 +163,6 @@ class ServiceMetrics(Collector):
     def _preparing(self) -> Iterator[Family]:
         yield table.PREPARED.family(((one.value,), self.executor.traces[one]) for one in Outcome)
         yield table.PREPARING_S.single(self.executor.busy_s)
-        earlier = zip(("drafted", "long_way", "lost"), Outcome, strict=True)
-        yield table.EARLIER_PREPARED.family(((name,), self.executor.traces[one]) for name, one in earlier)
-        yield table.EARLIER_PREPARING_S.single(self.executor.busy_s)
         yield table.PROCESSES.single(self.executor.processes)
         yield table.PROCESS_STARTS.single(self.executor.started)
         yield table.PROCESS_DEATHS.single(self.executor.ended)

@@ -6,7 +6,6 @@ labels and meanings are a contract with users.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from analyzer.telemetry.issue_metrics import (
@@ -109,17 +108,6 @@ PREPARING_S: Final = counter(
     "s",
     "Time spent preparing traces, summed over worker processes. A rate near their number means that traces"
     " are queueing.",
-)
-EARLIER_PREPARED: Final = replace(
-    PREPARED,
-    name="blamespan_drafts",
-    meaning="Earlier name of `blamespan_traces_prepared_total`, for one release: `drafted` is now `analysed`,"
-    " `long_way` is `open`.",
-)
-EARLIER_PREPARING_S: Final = replace(
-    PREPARING_S,
-    name="blamespan_drafting_seconds",
-    meaning="Earlier name of `blamespan_preparing_seconds_total`, for one release.",
 )
 PROCESSES: Final = gauge(
     "blamespan_analysis_processes",
@@ -352,8 +340,7 @@ METRICS: Final = (
     *ITEMS, HELD, KAFKA_RECORDS, KAFKA_REFUSED_COMMITS, KAFKA_PARTITIONS, KAFKA_SPILLED_PARTS,
     KAFKA_SPILLED_BYTES, MALFORMED, OPEN_TRACES,
     EXAMINATIONS, EARLY_WARNINGS, EARLY_LOOKS, EVICTED,
-    PREPARED, PREPARING_S, EARLIER_PREPARED, EARLIER_PREPARING_S,
-    PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, STORE_FAULTY, TLS_FAILED,
+    PREPARED, PREPARING_S, PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, STORE_FAULTY, TLS_FAILED,
     QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, OLDEST_ACTIONABLE, SEND_FAILURES, REFUSALS,
     UPTIME, CPU, MEMORY, BUILD_INFO,
     VERDICTS_SENT, VERDICTS_REFUSED, VERDICTS_UNSUPPORTED, REDACTED,

@@ -121,5 +121,3 @@ def test_dead_processes_and_outcomes_of_preparation_are_counted(start_line: Star
     assert line.sample("blamespan_preparing_seconds") > 0
     prepared = line.labelled("blamespan_traces_prepared", "outcome")
     assert prepared == {"analysed": len(sent), "open": 0, "lost": 0}
-    earlier = line.labelled("blamespan_drafts", "outcome")
-    assert earlier == {"drafted": len(sent), "long_way": 0, "lost": 0}
