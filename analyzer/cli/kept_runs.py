@@ -18,7 +18,6 @@ from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, load_settings
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import open_database
-from collector_processor.store.older_files import older_files
 
 TenantOption = Annotated[
     str | None, optional("TENANT", "The run's tenant, if several tenants have a run of this id.")
@@ -33,16 +32,14 @@ def opened_store(settings: Settings, content: str) -> Iterator[StoreConnection]:
     """Open the store, even if a service is using it; ``content`` names the data that the command looks for.
 
     Raises:
-        CommandFailed: there is no store yet, or only the files of an older version.
+        CommandFailed: there is no store yet.
         CollectorError: it cannot be used.
     """
-    place, folder = settings.store_place, settings.data_dir
-    if older_files(folder):
-        raise CommandFailed(
-            f"{folder}: written by an older blamespan: `blamespan serve` brings it up to date when it starts"
-        )
+    place = settings.store_place
     if isinstance(place, Path) and not place.is_file():
-        raise CommandFailed(f"{folder}: holds no {content}: expected the data directory of `blamespan serve`")
+        raise CommandFailed(
+            f"{settings.data_dir}: holds no {content}: expected the data directory of `blamespan serve`"
+        )
     with closing(open_database(place)) as database, closing(database.connect()) as db:
         yield db
 

@@ -18,7 +18,7 @@ from prometheus_client.samples import Exemplar
 from analyzer.inquiry.match_agents import same_agent
 from analyzer.issues.agent_counts import AgentCounts
 from analyzer.issues.issue_rows import CountedRun, NotedRun
-from analyzer.issues.issue_store import DAY_NS, MAX_PENDING, CountedRows, IssueStore
+from analyzer.issues.issue_store import DAY_NS, CountedRows, IssueStore
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.recurrence.issue import (
@@ -38,7 +38,6 @@ from analyzer.telemetry.verdict_counters import Move, RunCount, exemplar_of
 from collector_processor.otlp import Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.store.records import StoredVerdict
-from collector_processor.store.verdicts import RunStore
 from semconv.model import Blame, Status, Trajectory
 
 _LABELS: Final = "labels"
@@ -107,21 +106,6 @@ class IssueCounting:
         if self.rules.is_fair_sample:
             self._queue(self.counts.move(changes))
         self._queue(self.counts.recompute_corrected())
-
-    def count_left(self, verdicts: RunStore, now_ns: int) -> int:
-        """Count the runs that an older version stored but did not count; return their number.
-
-        Raises:
-            StoreError: the store refuses.
-        """
-        left = self._issues.pending(now_ns - DAY_NS, MAX_PENDING)
-        if not left:
-            return 0
-        with self._issues.transaction():
-            found = [(noted, verdicts.current(noted.tenant, noted.run_id)) for noted in left]
-            self.count((noted, verdict) for noted, verdict in found if verdict is not None)
-            self._issues.forget_pending()
-        return len(left)
 
     def apply_labels(self) -> int:
         """Move the runs labelled since the last call to their new issues; return the number of labels.

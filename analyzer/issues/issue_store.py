@@ -15,11 +15,9 @@ from typing import Final, TypeAlias
 
 from analyzer.issues.issue_rows import (
     CountedRun,
-    NotedRun,
     UnsentNotice,
     as_counted,
     as_issue,
-    as_noted,
     counted_row,
     issue_row,
 )
@@ -32,8 +30,6 @@ DAY_NS: Final = 86_400 * 10**9
 MAX_ISSUES: Final = 10_000
 MAX_RUNS: Final = 200_000
 """Bound on counted runs: twice the bound on verdicts, so that a run deleted here has no verdict left."""
-MAX_PENDING: Final = 10_000
-"""Bound on uncounted runs: that of an older version."""
 MAX_OUTBOX: Final = 5_000
 KEPT_DAYS: Final = 90
 _MOST_TRENDS: Final = 500
@@ -70,22 +66,6 @@ class IssueStore:
             StoreError: the disk refuses.
         """
         return self.db.transaction(flush)
-
-    def pending(self, since_ns: int, limit: int) -> list[NotedRun]:
-        """Return the runs that an older version stored since ``since_ns`` but did not count, oldest first.
-
-        If there are too many, return the newest: otherwise runs without verdicts would block all others.
-        """
-        rows = self.db.execute(
-            "SELECT tenant, run_id, document FROM pending WHERE noted_ns >= ?"
-            " ORDER BY noted_ns DESC, tenant DESC, run_id DESC LIMIT ?",
-            (since_ns, limit),
-        ).fetchall()
-        return [as_noted(*row) for row in reversed(rows)]
-
-    def forget_pending(self) -> None:
-        """Delete the runs that an older version stored; call it in a transaction."""
-        self.db.execute("DELETE FROM pending")
 
     def run(self, tenant: Tenant, run_id: str) -> CountedRun | None:
         """Return the counted state of a run."""

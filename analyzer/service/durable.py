@@ -23,7 +23,6 @@ from collector_processor.store.database.connection import MEND, StoreConnection,
 from collector_processor.store.database.places import Database, open_database
 from collector_processor.store.database.thread import Condition
 from collector_processor.store.kept_spans_table import KeepLimits
-from collector_processor.store.older_files import bring_up_to_date
 from collector_processor.store.verdicts import RunStore
 
 logger = logging.getLogger(__name__)
@@ -63,7 +62,6 @@ async def open_files(settings: Settings, lifetime: Lifetime) -> Files:
     journal = await _open_journal(settings, limits)
     lifetime.stack.push_async_callback(journal.close)
     lifetime.background(_fails_with(journal.failure))
-    bring_up_to_date(settings.data_dir, settings.store_place)  # the journal's lock keeps others out
     database = open_database(settings.store_place)
     lifetime.stack.callback(database.close)
     db = database.own() if settings.kafka is None else database.share()

@@ -222,7 +222,6 @@ def open_issues(
         receivers=receivers,
         moved=moved,
     )
-    counting.count_left(files.store, service.now_ns())
     beside = BesideVerdicts(files.db, files.labels, counting, service.now_ns, spans=files.store.spans)
     files.store.also = beside.write
     lifetime.stack.callback(service.close)

@@ -22,11 +22,6 @@ _WRITE: Final = (
     f"INSERT INTO run_totals ({', '.join(_OF_VERDICT)}) VALUES {{rows}}"  # noqa: S608 - our own words
     f" ON CONFLICT (tenant, run_id) DO UPDATE SET {_CHANGES} WHERE excluded.version >= run_totals.version"
 )
-_COLUMNS: Final = tuple(StoredVerdict.__dataclass_fields__)
-_READ: Final = (
-    f"SELECT {', '.join(_COLUMNS)} FROM verdict WHERE (tenant, run_id, version) > (?, ?, ?)"  # noqa: S608
-    " ORDER BY tenant, run_id, version LIMIT 1000"
-)
 _TOTAL: Final = (
     "UPDATE run_totals SET workflow = ?, steps = ?, started_ns = ?, duration_ns = ?, input_tokens = ?,"
     " output_tokens = ?, tokens = ?, cost_usd = ? WHERE tenant = ? AND run_id = ?"
@@ -51,16 +46,6 @@ class RunTotalsRows:
     def total(self, runs: Sequence[tuple[Tenant, str, RunTotals]]) -> None:
         """Write the totals of runs that have verdicts, in the open transaction."""
         self._db.executemany(_TOTAL, [(*_totals_row(totals), *name) for *name, totals in runs])
-
-    def catch_up(self) -> None:
-        """Write the rows of verdicts that were migrated from older files, in the open transaction."""
-        place: tuple[Any, ...] = ("", "", -1)
-        while rows := self._db.execute(_READ, place).fetchall():
-            fields = (dict(zip(_COLUMNS, row, strict=True)) for row in rows)
-            self.note(
-                StoredVerdict(**one | {"is_provisional": bool(one["is_provisional"])}) for one in fields
-            )
-            place = tuple(rows[-1][:3])
 
     def forget(self, runs: Sequence[tuple[Tenant, str]]) -> None:
         """Delete the rows of these runs, except runs that still have a verdict, in the open transaction."""

@@ -182,7 +182,6 @@ _table(
     int_("muted_until_ns"),
     Index("issue_by_time", "last_ns"),
 )
-_table("pending", *key("tenant", "run_id"), int_("noted_ns"), text_("document"))
 _table(
     "counted_run",
     *key("tenant", "run_id"),

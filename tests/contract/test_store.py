@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
@@ -28,8 +27,7 @@ from collector_processor.store.database.connection import StoreConnection, Store
 from collector_processor.store.database.places import RUNS, Database, open_database
 from collector_processor.store.database.upgrade import SCHEMA
 from collector_processor.store.deletion import delete_run
-from collector_processor.store.older_files import bring_up_to_date
-from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
+from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity
 from collector_processor.store.records import Place as RunPlace
 from collector_processor.store.run_history import RunFacts
 from collector_processor.store.schema import METADATA
@@ -38,12 +36,13 @@ from semconv.model import TraceId
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.issues import DAY, START, Bench
-from tests.older_store import RUNS_OF_A_FILE, write_older_files
 from tests.run_store import analyses_of, joined
 from tests.verdicts import stored
 
 KEY: Final = TraceKey(NO_TENANT, TraceId("a" * 32))
 OTHER: Final = Tenant("x=b")
+UNRELEASED: Final = ("0001", "0012")
+"""First and last schema of stores that were made before version 0.1.0, which have other tables."""
 TOTALS: Final = RunTotals(
     workflow="refunds", steps=4, started_ns=START, duration_ns=10**9, input_tokens=1 << 61, cost_usd=0.5
 )
@@ -152,30 +151,6 @@ def test_rows_of_forgotten_runs_are_forgotten(db: StoreConnection) -> None:
     store.prune(keep=4)
     rows = db.execute("SELECT run_id FROM run_totals ORDER BY run_id").fetchall()
     assert [row[0] for row in rows] == ["r5", "r6", "r7", "r8"]
-
-
-def test_runs_of_an_older_schema_are_listed_and_their_totals_are_not_known(
-    place: Path | str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as older, closing(open_database(place)) as database:
-        to_head = command.upgrade
-        older.setattr(command, "upgrade", lambda config, _head: to_head(config, "0005"))
-        for driver in ("sqlite", "postgresql"):
-            older.setattr(f"collector_processor.store.database.{driver}_driver.SCHEMA", "0005")
-        with closing(database.own()) as db:
-            fields = tuple(StoredVerdict.__dataclass_fields__)
-            write = f"INSERT INTO verdict ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})"
-            for number in range(1_100):
-                for version in (1, 2):
-                    sure = '{"confidence": 0.5}' if number else "damaged"
-                    one = stored(run_id=f"r{number:04}", version=version, document=sure)
-                    db.execute(write, [getattr(one, name) for name in fields])
-    with closing(open_database(place)) as database, closing(database.connect()) as db:
-        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (SCHEMA,)
-        found = db.execute(
-            "SELECT count(*), min(version), count(confidence), count(steps), count(workflow) FROM run_totals"
-        ).fetchone()
-        assert tuple(found) == (1_100, 2, 1_099, 0, 0)
 
 
 def test_a_commit_comes_back_whole_on_another_connection(db: StoreConnection, database: Database) -> None:
@@ -345,30 +320,19 @@ async def test_pages_read_beside_it(bench: Bench, database: Database) -> None:
     archive.close()
 
 
-def test_a_newer_schema_is_refused_with_words(db: StoreConnection, database: Database) -> None:
-    db.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(CollectorError, match=r"written by a newer blamespan \(schema 9999\)"):
-        database.connect()
-
-
-def test_files_of_an_older_version_are_copied_once(place: Path | str, tmp_path: Path) -> None:
-    older = tmp_path / "older"
-    write_older_files(older)
-    where = place if isinstance(place, str) else older / RUNS
-    bring_up_to_date(older, where)
-    if isinstance(place, str):  # killed before the renaming: the rows are there already
-        for path in older.glob("*.before-one-store"):
-            path.replace(path.with_name(path.name.removesuffix(".before-one-store")))
-        bring_up_to_date(older, where)
-    with closing(open_database(where)) as database, closing(database.connect()) as db:
-        assert db.execute("SELECT count(*) FROM verdict").fetchone()[0] == RUNS_OF_A_FILE
-        assert db.execute("SELECT count(*) FROM run_totals").fetchone()[0] == RUNS_OF_A_FILE
-        store = RunStore(db)
-        store.commit(Trace().commit(analysed=()))
-        first, second = (entry.id for entry in store.outbox(Signal.TRACES))
-        assert (first, second > first) == (5, True)
-        bench = Bench(folder=older, place=db)
-        assert (bench.counting.count_left(bench.verdicts, START), bench.all()[0].count) == (1, 1)
+@pytest.mark.parametrize("schema", [pytest.param("9999", id="newer"), *UNRELEASED])
+def test_a_schema_that_is_not_known_is_refused_with_words(
+    db: StoreConnection, database: Database, schema: str
+) -> None:
+    db.execute("UPDATE alembic_version SET version_num = ?", (schema,))
+    mend = "use another database" if db.is_postgresql else "use another data directory"
+    for connect in (database.connect, database.own):
+        with pytest.raises(CollectorError) as refused:
+            connect()
+        said = str(refused.value)
+        assert f"was written by a newer or an unreleased blamespan (schema {schema}; " in said
+        assert f"this version reads {SCHEMA}): install that version, or {mend}" in said
+    assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (schema,)
 
 
 def test_a_server_that_goes_away_refuses_and_is_found_again(server: PostgresServer) -> None:

@@ -48,7 +48,7 @@ def segment_in(folder: Path) -> Path:
 
 
 def refused(folder: Path, **settings: str) -> str:
-    """Start a service that must refuse to; return its last line."""
+    """Start a service that must refuse to, before it listens; return its last line."""
     done = subprocess.run(
         [*COMMAND, str(folder)],
         env=environment(**settings),
@@ -59,6 +59,7 @@ def refused(folder: Path, **settings: str) -> str:
     )
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
+    assert done.stdout == "", "the addresses of a service that listens"
     return done.stderr.strip().splitlines()[-1]
 
 
@@ -120,17 +121,22 @@ def test_of_a_truncated_journal_the_sound_part_arrives_and_the_rest_is_said(
         line.await_items("forwarded", balance["forwarded"] + SPANS_A_REQUEST)
 
 
-def test_files_of_a_newer_version_are_refused_in_words_and_left_alone(
+def test_files_of_another_version_are_refused_in_words_and_left_alone(
     start_line: StartLine, tmp_path: Path
 ) -> None:
     fill(start_line(forward_endpoint=NOWHERE, shutdown_s=0.5), range(1, 2))
     data = tmp_path / "data"
-    for path, change in ((segment_in(tmp_path), set_version), (data / RUNS, set_schema)):
-        before = change(path, "99")
+    for path, change, version in (
+        (segment_in(tmp_path), set_version, "99"),
+        (data / RUNS, set_schema, "99"),
+        (data / RUNS, set_schema, "0012"),  # made before version 0.1.0
+    ):
+        before = change(path, version)
         said = refused(data)
         assert path.name in said
         assert "newer" in said
-        assert change(path, before) == "99"
+        assert "another data directory" in said
+        assert change(path, before) == version
     with grpc_backend() as backend:
         start_line(forward_endpoint=backend.url).await_items("forwarded", SPANS_A_REQUEST)
 

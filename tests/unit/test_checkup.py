@@ -207,13 +207,6 @@ def test_the_store_is_read_and_one_that_is_damaged_is_said(tmp_path: Path) -> No
     assert (found.health, found.check) == (Health.FAILED, "store")
 
 
-def test_files_of_an_older_version_are_said_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "runs.sqlite").write_bytes(b"SQLite format 3" + bytes(4096))
-    (found,) = checked(tmp_path)
-    assert (found.health, "the next start brings them up to date" in found.detail) == (Health.OK, True)
-    assert [path.name for path in tmp_path.iterdir()] == ["runs.sqlite"]
-
-
 def absent(name: str, *, since_ns: int, service: str = "shop") -> AbsentParent:
     return AbsentParent(
         tenant=NO_TENANT, kind=since_ns, service=service, scope="tracer", name=name, since_ns=since_ns

@@ -11,7 +11,6 @@ import pytest
 from analyzer.issues.agent_counts import FEWEST_RUNS, Place
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts
 from analyzer.issues.counting import CountingRules
-from analyzer.issues.issue_rows import noted_document
 from analyzer.issues.labels.label_store import PackedRun
 from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence.issue import IssueState, NoticeKind
@@ -71,17 +70,6 @@ def test_the_same_run_never_counts_twice_also_after_a_restart(bench: Bench) -> N
     assert bench.counted() == {"clerk": 1}
     assert bench.counting.counts.window(CLERK, 0, 99_999) == Count(hits=1, n=1)
     bench.close()
-
-
-def test_what_an_older_version_noted_and_did_not_count_is_counted_at_the_first_start(bench: Bench) -> None:
-    bench.commit(1, "clerk")
-    for number in (1, 2):  # of the second there is no verdict
-        noted = bench.noted(NO_TENANT, *judged(number, "clerk"))
-        row = (NO_TENANT, noted.run_id, START, noted_document(noted))
-        bench.db.execute("INSERT INTO pending (tenant, run_id, noted_ns, document) VALUES (?, ?, ?, ?)", row)
-    assert bench.counting.count_left(bench.verdicts, START) == 2
-    assert bench.counting.count_left(bench.verdicts, START) == 0
-    assert bench.counted() == {"clerk": 1}
 
 
 def test_a_run_without_a_verdict_is_not_counted(bench: Bench) -> None:

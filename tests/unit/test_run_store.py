@@ -237,18 +237,16 @@ def test_a_store_of_a_newer_version_is_refused_with_words(tmp_path: Path) -> Non
     store = RunStore(path)
     store._db.execute("UPDATE alembic_version SET version_num = '9999'")
     store.close()
-    with pytest.raises(
-        CollectorError, match=r"runs\.sqlite was written by a newer blamespan \(schema 9999\)"
-    ):
+    with pytest.raises(CollectorError, match=r"runs\.sqlite was written by a newer .* \(schema 9999;"):
         RunStore(path)
 
 
-def test_a_file_of_an_older_version_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
-    with closing(sqlite3.connect(path)) as older:
-        older.execute("CREATE TABLE verdict (x)")
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE verdict (x)")
     before = path.read_bytes()
-    with pytest.raises(CollectorError, match="is not a store of this version"):
+    with pytest.raises(CollectorError, match="is not a store of blamespan: move it, or use another"):
         RunStore(path)
     assert sqlite3.connect(path).execute("SELECT name FROM sqlite_master").fetchall() == [("verdict",)]
     assert len(path.read_bytes()) == len(before)

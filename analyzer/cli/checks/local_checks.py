@@ -21,7 +21,6 @@ from collector_processor.settings import Settings
 from collector_processor.store.database.connection import MEND
 from collector_processor.store.database.places import open_database
 from collector_processor.store.jobs import LEASE_S, NO_JOBS, JobRows, Replica, ReplicaRows, Waiting
-from collector_processor.store.older_files import older_files
 from collector_processor.store.records import AbsentParent
 from collector_processor.store.small_tables import AbsentRows
 
@@ -79,11 +78,7 @@ def check_privacy(data_dir: Path) -> Iterator[Finding]:
 
 def check_store(settings: Settings) -> Iterator[Finding]:
     """Read the existing store, even while a service uses it; nothing is written."""
-    place, folder = settings.store_place, settings.data_dir
-    if older_files(folder):
-        detail = f"{folder} holds the files of an older version; the next start brings them up to date"
-        yield ok("store", detail)
-        return
+    place = settings.store_place
     if isinstance(place, Path) and not place.exists():
         yield ok("store", "is made at the first start")
         return
@@ -137,7 +132,7 @@ def check_replicas(replicas: Sequence[Replica], waiting: Waiting, own_version: s
 
 def _mend(place: Path | str) -> str:
     if isinstance(place, Path):
-        return "use the newer version, or set BLAMESPAN_DATA_DIR to another folder"
+        return "use the version that wrote it, or set BLAMESPAN_DATA_DIR to another folder"
     return "start the database, or correct BLAMESPAN_STORE_URL; meanwhile spans flow on and verdicts wait"
 
 

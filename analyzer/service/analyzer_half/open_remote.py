@@ -41,7 +41,6 @@ from collector_processor.settings.fields import JOBS_IN_STORE
 from collector_processor.store.database.places import connected
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.jobs import JobRows, ReplicaRows
-from collector_processor.store.older_files import bring_up_to_date
 from collector_processor.store.small_tables import SpendingRows
 from collector_processor.store.verdicts import RUNS
 from semconv.model import Attribution, Trajectory
@@ -209,7 +208,6 @@ async def keep_spending(data_dir: Path, budget: HourlyBudget, lifetime: Lifetime
     except OSError as error:
         raise CollectorError(f"{folder}: cannot store the cost of models: {error.strerror}") from error
     lifetime.stack.callback(lock.release)
-    bring_up_to_date(folder, folder / RUNS, stub="spending.sqlite")
     db = lifetime.stack.enter_context(closing(connected(folder / RUNS)))
     thread = StoreThread(name="spending")
     lifetime.stack.callback(thread.close)

@@ -1,1 +1,1 @@
-"""Access to the store: drivers, connections, one thread, upgrades from older files."""
+"""Access to the store: drivers, connections, one thread, upgrades of the schema."""

@@ -19,7 +19,7 @@ class Database(Protocol):
         """Bring the schema up to date and return a connection.
 
         Raises:
-            CollectorError: the database cannot be used, or another version wrote it; the message says so.
+            CollectorError: the database cannot be used, or this version cannot read it; the message says so.
         """
         ...
 

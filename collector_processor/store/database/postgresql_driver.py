@@ -269,7 +269,7 @@ class PostgresDatabase:
         """Bring the schema up to date and return a connection.
 
         Raises:
-            CollectorError: the server cannot be reached, or a newer version wrote to the database.
+            CollectorError: the server cannot be reached, or this version cannot read the database.
         """
         return StoreConnection(self._ready())
 
@@ -299,9 +299,13 @@ class PostgresDatabase:
 
     def _ready(self) -> PostgresDriver:
         driver = PostgresDriver(self._engine)
-        schema = schema_of(driver)
-        if schema != SCHEMA:
-            upgrade(lambda: schema_connection(self._engine), schema, "the store")
+        try:
+            schema = schema_of(driver)
+            if schema != SCHEMA:
+                upgrade(lambda: schema_connection(self._engine), schema, "the store", "use another database")
+        except BaseException:
+            driver.close()
+            raise
         return driver
 
 

@@ -32,6 +32,7 @@ MOST_GIVEN_BACK: Final = 4 << 20
 """Bytes returned at a time: takes some tens of milliseconds."""
 _MOST_WAL_BYTES: Final = 16 << 20
 """Largest size of the WAL once nothing in it is needed."""
+_INSTEAD: Final = "use another data directory"
 _BUSY_S: Final = 5.0
 _BUSY_PAUSE_S: Final = 0.01
 
@@ -138,14 +139,14 @@ class SqliteDatabase:
     def connect(self) -> StoreConnection:
         """Bring the schema up to date and open a connection.
 
-        Raises: CollectorError: the file cannot be used, or another version wrote it; the message says so.
+        Raises: CollectorError: the file cannot be used, or this version cannot read it; the message says so.
         """
         driver = SqliteDriver(self._path)
         try:
             schema = schema_of(driver)
             if schema != SCHEMA:
-                self._refuse_older_files(driver, schema)
-                upgrade(driver.schema_connection, schema, self._path.name)
+                self._refuse_other_files(driver, schema)
+                upgrade(driver.schema_connection, schema, self._path.name, _INSTEAD)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes
             driver.close()
             message = f"{self._path}: cannot be used as a store: {error}; move it away"
@@ -170,10 +171,10 @@ class SqliteDatabase:
     def close(self) -> None:
         """Do nothing: connections close their own resources."""
 
-    def _refuse_older_files(self, driver: SqliteDriver, schema: str | None) -> None:
+    def _refuse_other_files(self, driver: SqliteDriver, schema: str | None) -> None:
         tables = driver.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables and schema is None:
-            raise CollectorError(f"{self._path.name} is not a store of this version")
+            raise CollectorError(f"{self._path.name} is not a store of blamespan: move it, or {_INSTEAD}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Upgrade of the store's schema by Alembic's migrations (``migrations/``), in one transaction.
 
-A schema that this version does not know comes from a newer one, and is refused.
+A schema that this version does not know comes from a newer version, or from a state of the code before the
+first release, and is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collector_processor.store.database.connection import Driver, StoreError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA: Final = "0012"
+SCHEMA: Final = "s1"
 """Revision that this version reads and writes: the last migration."""
 STEPS: Final = Path(__file__).parents[1] / "migrations"
 _READ_SCHEMA: Final = "SELECT version_num FROM alembic_version"
@@ -41,8 +42,18 @@ def schema_of(driver: Driver) -> str | None:
     return None if found is None else str(found[0])
 
 
-def upgrade(connect: Callable[[], Connection], schema: str | None, name: str) -> None:
-    """Run the missing migrations, all or none; another process may already have done so."""
+def upgrade(connect: Callable[[], Connection], schema: str | None, name: str, instead: str) -> None:
+    """Run the missing migrations, all or none; another process may already have done so.
+
+    Args:
+        connect: opens a connection in a transaction.
+        schema: the store's revision; ``None`` for an empty store.
+        name: the store, in messages.
+        instead: the remedy if this version cannot read the store.
+
+    Raises:
+        CollectorError: the revision is unknown, or a migration fails.
+    """
     config = Config()
     config.set_main_option("script_location", str(STEPS).replace("%", "%%"))
     try:
@@ -52,7 +63,10 @@ def upgrade(connect: Callable[[], Connection], schema: str | None, name: str) ->
             connection.exec_driver_sql("COMMIT")
         logger.info("store schema is up to date", extra={"store": name, "schema": SCHEMA})
     except CommandError as error:
-        raise CollectorError(f"{name} was written by a newer blamespan (schema {schema})") from error
+        raise CollectorError(
+            f"{name} was written by a newer or an unreleased blamespan (schema {schema}; this version reads"
+            f" {SCHEMA}): install that version, or {instead}"
+        ) from error
     except SQLAlchemyError as error:
         raise CollectorError(f"{name} cannot be upgraded: {reason_of(error)}") from error
 
