@@ -22,8 +22,6 @@ TOP_BIT, AGENT_BIT, MARKED_BIT, REMOTE_BIT = 1, 2, 4, 8
 (``invoke_agent``); it or its scope carries an agent marker; its parent is in another process."""
 MAX_NOTE_LINKS: Final = 32
 """Most links of one span kept in a note; further links are ignored."""
-_FIRST: Final = struct.Struct(">QQB")
-"""The packed form up to version 0.3: ids and flag bits only."""
 _NOTE: Final = struct.Struct(">QQBQIIB")
 _LINKLESS: Final = struct.Struct(">QQBQII?")
 """The same for a note without links, from all of its fields: an empty tuple is packed as a zero."""
@@ -122,14 +120,10 @@ def kind_of(service: bytes, scope: bytes, name: bytes) -> int:
 
 
 def pack_notes(notes: Sequence[SpanNote]) -> bytes:
-    """Return the notes as 34 bytes each, and 16 more for each link.
-
-    The first version's length is a multiple of 17 bytes; zero padding makes sure that this form's is not.
-    """
+    """Return the number of notes, then each note as 34 bytes, and 16 more for each link."""
     has_links = any(map(_LINKS_OF, notes))
     entries = map(_pack, notes) if has_links else starmap(_LINKLESS.pack, notes)
-    packed = _COUNT.pack(len(notes)) + b"".join(entries)
-    return packed + bytes((1 - len(packed)) % _FIRST.size)
+    return _COUNT.pack(len(notes)) + b"".join(entries)
 
 
 def _pack(note: SpanNote) -> bytes:
@@ -138,10 +132,7 @@ def _pack(note: SpanNote) -> bytes:
 
 
 def unpack_notes(packed: bytes) -> tuple[SpanNote, ...]:
-    """Return the notes that ``pack_notes`` packed, in this version or the first."""
-    if len(packed) % _FIRST.size == 0:
-        first = _FIRST.iter_unpack(packed)
-        return tuple(starmap(span_note, first))
+    """Return the notes that ``pack_notes`` packed."""
     return tuple(_unpack(packed))
 
 

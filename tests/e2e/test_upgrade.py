@@ -1,4 +1,4 @@
-"""A data directory of the first version is migrated, and everything in it is processed once.
+"""A journal in the format of version 0.1.0 is processed once: later versions must still read it.
 
 It is written here with literal SQL, never with the current code: the format is what is tested.
 """
@@ -53,10 +53,19 @@ def run(trace_id: TraceId) -> list[Span]:
 
 
 def notes(spans: list[Span]) -> bytes:
-    """Pack the facts about each span: its id, its parent's, and its kind."""
+    """Pack the number of spans, then of each: id, parent's id, kind, end, two checksums, number of links."""
     kinds = (MARKED, AGENT | MARKED, TOP | MARKED)
-    return b"".join(
-        pack(">8s8sB", bytes.fromhex(one.span_id), bytes.fromhex(one.parent_id or "0" * 16), bits)
+    return pack(">I", len(spans)) + b"".join(
+        pack(
+            ">8s8sBQIIB",
+            bytes.fromhex(one.span_id),
+            bytes.fromhex(one.parent_id or "0" * 16),
+            bits,
+            one.end_ns,
+            crc32(b"resource"),
+            crc32(one.name.encode()),
+            0,
+        )
         for one, bits in zip(spans, kinds, strict=True)
     )
 
@@ -79,9 +88,7 @@ def write(path: Path) -> None:
         db.commit()
 
 
-def test_what_the_first_version_left_is_forwarded_and_judged_once(
-    start_line: StartLine, tmp_path: Path
-) -> None:
+def test_what_version_0_1_0_left_is_forwarded_and_judged_once(start_line: StartLine, tmp_path: Path) -> None:
     write(tmp_path / "data" / "ingest" / "00000001.sqlite")
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url)
