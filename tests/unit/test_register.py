@@ -105,7 +105,7 @@ async def test_what_was_deleted_or_compacted_is_not_missed(tmp_path: Path) -> No
 
 
 async def test_without_a_register_nothing_is_said(tmp_path: Path) -> None:
-    """The previous version had no register."""
+    """A disk that refused it, or a person, left none."""
     image = await killed(tmp_path)
     for register in found(image, f"*{REGISTER}"):
         register.unlink()
