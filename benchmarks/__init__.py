@@ -1,7 +1,4 @@
-"""Benchmarks, in folders by theme; ``python -m benchmarks.NAME`` runs one, whichever folder it is in."""
+"""Measurements behind the figures of the documentation, in folders by theme.
 
-from pathlib import Path
-
-_THEMES = ("accuracy", "alerting", "dialects", "hostile", "page_speed", "resources")
-
-__path__ = [str(Path(__file__).parent), *(str(Path(__file__).parent / theme) for theme in _THEMES)]
+Each is run by its module's name: ``python -m benchmarks.soak``, ``python -m benchmarks.hostile.fuzz``.
+"""

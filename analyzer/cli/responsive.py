@@ -48,7 +48,7 @@ async def collect_garbage(
 
     A full collection visits every object (0.1 s with 25,000 open traces) while nothing is acknowledged, and
     Python would make one whenever their number has grown by a quarter. It frees little: one to three
-    objects a second in ``python -m tests.bench.soak``.
+    objects a second in ``python -m benchmarks.soak``.
 
     Args:
         pause: sleeps for the given number of seconds.

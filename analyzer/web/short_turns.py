@@ -3,7 +3,7 @@
 A request passes between threads several times. Each time it would wait for Python's switch interval, 5 ms,
 if another thread computes. Ingest without pages does better with long turns: with short ones the journal's
 thread interrupts the event loop more often, and a core takes about 8 % fewer small requests
-(``python -m tests.bench.ingest speed --subject blamespan --protocol http --spans 16``).
+(``python -m benchmarks.ingest speed --subject blamespan --protocol http --spans 16``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from analyzer.web.events import EVENTS
 from analyzer.web.guard import Handler
 
 SWITCH_S: Final = 0.0005
-"""Seconds that one thread may hold the interpreter while another waits (``python -m benchmarks.pages``)."""
+"""Seconds that one thread may hold the interpreter while another waits; chosen by page latency
+(``python -m benchmarks.pages`` at commit 8382596b)."""
 
 
 class ShortTurns:

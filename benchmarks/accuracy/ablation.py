@@ -1,4 +1,4 @@
-"""``python -m tests.bench.ablation DATASET…``: contribution of each signal, and weights learned elsewhere.
+"""Contribution of each signal: ``python -m benchmarks.accuracy.ablation DATASET…``.
 
 Three tables on labelled runs, without a model and without the right answers:
 

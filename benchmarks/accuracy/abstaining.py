@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - rows of Markdown tables cannot be wrapped
-"""Withheld verdicts, and accuracy of the others: ``python -m tests.bench.abstaining FOLDER``.
+"""Withheld verdicts, and accuracy of the others: ``python -m benchmarks.accuracy.abstaining FOLDER``.
 
 Tables of docs/accuracy.md, by system, on the labelled runs of a folder, without a model and without the right answers:
 

@@ -1,8 +1,8 @@
 # ruff: noqa: E501 - rows of Markdown tables cannot be wrapped
-"""Refreshes the tables of docs/accuracy.md: ``python -m tests.bench.accuracy_page DATASETS_FOLDER [--only NAME]``.
+"""Refreshes the tables of docs/accuracy.md: ``python -m benchmarks.accuracy.accuracy_page DATASETS_FOLDER [--only NAME]``.
 
 Each table is between two marks in the page and is rebuilt by ``blamespan bench --format json``, by
-``tests.bench.ranker_limits`` or by ``tests.bench.ablation``, so that no number is typed by hand. Takes ten
+``benchmarks.accuracy.ranker_limits`` or by ``benchmarks.accuracy.ablation``, so that no number is typed by hand. Takes ten
 minutes of one core, mostly for the ranker. The prose around the tables is written by hand: read it again when
 the numbers change.
 """
@@ -205,7 +205,7 @@ def drawn(one: Labelled) -> LogShares:
 
 
 def limits_table(name: str, folder: Path) -> list[str]:
-    """Return a table of ``tests.bench.ranker_limits``."""
+    """Return a table of ``benchmarks.accuracy.ranker_limits``."""
     lines = limits(folder).splitlines()
     rest = lines[lines.index(name) + 1 :]
     return list(takewhile(lambda line: line.startswith("|"), rest))
@@ -213,8 +213,8 @@ def limits_table(name: str, folder: Path) -> list[str]:
 
 @cache
 def limits(folder: Path) -> str:
-    """Run ``tests.bench.ranker_limits`` once for all of its tables, which share their models."""
-    command = [sys.executable, "-m", "tests.bench.ranker_limits", str(folder / WHO_AND_WHEN)]
+    """Run ``benchmarks.accuracy.ranker_limits`` once for all of its tables, which share their models."""
+    command = [sys.executable, "-m", "benchmarks.accuracy.ranker_limits", str(folder / WHO_AND_WHEN)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -1,4 +1,4 @@
-"""Calls and tokens per log of every method that asks a model: ``python -m tests.bench.cost_table DATASET``.
+"""Calls and tokens per log: ``python -m benchmarks.accuracy.cost_table DATASET``.
 
 Counts the tokens (with GPT-4o's tokeniser) sent to a model that knows the label and answers correctly, so
 that methods that can stop early do so. Nothing is estimated, and nothing leaves the machine.

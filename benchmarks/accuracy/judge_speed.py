@@ -1,6 +1,6 @@
 """Duration of a benchmark with a model that answers in a second.
 
-``python -m tests.bench.judge_speed DATASET``: starts the model in its own process, runs ``blamespan bench
+``python -m benchmarks.accuracy.judge_speed DATASET``: starts the model, runs ``blamespan bench
 --method judge`` on the data set twice (the second time from the cache), with ``--ag2tracer`` then ag2tracer
 from its package on the same runs, and finally ten times as many runs, for memory.
 """

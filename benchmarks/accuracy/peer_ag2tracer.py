@@ -1,4 +1,4 @@
-"""ag2tracer from its package on the same runs and model, all-at-once: for ``tests.bench.judge_speed``.
+"""ag2tracer from its package: for ``benchmarks.accuracy.judge_speed``.
 
 It is installed into a temporary virtual environment; if the registry does not have it, that is reported.
 """

@@ -1,4 +1,4 @@
-"""Limits of the ranker: ``python -m tests.bench.ranker_limits DATASET [--table NAME] [--splits N]``.
+"""Limits of the ranker: ``python -m benchmarks.accuracy.ranker_limits DATASET [--table NAME] [--splits N]``.
 
 Each table is nested cross-validation over several outer splits, with mean, minimum and maximum; all choices
 are made inside. Takes minutes.

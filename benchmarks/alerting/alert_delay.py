@@ -1,4 +1,4 @@
-"""False alarms and the delay of true ones: ``python -m tests.bench.alert_delay``.
+"""False alarms and the delay of true ones: ``python -m benchmarks.alerting.alert_delay``.
 
 A simulation with a fixed seed; takes minutes. Agents take part in every run; in a stable system each breaks a
 fixed share of runs, and the method names a wrong agent in 40 %, 20 % or none of the failures. After four
@@ -61,7 +61,7 @@ def summed_up(days: Sequence[float]) -> Delay:
 
 def main() -> None:
     """Measure, and print or write."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.alert_delay", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.alerting.alert_delay", description=__doc__)
     parser.add_argument("--stretches", type=int, default=300, help="stable ones of four weeks for each cell")
     parser.add_argument("--delays", type=int, default=300, help="doubled shares for each cell")
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.name} and {CURVES.name}")

@@ -1,4 +1,4 @@
-"""``python -m tests.bench.alert_scenarios``: the shipped alerts in a real Prometheus and Alertmanager.
+"""``python -m benchmarks.alerting.alert_scenarios``: shipped alerts in a real Prometheus and Alertmanager.
 
 Plays all ``alert_stories`` at once, three minutes per second: every window of the rules is shortened equally.
 The preceding week is written into Prometheus's storage beforehand, and its own tool evaluates the recording
@@ -333,7 +333,9 @@ def rows(outcomes: Iterable[Outcome]) -> Iterator[str]:
 
 def main() -> int:
     """Play, print the table, and exit with 0 only if all alerts were as expected."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.alert_scenarios", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.alerting.alert_scenarios", description=__doc__
+    )
     parser.add_argument("--write", action="store_true", help="renew the table in docs/alerts.md")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Cost of analysis and latency of verdicts: ``python -m tests.bench.analysis``.
+"""Cost of analysis and latency of verdicts: ``python -m benchmarks.analysis``.
 
 It measures first the stages alone, on complete traces, in CPU time; then a real ``blamespan serve`` with the
 method ``signals``: failing runs at a fixed pace, and the time from each run's completion until its verdict's
@@ -22,7 +22,7 @@ from collector_processor.rebuild.redaction import ALL_KINDS
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables, or one JSON object per line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.analysis", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.analysis", description=__doc__)
     parser.add_argument("--only", choices=["stages", "live"])
     parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--rounds", type=int, default=10, help="of each stage; the quickest counts")

@@ -1,6 +1,6 @@
 """A backend that accepts everything and records when each trace's first carrier arrived.
 
-``python -m tests.bench.analysis.backend`` prints its OTLP endpoint and the address of its results. Times are
+``python -m benchmarks.analysis.backend`` prints its OTLP endpoint and the address of its results. Times are
 from the machine's monotonic clock, which all processes share.
 """
 

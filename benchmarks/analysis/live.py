@@ -82,7 +82,7 @@ class Delays:
 
 async def measure(pace: Pace) -> Delays:
     """Start a backend and the service, send, and wait for the verdicts."""
-    backend = [sys.executable, "-m", "tests.bench.analysis.backend"]
+    backend = [sys.executable, "-m", "benchmarks.analysis.backend"]
     with tempfile.TemporaryDirectory() as folder, announcing(backend) as (_, announced):
         endpoint, told = announced.split()
         with starting(Path(folder)) as start:

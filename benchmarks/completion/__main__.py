@@ -1,4 +1,4 @@
-"""Timing and correctness of verdicts, simulated: ``python -m tests.bench.completion``.
+"""Timing and correctness of verdicts, simulated: ``python -m benchmarks.completion``.
 
 A simulation in virtual time of the real intake, journal, slow lane and store with default settings and
 without a model: services x SDK batch delays x pauses x shapes of runs x restarts of the service. Each cell
@@ -145,7 +145,7 @@ def _is_held(by_axis: Mapping[tuple[str, object], Counts], total: Counts) -> boo
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.completion", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.completion", description=__doc__)
     shapes = [shape for shape in Shape if shape is not Shape.LATE_LINK]
     parser.add_argument("--shapes", nargs="+", choices=[*Shape], default=shapes, help="all but: late link")
     parser.add_argument("--services", nargs="+", type=int, default=SERVICES)

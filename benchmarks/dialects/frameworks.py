@@ -1,6 +1,6 @@
 """Every recorded framework: what is read of its runs, and the verdicts on them.
 
-    python -m benchmarks.frameworks [--each] [--page FILE]
+    python -m benchmarks.dialects.frameworks [--each] [--page FILE]
 
 Two stories. *Wrong figure*: the run ends normally, and an agent's sum is wrong, or it misquotes its tool.
 *Failure*: a tool raises until the agents give up or are stopped, or the model breaks. A passing twin is the
@@ -232,7 +232,7 @@ def misses(seen: Sequence[Seen]) -> Iterator[str]:
 
 def main() -> None:
     """Print the tables, or put them into a page between its marks."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.frameworks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dialects.frameworks", description=__doc__)
     parser.add_argument("--each", action="store_true", help="list what is missed")
     parser.add_argument("--page", type=Path, help="write the tables into this page, between its marks")
     asked = parser.parse_args()

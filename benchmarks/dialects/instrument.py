@@ -1,6 +1,6 @@
 """Cost of our emitting API per span in the agent's process, beside a bare SDK span with the same attributes.
 
-    python -m tests.bench.instrument
+    python -m benchmarks.dialects.instrument
 
 CPU time of the process; each figure is the median of the rounds, with both sides of a round run in turn. The
 bare side encodes the messages with ``json.dumps``, as any emitter must.

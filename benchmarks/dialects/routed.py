@@ -1,6 +1,6 @@
 """Steps that are lost where a trace spans services that run agents and services that do not.
 
-    python -m benchmarks.routed
+    python -m benchmarks.dialects.routed
 
 ``deploy/collector/routing.yaml`` chooses by service, not by trace: blamespan sees only the part of the
 services on its list. Recorded runs come from one process each, so they are cut here as if a part ran in a

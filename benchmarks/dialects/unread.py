@@ -1,6 +1,6 @@
 """Share of every recorded run that is read with all dialects switched off.
 
-    python -m benchmarks.unread [--rename] [--each] [--with-dialects]
+    python -m benchmarks.dialects.unread [--rename] [--each] [--with-dialects]
 
 The rules were written while looking at these recordings: the table is in-distribution. ``--rename`` replaces
 the first word of every attribute of three or more (``gen_ai.agent.name`` becomes ``unknown.agent.name``) and
@@ -150,7 +150,7 @@ def table(found: Mapping[str, Sequence[Share]]) -> Iterator[str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.unread", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dialects.unread", description=__doc__)
     parser.add_argument("--each", action="store_true", help="a row for each recording")
     parser.add_argument("--rename", action="store_true", help="no attribute in a known namespace")
     parser.add_argument("--with-dialects", action="store_true", help="for comparison")

@@ -1,4 +1,4 @@
-"""``python -m tests.bench.group``: spans, copies and verdicts while a group of processors is disturbed.
+"""``python -m benchmarks.group``: spans, copies and verdicts while a group of processors is disturbed.
 
 Real Collector, Kafka, PostgreSQL and Jaeger, three processors, two analyzers with a scripted model. While
 runs of 20 spans arrive, processors and analyzers are killed, replaced and joined by another, and the broker
@@ -21,7 +21,7 @@ from benchmarks.group.disturbed import Outcome, play, summed
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play a round, print what it found, return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.group", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.group", description=__doc__)
     parser.add_argument("--runs", type=int, default=5_000)
     parser.add_argument("--disturbances", type=int, default=20)
     parser.add_argument("--pace", type=float, default=12.0, help="runs per second")

@@ -1,4 +1,4 @@
-"""A day at a given rate, computed from measured constants: ``python -m tests.bench.group.capacity``. Pure.
+"""A day at a given rate, computed from measured constants: ``python -m benchmarks.group.capacity``. Pure.
 
 The rate follows the day: a sine around the mean, with its peak at noon. At the peak, nothing is forwarded
 for ten minutes; Kafka keeps what comes, and the processors' reserve catches up. Constants are options; each
@@ -24,8 +24,8 @@ def _told(default: float, source: str) -> Any:
     return field(default=default, metadata={"source": source})
 
 
-_COST: Final = "python -m tests.bench.group.cost"
-_ROUND: Final = "python -m tests.bench.group"
+_COST: Final = "python -m benchmarks.group.cost"
+_ROUND: Final = "python -m benchmarks.group"
 _ASSUMED: Final = "assumed"
 
 
@@ -150,7 +150,7 @@ def table(given: Constants, day: Day) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the day."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.group.capacity", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.group.capacity", description=__doc__)
     for one in fields(Constants):
         name = f"--{one.name.replace('_', '-')}"
         source = one.metadata["source"].replace("%", "%%")

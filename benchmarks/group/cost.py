@@ -1,4 +1,4 @@
-"""CPU time of a span, fed over gRPC into SQLite or read from Kafka: ``python -m tests.bench.group.cost``.
+"""CPU time of a span, fed over gRPC into SQLite or read from Kafka: ``python -m benchmarks.group.cost``.
 
 In each round, every row runs once, one after another, so that ratios are of one time on one machine. All
 rows have their verdicts in PostgreSQL; only the journal differs. CPU time is that of the processors alone,
@@ -189,7 +189,7 @@ def _cpu_s(lines: Sequence[Line]) -> float:
 @contextmanager
 def services(folder: Path) -> Iterator[Place]:
     """Run broker, store and a backend that keeps nothing."""
-    null = [sys.executable, "-m", "tests.bench.ingest.null_backend", "grpc"]
+    null = [sys.executable, "-m", "benchmarks.ingest.null_backend", "grpc"]
     with (
         start_kafka(install.build("kafka"), folder / "kafka") as broker,
         postgresql() as server,
@@ -222,7 +222,7 @@ def _spread(values: Sequence[float]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a plan and print its table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.group.cost", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.group.cost", description=__doc__)
     parser.add_argument("plan", nargs="?", choices=PLANS, default="journals")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=300, help=f"of {REQUEST_SPANS} spans each, for a row")

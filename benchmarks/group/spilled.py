@@ -1,4 +1,4 @@
-"""Bytes and time of spilled parts in a real PostgreSQL: ``python -m tests.bench.group.spilled``.
+"""Bytes and time of spilled parts in a real PostgreSQL: ``python -m benchmarks.group.spilled``.
 
 Each part is one of the four requests of a run of 20 spans (``disturbed``). The parts are written as a
 processor does it, 64 in a transaction; then they are read as by a partition's next owner, and deleted.
@@ -72,7 +72,7 @@ def _timed(work: Callable[[], None]) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.group.spilled", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.group.spilled", description=__doc__)
     parser.add_argument("--runs", type=int, default=5_000)
     chosen = parser.parse_args(arguments)
     parts = list(make_parts(chosen.runs))

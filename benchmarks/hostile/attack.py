@@ -1,4 +1,4 @@
-"""Attacks that try to delay all other clients: ``python -m benchmarks.attack``.
+"""Attacks that try to delay all other clients: ``python -m benchmarks.hostile.attack``.
 
 The service runs in its own process, in front of a backend that accepts everything. Attacks of size n, 2n and
 4n are sent while a client of another tenant sends a span every 20 ms and a run every few seconds. For each
@@ -204,7 +204,7 @@ def _service(settings: Mapping[str, str]) -> Iterator[_Service]:
     with tempfile.TemporaryDirectory(prefix="blamespan-attack-") as folder:
         listen = {f"{name}_listen": "127.0.0.1:0" for name in ("otlp_grpc", "otlp_http", "web")}
         values = {**listen, "data_dir": folder, "root_grace": _GRACE_MS, **settings}
-        command = [sys.executable, "-m", "benchmarks.attack", "--serve", json.dumps(values)]
+        command = [sys.executable, "-m", "benchmarks.hostile.attack", "--serve", json.dumps(values)]
         with Popen(command, stdin=PIPE, stdout=PIPE, text=True, bufsize=1) as process:
             try:
                 yield _Service(process, Path(folder) / RUNS)

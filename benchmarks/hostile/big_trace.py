@@ -1,8 +1,8 @@
 """Time and memory of a big trace from OTLP bytes to ordered steps.
 
-    python -m tests.bench.big_trace                    # 10,000 and 100,000 spans, in each shape; of those
+    python -m benchmarks.hostile.big_trace  # 10,000 and 100,000 spans, in each shape; of those
                                                        # whose calls get 300 messages each, a tenth
-    python -m tests.bench.big_trace --spans 50000 --shape wide
+    python -m benchmarks.hostile.big_trace --spans 50000 --shape wide
 
 Time is the process's own CPU time, the best of three; memory is the growth of the peak resident size, in a
 separate process for each shape.
@@ -155,7 +155,7 @@ def main() -> None:
     if arguments.measure:
         measure(arguments.measure, sys.stdin.buffer.read())
         return
-    command = [sys.executable, "-m", "tests.bench.big_trace", "--measure"]
+    command = [sys.executable, "-m", "benchmarks.hostile.big_trace", "--measure"]
     for size in arguments.spans:
         for shape in arguments.shape:
             count = size // 10 if shape in _HEAVY else size

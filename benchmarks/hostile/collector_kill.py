@@ -1,4 +1,4 @@
-"""``python -m tests.bench.collector_kill``: acknowledged spans that a killed Collector loses.
+"""``python -m benchmarks.hostile.collector_kill``: acknowledged spans that a killed Collector loses.
 
 Runs the real Collector with deploy/collector/agent.yaml and gateway.yaml in front of a backend in this
 process, kills it with SIGKILL while runs arrive, restarts it on the same queue, and counts acknowledged spans

@@ -1,4 +1,4 @@
-"""``python -m tests.bench.fuzz``: coverage-guided fuzzing of all code that reads untrusted input.
+"""``python -m benchmarks.hostile.fuzz``: coverage-guided fuzzing of all code that reads untrusted input.
 
 Needs atheris (dependency group ``fuzz``). Each target runs in its own process, from the valid inputs of
 ``tests/security/seeds.py``, with libFuzzer's mutations and our own, which keep the protobuf valid. Prints one
@@ -65,7 +65,7 @@ def _run(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         corpus = (arguments.corpus or Path(scratch)) / name
         corpus.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "tests.bench.fuzz", "--child", "--target", name]
+        command = [sys.executable, "-m", "benchmarks.hostile.fuzz", "--child", "--target", name]
         command += ["--runs", str(arguments.runs), "--seed", str(arguments.seed)]
         command += ["--longest", str(arguments.longest)]
         command += ["--findings", str(findings), "--corpus", str(corpus)]

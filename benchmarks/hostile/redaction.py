@@ -1,4 +1,4 @@
-"""Recall, false positives and cost of redaction: ``python -m tests.bench.redaction [FILE…]``.
+"""Recall, false positives and cost of redaction: ``python -m benchmarks.hostile.redaction [FILE…]``.
 
 Recall: made-up secrets in the formats that vendors document (not taken from the rules), each written in
 several ways and put in several places of a run, which is encoded, rebuilt and redacted as by the service. A

@@ -1,11 +1,11 @@
-"""Ingest throughput and latency, compared with other programs: ``python -m tests.bench.ingest``.
+"""Ingest throughput and latency, compared with other programs: ``python -m benchmarks.ingest``.
 
 Spans of 1.4 KB, 16 interleaved traces per request, and a backend that keeps nothing. Figures are spans per
 second of wall time and of the process's own CPU time (all threads), so that sender and backend do not count.
 
 A plan (``speed``, ``sizes``, ``gzip``, ``agents``, ``stores``) defines the rows; options change it. Each
 round runs every row once, with compared rows next to each other. ``--output`` stores the rows as JSON lines,
-from which ``python -m tests.bench.ingest.report`` produces the same Markdown again.
+from which ``python -m benchmarks.ingest.report`` produces the same Markdown again.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _plan(chosen: argparse.Namespace) -> Plan:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.ingest",
+        prog="python -m benchmarks.ingest",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,4 @@
-"""Installs the programs that we compare with: ``python -m tests.bench.ingest.install [NAME…]``.
+"""Installs the programs that we compare with: ``python -m benchmarks.ingest.install [NAME…]``.
 
 Each gets its own virtual environment, beside the backends, from the Python package index.
 """
@@ -47,7 +47,7 @@ def program(name: str) -> Path:
     """
     python = cache.kept(_folder(name), _MARK)
     if python is None:
-        raise MissingError(f"no {name} here: python -m tests.bench.ingest.install {name}")
+        raise MissingError(f"no {name} here: python -m benchmarks.ingest.install {name}")
     return next(python.parents[1].glob(PACKAGES[name].program))
 
 
@@ -71,7 +71,7 @@ def _folder(name: str) -> str:
 
 def main() -> None:
     """Install the requested packages; print each program's path."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.ingest.install", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest.install", description=__doc__)
     parser.add_argument("name", nargs="*", metavar="|".join(PACKAGES), default=list(PACKAGES))
     for name in parser.parse_args().name:
         print(install(name), flush=True)

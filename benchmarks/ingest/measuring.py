@@ -72,7 +72,7 @@ async def measure(case: Case, seconds: float) -> Figures:
         spans=case.spans,
         is_gzip=case.is_gzip,
     )
-    null = [sys.executable, "-m", "tests.bench.ingest.null_backend", case.protocol]
+    null = [sys.executable, "-m", "benchmarks.ingest.null_backend", case.protocol]
     with tempfile.TemporaryDirectory() as folder, announcing(null) as (_, announced):
         backend, counter = announced.split()
         with SUBJECTS[case.subject].start(case.protocol, backend, Path(folder)) as running:

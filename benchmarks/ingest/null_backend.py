@@ -1,4 +1,4 @@
-"""A backend that accepts everything and only counts: ``python -m tests.bench.ingest.null_backend grpc``.
+"""A backend that accepts everything and only counts: ``python -m benchmarks.ingest.null_backend grpc``.
 
 Prints its OTLP endpoint and the address of its byte count. It runs beside the measured program, so it does as
 little as possible.

@@ -1,6 +1,6 @@
 """Minimal proxy in Python: receives a request, forwards its bytes, answers. Nothing is stored.
 
-``python -m tests.bench.ingest.passthrough grpc http://127.0.0.1:4317`` prints its endpoint. Its cost is
+``python -m benchmarks.ingest.passthrough grpc http://127.0.0.1:4317`` prints its endpoint. Its cost is
 that of Python's gRPC and HTTP; anything beyond it is blamespan's own.
 """
 

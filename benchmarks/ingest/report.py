@@ -1,4 +1,4 @@
-"""Rows of measurements as Markdown: ``python -m tests.bench.ingest.report FILE…``.
+"""Rows of measurements as Markdown: ``python -m benchmarks.ingest.report FILE…``.
 
 A figure is the median of its rounds, with minimum and maximum; a ratio is computed within each round, between
 neighbours, and its median is shown.
@@ -165,7 +165,7 @@ def as_line(**row: Any) -> str:
 
 def main() -> None:
     """Print the tables of one or several results files."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.ingest.report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest.report", description=__doc__)
     parser.add_argument("file", nargs="+", type=Path)
     files: list[Path] = parser.parse_args().file
     print(render(line for file in files for line in file.read_text().splitlines()))

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.pages``: page latency while people analyse, with ag2tracer's page in the same run.
+"""``python -m benchmarks.page_speed.pages``: page latency while people analyse, beside ag2tracer.
 
 Both services run in their own processes, started as by users: ours with stores of 100,000 runs, ag2tracer
 from its package. On each, simulated people repeatedly analyse the same file all-at-once, with the same model,
@@ -206,7 +206,7 @@ def pages_of(store: Filled) -> dict[str, str]:
 
 def main() -> None:
     """Fill stores, start both services, measure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.page_speed.pages", description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--people", type=int, nargs="+", default=[2, 16], metavar="N")
     parser.add_argument("--seconds", type=float, default=25.0, help="for each load")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.pages_costs``: CPU time of each page, beside another tree's in the same run.
+"""``python -m benchmarks.page_speed.pages_costs``: CPU time of each page.
 
 One service for each tree, over the same store, in its own process; their pages are requested in turn, one at
 a time, so that a process's CPU time belongs to a page, and other programs on the machine slow both alike.
@@ -98,7 +98,7 @@ def _get(url: str) -> bytes:
 
 def main() -> None:
     """Fill the store, start the services, request their pages."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages_costs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.page_speed.pages_costs", description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--store", type=Path, required=True, help="folder of the store; filled if missing")
     parser.add_argument("--times", type=int, default=100, help="requests of each page")

@@ -1,4 +1,4 @@
-"""Simulated people who analyse files without pause, on our page and ag2tracer's, for ``benchmarks.pages``."""
+"""Simulated people who analyse files without pause, on our page and ag2tracer's, for the pages``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.pages_million``: time and CPU time of the pages over a million runs, one by one.
+"""``python -m benchmarks.page_speed.pages_million``: time and CPU time of the pages over a million runs.
 
 The pages run in their own process, as ``blamespan web`` serves them, over a store filled as after a month:
 verdicts, totals and facts of runs in 50 workflows, the newest runs kept and counted in issues. (``serve``
@@ -238,7 +238,9 @@ def _get(url: str) -> None:
 
 def main() -> None:
     """Fill a store, start the service, and request its pages."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages_million", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.page_speed.pages_million", description=__doc__
+    )
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--times", type=int, default=100, help="requests of each page")
     parser.add_argument("--store-url", help="an empty database in PostgreSQL")

@@ -29,7 +29,15 @@ class Timed:
 @contextmanager
 def slow_model(delay_s: float, quote: str = "") -> Iterator[str]:
     """Run the model in its own process; yield its base URL."""
-    command = [sys.executable, "-m", "tests.bench.slow_model", "--delay", str(delay_s), "--quote", quote]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.resources.slow_model",
+        "--delay",
+        str(delay_s),
+        "--quote",
+        quote,
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert server.stdin is not None

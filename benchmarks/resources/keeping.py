@@ -1,4 +1,4 @@
-"""Cost of keeping a run's spans: ``python -m benchmarks.keeping FILE…``.
+"""Cost of keeping a run's spans: ``python -m benchmarks.resources.keeping FILE…``.
 
 Prepares each recorded run as a worker process does, with and without keeping its spans, in turns. CPU time is
 that of the process; the difference is the median of the pairs, and the mean over runs has a bootstrap

@@ -1,4 +1,4 @@
-"""Memory and disk use of a service with many open runs: ``python -m tests.bench.memory``.
+"""Memory and disk use of a service with many open runs: ``python -m benchmarks.resources.memory``.
 
 Uses a real ``blamespan serve`` in front of a backend that keeps nothing: a million spans of agents in 50,000
 traces whose roots have not ended, each trace's spans in four requests that 16 traces share. Then every root
@@ -225,7 +225,7 @@ async def measure(traces: int, spans: int, patience_s: float) -> AsyncIterator[H
         spans: number of spans in all.
         patience_s: time limit for analysing all; 0 to skip that.
     """
-    null = [sys.executable, "-m", "tests.bench.ingest.null_backend", "grpc"]
+    null = [sys.executable, "-m", "benchmarks.ingest.null_backend", "grpc"]
     with (
         tempfile.TemporaryDirectory() as folder,
         announcing(null) as (_, announced),
@@ -297,7 +297,7 @@ async def _give_back(filled: Filled) -> GivenBack:
 
 async def main() -> None:
     """Print the measurements, or one JSON object per line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.memory", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.resources.memory", description=__doc__)
     parser.add_argument("--traces", type=int, default=50_000)
     parser.add_argument("--spans", type=int, default=1_000_000)
     parser.add_argument(

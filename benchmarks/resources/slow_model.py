@@ -1,8 +1,8 @@
 """A slow chat server that gives each method a usable answer; counts its requests.
 
-``python -m tests.bench.slow_model --delay 1``: prints its base URL, then serves until its standard input
-closes. It is a process of its own, so that only the client is measured. ``GET /count`` returns the number of
-answered calls, the highest number of concurrent calls, and the bytes of prompts received.
+``python -m benchmarks.resources.slow_model --delay 1``: prints its base URL, then serves until its standard
+input closes. It is a process of its own, so that only the client is measured. ``GET /count`` returns the number
+of answered calls, the highest number of concurrent calls, and the bytes of prompts received.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cost of the fast lane without network: ``python -m tests.bench.wire``.
+"""Cost of the fast lane without network: ``python -m benchmarks.resources.wire``.
 
 Spans of 1.4 KB, 16 interleaved traces per request; scanned, journalled durably, acknowledged, and forwarded
 to a null backend.

@@ -1,4 +1,4 @@
-"""Soak test: ``python -m tests.bench.soak --minutes 30``.
+"""Soak test: ``python -m benchmarks.soak --minutes 30``.
 
 Runs a real ``blamespan serve`` under a mixed load (plain spans and agents' runs, gRPC and HTTP, compressed
 and not) in front of a backend with regular outages. Exits with 1 unless memory and CPU time per span stay
@@ -125,7 +125,7 @@ async def soak(pace: Pace, minutes: float, first: int) -> Outcome:
     seconds = 60 * minutes
     every_s = seconds / _AWAYS
     away_s = min(_LONGEST_AWAY_S, every_s * _AWAY_SHARE)
-    backend = [sys.executable, "-m", "tests.bench.soak.backend", f"{every_s}", f"{away_s}"]
+    backend = [sys.executable, "-m", "benchmarks.soak.backend", f"{every_s}", f"{away_s}"]
     with (
         tempfile.TemporaryDirectory() as folder,
         announcing(backend) as (_, announced),
@@ -237,7 +237,7 @@ async def _settled(line: Line, told: str, sent: Sent) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the results, and exit with 1 if it failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--requests", type=float, default=20.0, help="of plain spans a second")
     parser.add_argument("--spans", type=int, default=128, help="in each of these")

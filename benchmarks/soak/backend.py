@@ -1,5 +1,5 @@
 """A backend with regular outages, which counts the spans that it accepts: ``python -m
-tests.bench.soak.backend 60 5``.
+benchmarks.soak.backend 60 5``.
 
 Of every 60 seconds it answers ``UNAVAILABLE`` for the last 5. Prints its OTLP endpoint and the address of its
 counts.

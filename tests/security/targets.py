@@ -1,7 +1,7 @@
 """Fuzz targets: each takes any bytes and checks what must hold for them.
 
-Hypothesis runs them in the default tests (``test_fuzz.py``), atheris by ``python -m tests.bench.fuzz``. A
-target raises only if it has found a fault.
+Hypothesis runs them in the default tests (``test_fuzz.py``), atheris by
+``python -m benchmarks.hostile.fuzz``. A target raises only if it has found a fault.
 """
 
 from __future__ import annotations

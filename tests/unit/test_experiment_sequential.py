@@ -94,7 +94,7 @@ def test_a_walk_proves_the_decisive_call_wherever_it_is(decisive: int) -> None:
 
 
 def test_walks_in_which_nothing_heals_seldom_prove_a_step() -> None:
-    """20 walks each; ``python -m tests.bench.experiment null`` makes 1,000."""
+    """20 walks each; ``python -m benchmarks.experiment null`` makes 1,000."""
     coin = random.Random(4)
     for candidates in (chain([1.0] * 3), texts([1.0] * 2)):
         proved = sum(bool(walk(candidates, lambda _: 0.3, coin, most=10).proved) for _ in range(20))

@@ -2,7 +2,8 @@
 
 A logistic model for each kind of clue gives the probability that a run with this clue failed, assuming that
 one in ten runs that report no failure did fail. The strongest clue of each kind counts; kinds are taken as
-independent. Coefficients and thresholds: ``weights.py``, made by ``python -m tests.bench.suspicion --write``.
+independent. Coefficients and thresholds: ``weights.py``, made by
+``python -m benchmarks.accuracy.suspicion --write``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Coefficients of the clues. Generated: ``python -m tests.bench.suspicion --write``."""
+"""Coefficients of the clues. Generated: ``python -m benchmarks.accuracy.suspicion --write``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing and correctness of verdicts on real runs: ``python -m tests.bench.settled --runs 200``.
+"""Timing and correctness of verdicts on real runs: ``python -m benchmarks.accuracy.settled --runs 200``.
 
 Uses a real ``blamespan serve`` with default settings, and runs from OpenTelemetry's SDK with its defaults
 (batches of 5 s) over OTLP/gRPC: 40 % in one service, 30 % in two, 15 % in five, 15 % over linked traces; some
@@ -289,7 +289,7 @@ def _parts(path: Path, runs: Sequence[Run]) -> dict[str, frozenset[TraceId]]:
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.settled", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.settled", description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--pauses", nargs="+", type=float, default=(0.0, 0.0, 5.0, 20.0), help="seconds")

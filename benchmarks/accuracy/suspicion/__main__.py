@@ -1,4 +1,4 @@
-"""``python -m tests.bench.suspicion``: recall and false alarms of suspected failures on passing twins.
+"""``python -m benchmarks.accuracy.suspicion``: recall and false alarms of suspected failures.
 
 Prints a table in Markdown; ``--write`` also fits the coefficients to all runs and writes them. Scores in the
 table are out of fold: the coefficients are fitted to the other kinds of stories.

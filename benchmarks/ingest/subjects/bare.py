@@ -14,6 +14,6 @@ from benchmarks.ingest.subjects.running import Running, announcing
 def passthrough(protocol: str, backend: str, folder: Path) -> Iterator[Running]:
     """Acknowledges requests once the backend has acknowledged them."""
     del folder
-    command = [sys.executable, "-m", "tests.bench.ingest.passthrough", protocol, backend]
+    command = [sys.executable, "-m", "benchmarks.ingest.passthrough", protocol, backend]
     with announcing(command) as (process, line):
         yield Running(pid=process.pid, endpoint=line)
