@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 import pytest
 from aiohttp import ClientSession, CookieJar, FormData
 
 from analyzer.executor.composition import open_analyst
 from analyzer.service.analyzer_half.open_remote import analyzer_server
-from benchmarks.page_speed.pages_load import LOG
 from collector_processor.settings import load_settings
 from tests.web.test_pages import OURS
 
 BROWSER = {"Accept": "text/html"}
 SECRET = "a-token-of-many-words"
+LOG: Final = {
+    "history": [
+        {"role": "user", "name": "planner", "content": "Ask the clerk what 84 panels of 0.41 kW give."},
+        *({"role": "assistant", "name": f"clerk {turn}", "content": "word " * 400} for turn in range(30)),
+        {"role": "assistant", "name": "writer", "content": "They give 35 kW."},
+    ],
+    "question": "How many kW do 84 panels of 0.41 kW give?",
+    "ground_truth": "34.44",
+}
 
 
 @asynccontextmanager
@@ -43,7 +53,7 @@ async def test_a_file_is_tried_on_an_analyzer() -> None:
     async with opened() as (browser, address):
         assert 'type="file"' in await page(browser, f"{address}/")
         form = FormData({"method": "signals", "failed": "yes"})
-        form.add_field("file", str(LOG).replace("'", '"').encode(), filename="mine.json")
+        form.add_field("file", json.dumps(LOG).encode(), filename="mine.json")
         async with browser.post(f"{address}/try", data=form, headers=OURS, allow_redirects=False) as answer:
             assert answer.status == 303, await answer.text()
             job = address + answer.headers["Location"]
