@@ -6,6 +6,7 @@ is scripted. What comes of it is counted by ``counted``, from Jaeger's side.
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter, defaultdict
@@ -23,7 +24,6 @@ import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.group.counted import Counts, Cut, Found, InKafka, SpanName, Where, add_trace, read_trace
-from benchmarks.resources.commands import slow_model
 from collector_processor.otlp import Signal, grpc_path
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
@@ -36,7 +36,9 @@ from tests.backends.processes import RunningJaeger, start_jaeger
 from tests.backends.supervise import BackendError, wait_until
 from tests.e2e.kafka_group import Kept, StartProcessor, committed, kafka_collector, processors, read_topic
 from tests.e2e.line import Line
+from tests.e2e.model_server import Scripted, serve
 from tests.e2e.test_halves import Asked, StartAnalyzer, analyzers
+from tests.e2e.test_line_model import in_background
 from tests.e2e.traffic import Doors
 from tests.factories import agent, chat, tool, workflow
 
@@ -47,6 +49,18 @@ AGENTS: Final = ("planner", "researcher", "reader", "solver", "checker", "writer
 SPANS: Final = 3 * len(AGENTS) + 2
 """Spans of a run."""
 REQUESTS: Final = 4
+_JUDGED: Final = Scripted(
+    delay_s=0.05,
+    text=json.dumps(
+        {
+            "reason": "a guess",
+            "step": 1,
+            "evidence": [{"step": 1, "quote": f"what {AGENTS[0]} said"}],
+            "ranking": [{"step": 1, "probability": 0.4}],
+        }
+    ),
+)
+"""The model's answer to every question."""
 _SENDERS: Final = 8
 _PAUSE_S: Final = 0.05
 """Seconds between two requests of a run."""
@@ -163,7 +177,7 @@ class Group:
         return line
 
     def add_analyzer(self) -> None:
-        settings = {"store_url": self.server.url(), "model": "openai/slow", "OPENAI_API_KEY": "none"}
+        settings = {"store_url": self.server.url(), "model": "openai/scripted", "OPENAI_API_KEY": "none"}
         self.analyzers.append(self.start_analyzer(**settings, OPENAI_API_BASE=self.model))
 
     def disturb(self, kind: str) -> float:
@@ -336,7 +350,7 @@ def _group(folder: Path) -> Iterator[tuple[Group, Doors]]:
             start_processor=enter(processors(folder, broker, server)),
             start_analyzer=enter(analyzers(folder)),
             server=server,
-            model=enter(slow_model(0.05, f"what {AGENTS[0]} said")),
+            model=enter(in_background(serve(_JUDGED))).url,
         )
         doors = enter(kafka_collector(install.build("collector"), folder / "collector", broker))
         group.repair()

@@ -6,14 +6,20 @@ runs.
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from benchmarks.resources.wire import TRACES, make_request
-from collector_processor.wire.scan import scan_traces
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from collector_processor.wire.scan import scan_traces
+from tests.otlp_requests import request, span
+
+_SPAN_BYTES: Final = 1400
+_TRACES: Final = 16
+_WORDS: Final = ("select", "order", "total", "from", "items", "where", "price", "customer", "and", "shipped")
 _BODIES: Final = 8
 _FEW_BODIES: Final = 25
 """Number of distinct requests: of their 400 traces, one in a hundred can be an agent's."""
@@ -48,14 +54,46 @@ class Body:
 def make_bodies(spans: int, agent_percent: int) -> tuple[Body, ...]:
     """Return requests of 16 interleaved traces each, of which ``agent_percent`` are an agent's."""
     count = _BODIES if agent_percent in {0, 100} else _FEW_BODIES
-    agents = round(count * TRACES * agent_percent / 100)
+    agents = round(count * _TRACES * agent_percent / 100)
     shares = [agents // count + (number < agents % count) for number in range(count)]
     return tuple(_cut(make_request(spans, share, seed)) for seed, share in enumerate(shares))
 
 
-def _cut(request: bytes) -> Body:
-    ids = [bytes.fromhex(note.trace_id) for note in scan_traces(request).traces]
+def _cut(body: bytes) -> Body:
+    ids = [bytes.fromhex(note.trace_id) for note in scan_traces(body).traces]
     if not ids:
-        return Body((request,), ())
-    pieces = re.split(b"(" + b"|".join(map(re.escape, ids)) + b")", request)
+        return Body((body,), ())
+    pieces = re.split(b"(" + b"|".join(map(re.escape, ids)) + b")", body)
     return Body(tuple(pieces[::2]), tuple(pieces[1::2]))
+
+
+def make_request(spans: int, agent_traces: int, seed: int = 1) -> bytes:
+    """Return one request; ``agent_traces`` of its 16 traces carry an agent's attributes."""
+    chance = random.Random(seed)
+    first = chance.getrandbits(60) | 1
+    return request(*(_span(n, first, chance, is_agent=n % _TRACES < agent_traces) for n in range(spans)))
+
+
+def _span(number: int, first: int, chance: random.Random, *, is_agent: bool) -> Span:
+    attributes: dict[str, str | int | bool] = {
+        "http.request.method": "GET",
+        "url.path": f"/api/v1/items/{number}",
+        "server.address": "shop.internal",
+        "server.port": 8080,
+        "http.response.status_code": 200,
+        "thread.name": f"worker-{number % 8}",
+        "enduser.id": f"user-{chance.randrange(10**6)}",
+    }
+    if is_agent:
+        attributes |= {"gen_ai.operation.name": "chat" if number >= _TRACES else "invoke_workflow"}
+    made = span(
+        chance.getrandbits(63),
+        trace=first * 1000 + number % _TRACES,
+        parent=first if number >= _TRACES else None,
+        attributes=attributes,
+        name="GET /api/v1/items",
+    )
+    room = _SPAN_BYTES - made.ByteSize() - 20
+    text = " ".join(chance.choices(_WORDS, k=room // 5))
+    made.attributes.add(key="db.statement").value.string_value = text[:room]
+    return made

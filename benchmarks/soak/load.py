@@ -15,9 +15,9 @@ import aiohttp
 import grpc
 import grpc.aio
 
+from benchmarks.ingest.bodies import make_request
 from benchmarks.ingest.passthrough import PATH
-from benchmarks.resources.demo_again import DemoAgain
-from benchmarks.resources.wire import make_request
+from tests.e2e.demo_again import DemoAgain
 from tests.e2e.line import Line
 
 _BODIES: Final = 8

@@ -16,11 +16,11 @@ import pytest
 
 from analyzer.executor.codec import PATH, write_run
 from benchmarks.hostile.attack_requests import agents, star
-from benchmarks.hostile.big_trace import SHAPES
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.model import SpanStatus, Trace
+from tests.big_traces import SHAPES
 from tests.e2e.model_server import Scripted, serve
 from tests.e2e.test_line_model import in_background, settings_for
 from tests.e2e.traffic import Way, send

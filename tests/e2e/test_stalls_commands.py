@@ -21,7 +21,6 @@ from analyzer.cli.recorded_runs import load_runs, reader_here
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
 from benchmarks.hostile.attack_requests import agents
-from benchmarks.hostile.big_trace import SHAPES
 from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode
@@ -31,6 +30,7 @@ from tests.backends.fixtures import insist_on
 from tests.backends.kafka_broker import start_kafka
 from tests.backends.postgresql import postgresql
 from tests.backends.supervise import free_ports, listens
+from tests.big_traces import SHAPES
 from tests.e2e.traffic import send
 from tests.e2e.watching import (
     LONG_S,

@@ -23,11 +23,11 @@ import pytest
 
 from analyzer.web.app import make_app
 from analyzer.web.schemas import openapi
-from benchmarks.hostile.big_trace import SHAPES
 from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode
 from tests.backends.postgresql import postgresql
+from tests.big_traces import SHAPES
 from tests.e2e.traffic import WAYS, send
 from tests.e2e.watching import LONG_S, Found, Watched, announced_in, failed, probed, require, watched
 from tests.web.stage import open_stage

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from benchmarks.resources.demo_again import DemoAgain
 from tests.backends.supervise import wait_until
+from tests.e2e.demo_again import DemoAgain
 from tests.e2e.line import Line, StartLine
 from tests.e2e.traffic import send
 

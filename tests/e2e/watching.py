@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
-from benchmarks.hostile.big_trace import SHAPES
 from semconv.model import Span, SpanStatus
 from tests.backends.supervise import running, wait_until
+from tests.big_traces import SHAPES
 from tests.e2e.line import Line, _json_lines, environment
 from tests.factories import agent, chat, said
 

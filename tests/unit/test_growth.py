@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.hostile.big_trace import SHAPES, flat_history, history
 from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.model import Span, Trace
+from tests.big_traces import SHAPES, flat_history, history
 
 
 def operations(work: Callable[[], object]) -> int:

@@ -1,36 +1,17 @@
-"""Time and memory of a big trace from OTLP bytes to ordered steps.
-
-    python -m benchmarks.hostile.big_trace  # 10,000 and 100,000 spans, in each shape; of those
-                                                       # whose calls get 300 messages each, a tenth
-    python -m benchmarks.hostile.big_trace --spans 50000 --shape wide
-
-Time is the process's own CPU time, the best of three; memory is the growth of the peak resident size, in a
-separate process for each shape.
-"""
+"""Big traces in unusual shapes: wide, deep, crowded, or with long conversations."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import resource
-import subprocess
-import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from collector_processor.rebuild.decode import decode
-from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.repair import repair
-from collector_processor.trajectory import order
-from semconv.model import Span, Trace
+from semconv.model import Span
 from tests.factories import agent, chat, openinference, said, tool, workflow
 
-_ROUNDS: Final = 3
 _HEARD: Final = 300
 """Messages that each call gets in a long conversation."""
-_MIB: Final = 1024 * 1024
 _PROSE: Final = "and so on " * 20
 
 
@@ -142,50 +123,3 @@ SHAPES: Final[Mapping[str, Callable[[int], list[Span]]]] = {
     "history": history,
     "flat_history": flat_history,
 }
-_HEAVY: Final = frozenset({"history", "flat_history"})
-
-
-def main() -> None:
-    """Make each trace here, and measure it in a separate process."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--spans", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--measure", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure:
-        measure(arguments.measure, sys.stdin.buffer.read())
-        return
-    command = [sys.executable, "-m", "benchmarks.hostile.big_trace", "--measure"]
-    for size in arguments.spans:
-        for shape in arguments.shape:
-            count = size // 10 if shape in _HEAVY else size
-            subprocess.run([*command, shape], input=encode(SHAPES[shape](count)), check=True)
-
-
-def measure(shape: str, body: bytes) -> None:
-    """Print time and memory of one trace."""
-    before = _peak_bytes()
-    spans = decode(body).spans
-    decoded = _peak_bytes()
-    best_s, steps = min(_timed(spans) for _ in range(_ROUNDS))
-    print(
-        f"{shape:12} {len(spans):7,} spans ({len(body) / _MIB:5.1f} MiB of OTLP): {steps:7,} steps"
-        f" ordered in {best_s:6.2f} s; memory: decoded {(decoded - before) / _MIB:5.0f} MiB,"
-        f" ordering {(_peak_bytes() - decoded) / _MIB:5.0f} MiB,"
-        f" whole process {_peak_bytes() / _MIB:5.0f} MiB",
-        flush=True,
-    )
-
-
-def _timed(spans: tuple[Span, ...]) -> tuple[float, int]:
-    started = time.process_time()
-    steps = len(order(repair(Trace(spans=spans))).steps)
-    return time.process_time() - started, steps
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-if __name__ == "__main__":
-    main()
