@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import NormalDist, median
+from statistics import median
 from typing import Any
 
 import aiohttp
@@ -23,6 +23,7 @@ from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import Contains
 from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import Function
+from analyzer.inquiry.intervals import wilson
 from analyzer.methods.without_model import judge_by_signals
 from benchmarks.experiment.light import Said, talk
 from collector_processor.rebuild.stages import Run
@@ -32,14 +33,14 @@ from model_server import serving as scripted_model  # type: ignore[import-not-fo
 from script import FLOWS, Order, decisive, order, succeeded  # type: ignore[import-not-found]
 
 
-def known(out: Path) -> list[dict[str, Any]]:
+def _known(out: Path) -> list[dict[str, Any]]:
     """Return the rows measured so far."""
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
-async def in_process(system: str, number: int, out: Path) -> None:
+async def measure(system: str, number: int, out: Path) -> None:
     """Measure a number of failed runs of one system; append them to the file."""
-    done = [each for each in known(out) if each["system"] == system]
+    done = [each for each in _known(out) if each["system"] == system]
     task = max((each["order"] for each in done), default=-1)
     async with scripted_model(seed=1) as url, aiohttp.ClientSession() as session:
         while len(done) < number:
@@ -77,10 +78,10 @@ async def _measured(  # noqa: PLR0917 - a run and the address of its model
             gateway=GatewayOptions(openai=url, allow_tools=frozenset({"look_up_price"})),
         ),
     )
-    return row(system, asked.number, truth, tape, ranking[0].step if ranking else None, found)
+    return _row(system, asked.number, truth, tape, ranking[0].step if ranking else None, found)
 
 
-def row(  # noqa: PLR0917 - a row's columns
+def _row(  # noqa: PLR0917 - a row's columns
     system: str, number: int, truth: int | None, tape: Tape, suspected: int | None, found: Experiment
 ) -> dict[str, Any]:
     """Return one measured run as JSON."""
@@ -108,7 +109,7 @@ def row(  # noqa: PLR0917 - a row's columns
 
 def table(out: Path) -> None:
     """Print the measurements."""
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = _known(out)
     print("system n | decidable | decided | right step | agent | signals: step, agent | trials p50 p90 |")
     print("    calls p50 | $ p50 | proved where no call is decidable")
     for system in FLOWS:
@@ -128,36 +129,19 @@ def _line(system: str, rows: list[dict[str, Any]]) -> str:
     named = [each for each in decidable if each["signals_agent"] == each["decisive_agent"]]
     trials = sorted(each["trials"] for each in rows)
     others = sum(each["decision"] == "proved" for each in rows if each["decisive"] is None)
-    shares = (share(decided, decidable), share(right, decided), share(agent, decided))
+    shares = (_share(decided, decidable), _share(right, decided), _share(agent, decided))
     cost = median(each["usd"] or 0 for each in rows)
     return (
-        f"{system} {len(rows)} | {len(decidable)} | {' | '.join(shares)} | {share(signals, decidable)},"
-        f" {share(named, decidable)} | {median(trials):.0f} {trials[int(0.9 * len(trials))]} |"
+        f"{system} {len(rows)} | {len(decidable)} | {' | '.join(shares)} | {_share(signals, decidable)},"
+        f" {_share(named, decidable)} | {median(trials):.0f} {trials[int(0.9 * len(trials))]} |"
         f" {median(each['calls'] for each in rows):.0f} | {cost:.4f} |"
         f" {others} of {len(rows) - len(decidable)}"
     )
 
 
-def share(part: list[Any], whole: list[Any]) -> str:
+def _share(part: list[Any], whole: list[Any]) -> str:
     """Return a share in percent with Wilson's 95 % interval."""
     if not whole:
         return "-"
-    n, share, z = len(whole), len(part) / len(whole), NormalDist().inv_cdf(0.975)
-    centre, spread = share + z * z / (2 * n), z * ((share * (1 - share) + z * z / (4 * n)) / n) ** 0.5
-    low, high = (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
-    return f"{100 * share:.1f} [{100 * low:.0f}, {100 * high:.0f}]"
-
-
-__all__ = [
-    "FLOWS",
-    "Order",
-    "decisive",
-    "in_process",
-    "known",
-    "order",
-    "row",
-    "scripted_model",
-    "share",
-    "succeeded",
-    "table",
-]
+    found = wilson(len(part), len(whole))
+    return f"{100 * len(part) / len(whole):.1f} [{100 * found.low:.0f}, {100 * found.high:.0f}]"

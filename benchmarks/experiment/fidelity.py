@@ -1,28 +1,34 @@
-"""Fidelity: share of a run's calls that its tape serves, to recordings and to frameworks that rerun."""
+"""Fidelity of replays: ``python -m benchmarks.experiment.fidelity recorded | live``.
+
+``recorded`` builds each call's request from its trace, as chat completions with new ids, and sends them in
+recorded order: it shows that a tape serves its own recording, not that a framework sends the same requests
+again. ``live`` shows that: the program of each framework installed here runs twice.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
 from pathlib import Path
 
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import NotReplayable, Tape
 from analyzer.experiment.replay.trial import Request, Serve, Trial
 from analyzer.experiment.replay.wire import WIRES
+from analyzer.inquiry.intervals import wilson
 from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import Run, rebuild
-from tests.frameworks.catalogue import catalogue
+from tests.frameworks.catalogue import VARIANTS, catalogue
 from tests.frameworks.install import python_of
 from tests.frameworks.play import RunFailed
 from tests.frameworks.replaying import replay
 from tests.tapes import chat_body
 
 AIM = 0.98
-Z = 1.96
+RECORDINGS = Path("tests/frameworks/fixtures")
 
 
 @dataclass(slots=True)
@@ -72,11 +78,11 @@ def _runs(folders: Sequence[Path]) -> Iterator[tuple[Path, Run]]:
 def _serve(tape: Tape, tally: Tally) -> None:
     """Request each call as a client would; the answer must be that call's own."""
     trial = Trial(tape)
-    for call in tape.calls:
-        asked = WIRES["chat/completions"].read(chat_body(call.messages))
-        decision = trial.ask(Request(messages=asked.messages, kind=call.kind))
+    for one in tape.calls:
+        asked = WIRES["chat/completions"].read(chat_body(one.messages))
+        decision = trial.ask(Request(messages=asked.messages, kind=one.kind))
         tally.calls += 1
-        tally.served += isinstance(decision, Serve) and decision.answer == call.answer
+        tally.served += isinstance(decision, Serve) and decision.answer == one.answer
     tally.masked += trial.report().masked
 
 
@@ -117,18 +123,27 @@ def _print(tallies: dict[str, Tally]) -> int:
         print(f"{name:34}{each.runs:6}{each.calls:7}{each.served:8}{each.masked:8}  {why}")
         for difference in each.differences:
             print(f"  {difference}")
-    low, high = wilson(served, calls)
+    interval = wilson(served, calls)
     runs = sum(each.runs for each in tallies.values())
-    print(f"{served} of {calls} calls served: {served / max(calls, 1):.2%} [{low:.2%}, {high:.2%}]", end="")
-    print(f"; {refused} of {runs} runs cannot be replayed")
+    share = f"{served / max(calls, 1):.2%} [{interval.low:.2%}, {interval.high:.2%}]"
+    print(f"{served} of {calls} calls served: {share}; {refused} of {runs} runs cannot be replayed")
     return int(served < AIM * calls or not calls)
 
 
-def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share."""
-    if not trials:
-        return 0.0, 1.0
-    share, square = successes / trials, Z * Z
-    middle = (share + square / (2 * trials)) / (1 + square / trials)
-    half = Z * sqrt(share * (1 - share) / trials + square / (4 * trials**2)) / (1 + square / trials)
-    return middle - half, min(1.0, middle + half)
+def main() -> int:
+    """Run the requested part; return 1 if a target was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.experiment.fidelity", description=__doc__)
+    what = parser.add_subparsers(dest="what", required=True)
+    of_recordings = what.add_parser("recorded")
+    of_recordings.add_argument("folder", nargs="*", type=Path, default=[RECORDINGS])
+    of_frameworks = what.add_parser("live")
+    of_frameworks.add_argument("name", nargs="*")
+    of_frameworks.add_argument("--variant", action="append", help="of the story; by default all of a run's")
+    options = parser.parse_args()
+    if options.what == "recorded":
+        return recorded(options.folder)
+    return live(options.name, options.variant or VARIANTS)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
