@@ -28,7 +28,7 @@ _FATAL: Final = (0.8, 0.95)
 _HALF: Final = 0.5
 LEAST_PASSING: Final = 10
 """Passing runs below which a spectrum says nothing: with five, new elements were more often chance than
-fault in runs with a wrong value, and made verdicts worse (``benchmarks.history``)."""
+fault in runs with a wrong value, and made verdicts worse (``benchmarks.history`` at commit 8382596b)."""
 LEAST_EVIDENCE: Final = 0.3
 """Log-likelihood ratio from which an element stands out: four to three."""
 _WITNESS: Final = 0.25

@@ -145,3 +145,6 @@ def _share(part: list[Any], whole: list[Any]) -> str:
         return "-"
     found = wilson(len(part), len(whole))
     return f"{100 * len(part) / len(whole):.1f} [{100 * found.low:.0f}, {100 * found.high:.0f}]"
+
+
+__all__ = ["FLOWS", "measure", "table"]

@@ -1,19 +1,18 @@
-"""False alarms and delay of change points and release alarms, on simulated months; bytes and CPU of a run."""
+"""Alarms about releases, on simulated months: ``python -m benchmarks.alerting.release_alarm stable | delay``.
+
+``stable``: months without a change in which a change point or an alarm is found. ``delay``: runs until a bad
+release is noticed.
+"""
 
 from __future__ import annotations
 
+import argparse
 import math
 import random
-import sqlite3
-import tempfile
-import time
-from pathlib import Path
-from statistics import mean, median, quantiles
+from statistics import median, quantiles
 
 from analyzer.history.changes import ALPHA, change_points, regression
-from analyzer.history.elements import elements_of, pack
 from analyzer.inquiry.intervals import wilson
-from benchmarks.history.stories import FLOWS, KINDS, played
 
 SHARES = (0.02, 0.1, 0.3)
 RUNS = (100, 1000)
@@ -87,39 +86,19 @@ def _p90(numbers: list[int]) -> float:
     return quantiles(numbers, n=10)[-1]
 
 
-def cost(number: int) -> None:
-    """Print bytes kept and CPU time of a run's facts."""
-    print("system            runs  packed bytes p50 max  row in SQLite, bytes  CPU ms mean p99")
-    for system in FLOWS:
-        kinds = ("", "", "", *KINDS)
-        runs = [played(system, at, kinds[at % len(kinds)]).trajectory for at in range(number)]
-        packed, times = [], []
-        for run in runs:
-            began = time.process_time()
-            packed.append(pack(elements_of(run)))
-            times.append(1000 * (time.process_time() - began))
-        print(
-            f"{system:<15}{number:>7}  {median(map(len, packed)):>16.0f} {max(map(len, packed)):>3}"
-            f"  {_row_bytes(packed):>20.0f}  {mean(times):>11.3f} {quantiles(times, n=100)[-1]:.3f}",
-            flush=True,
-        )
-
-
-def _row_bytes(packed: list[bytes]) -> float:
-    """Return the size of a table like ``run_history`` per row, ids of 32 characters included."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "rows.db"
-        with sqlite3.connect(file) as db:
-            db.execute(
-                "CREATE TABLE run_history (tenant TEXT, run_id TEXT, said TEXT, version TEXT, release TEXT,"
-                " elements BLOB, PRIMARY KEY (tenant, run_id)) WITHOUT ROWID"
-            )
-            rows = [("", f"{at:032x}", "passed", "0123abcd", "1.4.2", one) for at, one in enumerate(packed)]
-            db.executemany("INSERT INTO run_history VALUES (?, ?, ?, ?, ?, ?)", rows)
-        db.close()
-        return file.stat().st_size / len(packed)
-
-
 def _share(hits: int, n: int) -> str:
     interval = wilson(hits, n)
     return f"{100 * hits / n:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+
+
+def main() -> None:
+    """Print the requested table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.alerting.release_alarm", description=__doc__)
+    parser.add_argument("what", choices=("stable", "delay"))
+    parser.add_argument("--number", type=int, default=1000, help="months or bad releases a row")
+    asked = parser.parse_args()
+    (stable if asked.what == "stable" else delay)(asked.number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Accuracy, cost and false alarms of what blamespan learns from other runs of a workflow."""
