@@ -29,8 +29,8 @@ from semconv.model import (
 _RANKED: Final = 5
 WEIGHT: Final = 2.0
 """Exponent of the history in the pool. Signals have a strong opinion on every step by its position, the
-history on few steps; chosen on the example systems (``benchmarks.history`` at commit 8382596b, other seeds than
-those shown)."""
+history on few steps; chosen on the example systems (``benchmarks.history`` at commit 8382596b, seeds other
+than those shown)."""
 MOST_CONFIDENT: Final = 0.9
 """Highest confidence: what goes along with failures need not cause them."""
 
