@@ -18,7 +18,6 @@ import grpc
 import grpc.aio
 
 from benchmarks.ingest.bodies import Body
-from benchmarks.ingest.floor import percentile
 from benchmarks.ingest.passthrough import PATH
 
 CLIENTS: Final = 32
@@ -190,3 +189,8 @@ async def _http_sender(load: Load, endpoint: str, stack: AsyncExitStack) -> Send
         return ""
 
     return post
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Return the value below which this share of the values lies; 0 for no values."""
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.ingest.bodies import make_bodies
-from benchmarks.ingest.floor import flushes, percentile
-from benchmarks.ingest.load import Load, Sent, send
+from benchmarks.ingest.load import Load, Sent, percentile, send
 from benchmarks.ingest.subjects import SUBJECTS, Running, announcing
 
 WARM_S: Final = 1.0
@@ -22,6 +23,8 @@ _DRAIN_S: Final = 30.0
 _QUIET_S: Final = 0.5
 _SETTLE_S: Final = 0.3
 _ENOUGH: Final = 0.98
+_FLUSHED_BYTES: Final = 64 << 10
+"""Compressed size of a group of requests on disk: about six with 16 spans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class Figures:
     """Flush times of the disk alone, before and after the half load."""
     peak_mib: float
     delivered: float
-    """Share of the acknowledged bytes that reached the backend (or, for a store, were stored)."""
+    """Share of the acknowledged bytes that reached the backend."""
 
 
 async def measure(case: Case, seconds: float) -> Figures:
@@ -76,8 +79,7 @@ async def measure(case: Case, seconds: float) -> Figures:
     with tempfile.TemporaryDirectory() as folder, announcing(null) as (_, announced):
         backend, counter = announced.split()
         with SUBJECTS[case.subject].start(case.protocol, backend, Path(folder)) as running:
-            bytes_per_span = sum(body.size for body in load.bodies) / len(load.bodies) / case.spans
-            arrived = _arrivals(running, counter, bytes_per_span)
+            arrived = partial(_count, counter)
             return await _measure(load, _Setup(running, arrived, Path(folder)), seconds)
 
 
@@ -112,9 +114,9 @@ async def _measure(load: Load, setup: _Setup, seconds: float) -> Figures:
     sent = await send(load, running.endpoint, seconds=seconds, first=warm.requests)
     lasted = await _drained(arrived, before + int(_ENOUGH * sent.bytes)) - began
     passage = Passage(seconds=lasted, cpu_s=running.cpu_s() - cpu, came=arrived() - before)
-    floor = list(flushes(setup.folder, _SETTLE_S))
+    floor = list(_flushes(setup.folder, _SETTLE_S))
     half = await _at_half_load(load, running, sent, seconds, warm.requests + sent.requests)
-    floor += flushes(setup.folder, _SETTLE_S)
+    floor += _flushes(setup.folder, _SETTLE_S)
     return figures_of(load.spans, sent, half, passage, flush_s=floor, peak_mib=running.peak_mib())
 
 
@@ -152,14 +154,6 @@ async def _at_half_load(load: Load, running: Running, sent: Sent, seconds: float
     return await send(load, running.endpoint, seconds=seconds, pace=pace, first=first)
 
 
-def _arrivals(running: Running, counter: str, bytes_per_span: float) -> Callable[[], int]:
-    """Return a function for the number of bytes that arrived so far."""
-    stored = running.stored_spans
-    if stored is None:
-        return lambda: _count(counter)
-    return lambda: int(stored() * bytes_per_span)
-
-
 async def _drained(arrived: Callable[[], int], expected: int) -> float:
     """Wait until this much has arrived and no more does, or give up; return the time of the last arrival."""
     deadline = time.perf_counter() + _DRAIN_S
@@ -177,3 +171,13 @@ async def _drained(arrived: Callable[[], int], expected: int) -> float:
 def _count(counter: str) -> int:
     with urllib.request.urlopen(counter, timeout=10) as answer:
         return int(answer.read())
+
+
+def _flushes(folder: Path, seconds: float) -> Iterator[float]:
+    """Append to a file and flush it repeatedly for a time; return the seconds of each flush."""
+    until = time.perf_counter() + seconds
+    with (folder / "floor").open("wb", buffering=0) as file:
+        while (began := time.perf_counter()) < until:
+            file.write(os.urandom(_FLUSHED_BYTES))
+            os.fdatasync(file.fileno())
+            yield time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Rows of measurements as Markdown: ``python -m benchmarks.ingest.report FILE…``.
+"""Rows of measurements as Markdown tables. Pure.
 
 A figure is the median of its rounds, with minimum and maximum; a ratio is computed within each round, between
 neighbours, and its median is shown.
@@ -6,24 +6,19 @@ neighbours, and its median is shown.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from benchmarks.ingest.measuring import Case, Figures
 from benchmarks.ingest.subjects import BASELINE, SUBJECTS
 
 _TOLERANCE: Final = 0.1
 """Share of acknowledged bytes that may be missing or duplicated in a row that is shown."""
-Round: TypeAlias = tuple[int, int]
-"""The run of the benchmark, and the round's number in it."""
-Rounds: TypeAlias = Mapping[Case, Mapping[Round, Figures]]
-"""The figures of each row, by round."""
+Rounds: TypeAlias = Mapping[Case, Mapping[int, Figures]]
+"""The figures of each row, by the number of the round."""
 
 _HEADS: Final = (
     "",
@@ -42,40 +37,27 @@ _HEADS: Final = (
 )
 
 
-def render(lines: Iterable[str]) -> str:
-    """Return the Markdown of rows as ``__main__`` writes them."""
-    machines: list[str] = []
-    left_out: list[str] = []
-    rounds: defaultdict[Case, dict[Round, Figures]] = defaultdict(dict)
-    for line in lines:
-        row = json.loads(line)
-        if "machine" in row:
-            machines.append(row["machine"])
-            continue
-        case = Case(**row["case"])
-        if reason := row.get("left_out") or row.get("refused"):
-            left_out.append(_why(case, reason))
-        else:
-            # A run begins with its machine; files hold several, each with rounds from 0 on.
-            rounds[case][len(machines), row["round"]] = Figures(**row["figures"])
+def render(rounds: Rounds, refused: Mapping[Case, str]) -> str:
+    """Return the tables, and why rows are not in them."""
     telling = {case: found for case, found in rounds.items() if _is_telling(found)}
-    left_out += [_why(case, _undelivered(rounds[case])) for case in rounds if case not in telling]
-    parts = [*dict.fromkeys(machines), *_tables(telling), _shares(telling)]
+    left_out = [_why(case, reason) for case, reason in refused.items()]
+    left_out += [_why(case, _undelivered(found)) for case, found in rounds.items() if case not in telling]
+    parts = [*_tables(telling), _shares(telling)]
     if left_out:
-        parts.append("Left out:\n\n" + "\n".join(dict.fromkeys(left_out)))
+        parts.append("Left out:\n\n" + "\n".join(left_out))
     return "\n\n".join(part for part in parts if part)
 
 
-def _is_telling(found: Mapping[Round, Figures]) -> bool:
+def _is_telling(found: Mapping[int, Figures]) -> bool:
     """Return whether everything acknowledged arrived exactly once; otherwise the speed is meaningless."""
     return abs(_delivered(found) - 1) <= _TOLERANCE
 
 
-def _delivered(found: Mapping[Round, Figures]) -> float:
+def _delivered(found: Mapping[int, Figures]) -> float:
     return median(figures.delivered for figures in found.values())
 
 
-def _undelivered(found: Mapping[Round, Figures]) -> str:
+def _undelivered(found: Mapping[int, Figures]) -> str:
     speed = median(figures.spans_per_s for figures in found.values())
     return f"{_delivered(found):.0%} of what it acknowledged had come out in the end ({speed:,.0f} spans/s)"
 
@@ -138,7 +120,7 @@ def _shares(rounds: Rounds) -> str:
 
 def _ratio(rounds: Rounds, case: Case, other: Case) -> str:
     """Compare round by round: disturbances of the machine then affect both."""
-    theirs: Mapping[Round, Figures] = rounds.get(other, {})
+    theirs: Mapping[int, Figures] = rounds.get(other, {})
     pairs = [(figures, theirs[number]) for number, figures in rounds[case].items() if number in theirs]
     return _spread([mine.spans_per_cpu_s / base.spans_per_cpu_s for mine, base in pairs], ".2f")
 
@@ -156,20 +138,3 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     head, *rest = rows
     lines = [head, ["---"] * len(head), *rest]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def as_line(**row: Any) -> str:
-    """Return a row of a results file."""
-    return json.dumps(row, ensure_ascii=False)
-
-
-def main() -> None:
-    """Print the tables of one or several results files."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest.report", description=__doc__)
-    parser.add_argument("file", nargs="+", type=Path)
-    files: list[Path] = parser.parse_args().file
-    print(render(line for file in files for line in file.read_text().splitlines()))
-
-
-if __name__ == "__main__":
-    main()
