@@ -1,8 +1,8 @@
 # ruff: noqa: E501 - rows of Markdown tables cannot be wrapped
 """Refreshes the tables of docs/accuracy.md: ``python -m benchmarks.accuracy.accuracy_page DATASETS_FOLDER [--only NAME]``.
 
-Each table is between two marks in the page and is rebuilt by ``blamespan bench --format json``, by
-``benchmarks.accuracy.ranker_limits`` or by ``benchmarks.accuracy.ablation``, so that no number is typed by hand. Takes ten
+Each table is between two marks in the page and is rebuilt here, by ``blamespan bench --format json`` or by
+``benchmarks.accuracy.ranker_limits``, so that no number is typed by hand. Takes ten
 minutes of one core, mostly for the ranker. The prose around the tables is written by hand: read it again when
 the numbers change.
 """
@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import takewhile
@@ -24,14 +25,17 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.scores import Score, score
 from analyzer.evaluation.validation import Labelled, across_systems, prepare
 from analyzer.inquiry.intervals import wilson
-from analyzer.inquiry.posterior import LogShares, log_softmax
+from analyzer.inquiry.posterior import LogShares, log_softmax, ranked
 from analyzer.methods.without_model import draw
-from analyzer.signals.run_view import read
-from benchmarks.accuracy.ablation import SEEN_WITHOUT_REFERENCE, judge, weighed, without_each
+from analyzer.signals import SIGNALS, findings
+from analyzer.signals.run_view import Reading, Signal, read
+from analyzer.signals.scoring import posterior
 from benchmarks.accuracy.abstaining import TABLES as ABSTAINING
 from benchmarks.accuracy.ranker_limits import TABLES as LIMITS
+from semconv.model import Attribution, Blame
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "accuracy.md"
 WHO_AND_WHEN: Final = "who_and_when.dev.jsonl.gz"
@@ -52,6 +56,8 @@ METHODS: Final = (
     ("signals", "none", ()),
     ("ranker", "4 of 5 folds", ("--cv", "5")),
 )
+
+SEEN_WITHOUT_REFERENCE = tuple(signal for signal in SIGNALS if signal.__name__ != "right_answer_seen")
 
 Line = Mapping[str, Any]
 
@@ -195,6 +201,38 @@ def ablation_table(folder: Path) -> list[str]:
             cells += [percent(sum(held) / len(held)) for held in claims]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
+
+
+def without_each(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Iterator[tuple[str, list[Score]]]:
+    """Score all signals, all but one for each signal, and the prior alone."""
+    kept: list[tuple[str, Sequence[Signal]]] = [("all signals", SEEN_WITHOUT_REFERENCE)]
+    kept += [
+        (f"without {left_out.__name__}", [s for s in SEEN_WITHOUT_REFERENCE if s is not left_out])
+        for left_out in SEEN_WITHOUT_REFERENCE
+    ]
+    kept.append(("prior alone", ()))
+    for name, signals in kept:
+        yield name, judge(runs, [weighed(reading, signals) for reading in readings])
+
+
+def judge(runs: Sequence[Labelled], shares: Sequence[LogShares]) -> list[Score]:
+    """Score the most likely step of each run."""
+    scores = []
+    for one, share in zip(runs, shares, strict=True):
+        ranking = ranked(share, one.run.trajectory, 5)
+        first = ranking[0]
+        verdict = Blame(
+            agent=first.agent, step=first.step, reason="", confidence=first.probability, ranking=ranking
+        )
+        attribution = Attribution(run_id=one.run.trajectory.run_id, verdict=verdict, method="signals")
+        assert one.run.label is not None
+        scores.append(score(attribution, one.run.label, one.example.system))
+    return scores
+
+
+def weighed(reading: Reading, signals: Sequence[Signal]) -> LogShares:
+    shares = posterior(reading, findings(reading, signals))
+    return log_softmax([math.log(max(share, 1e-12)) for share in shares])
 
 
 def drawn(one: Labelled) -> LogShares:

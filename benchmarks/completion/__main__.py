@@ -2,9 +2,9 @@
 
 A simulation in virtual time of the real intake, journal, slow lane and store with default settings and
 without a model: services x SDK batch delays x pauses x shapes of runs x restarts of the service. Each cell
-plays runs whose right verdict is known; half of them begin after the other half has ended. ``--format json``
-prints one object per cell. Exits with 1 if a final verdict is wrong, or 1 % of the blames were withdrawn,
-over all cells, or over all cells with the same batch delay or pause.
+plays runs whose right verdict is known; half of them begin after the other half has ended. Exits with 1 if a
+final verdict is wrong, or 1 % of the blames were withdrawn, over all cells, or over all cells with the same
+batch delay or pause.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import random
 import shutil
 import sys
@@ -98,12 +97,12 @@ def restarts_of(cell: Cell, groups: Sequence[Sequence[Begun]]) -> list[float]:
     return [*middles, *ends]
 
 
-async def measure(cell: Cell, settings: Settings, seed: int, skew_s: float) -> tuple[Counts, Counts]:
+async def measure(cell: Cell, settings: Settings, seed: int) -> tuple[Counts, Counts]:
     """Play a cell, and return its counts, and those of its first group alone."""
     chance = random.Random(f"{seed}/{cell}")
     groups = runs_of(cell, chance)
     runs = [run for group in groups for run in group]
-    arrivals = list(requests(runs, cell.delay_s, chance, skew_s))
+    arrivals = list(requests(runs, cell.delay_s, chance))
     seen = await play(settings, runs, arrivals, restarts_of(cell, groups))
     first = [run.truth for run in groups[0]]
     return count([run.truth for run in runs], seen), count(first, seen)
@@ -114,26 +113,21 @@ def main() -> int:
     chosen = _arguments()
     began, total, first = time.monotonic(), Counts(), Counts()
     by_axis: dict[tuple[str, object], Counts] = {}
-    say = _say_json if chosen.format == "json" else _say_row
-    if chosen.format == "table":
-        print(heading(_KEYS))
+    print(heading(_KEYS))
     for cell in grid(chosen):
-        folder = Path(tempfile.mkdtemp(prefix="completion-", dir=chosen.folder))
+        folder = Path(tempfile.mkdtemp(prefix="completion-", dir=_memory()))
         try:
             settings = load_settings({}, data_dir=folder, **dict(chosen.set))
-            found, cold = asyncio.run(measure(cell, settings, chosen.seed, chosen.skew))
+            found, cold = asyncio.run(measure(cell, settings, chosen.seed))
         finally:
             shutil.rmtree(folder)
-        say(cell, found, cold)
+        _say_row(cell, found)
         total += found
         first += cold
         for axis in asdict(cell).items():
             by_axis.setdefault(axis, Counts())
             by_axis[axis] += found
-    if chosen.format == "table":
-        _say_summary(by_axis, total, first)
-    else:
-        print(json.dumps({"total": True, **total.told()}))
+    _say_summary(by_axis, total, first)
     print(f"took {time.monotonic() - began:.0f} s", file=sys.stderr)
     return 0 if _is_held(by_axis, total) else 1
 
@@ -156,14 +150,6 @@ def _arguments() -> argparse.Namespace:
         "--set", nargs="+", type=setting, default=(), metavar="NAME=NUMBER", help="settings not by default"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--skew",
-        type=float,
-        default=0,
-        help="seconds between two services' clocks; not with linked traces: clocks order them",
-    )
-    parser.add_argument("--folder", type=Path, default=_memory(), help="for data; by default in memory")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
     return parser.parse_args()
 
 
@@ -175,15 +161,9 @@ def _memory() -> Path | None:
 _KEYS: Final = f"{'shape':<10}{'services':>9}{'delay':>7}{'pause':>7}{'restart':>8}"
 
 
-def _say_row(cell: Cell, found: Counts, cold: Counts) -> None:
-    del cold
+def _say_row(cell: Cell, found: Counts) -> None:
     key = f"{cell.shape:<10}{cell.services:>9}{cell.delay_s:>7g}{cell.pause_s:>7g}{cell.restarts:>8}"
     print(key + figures(found), flush=True)
-
-
-def _say_json(cell: Cell, found: Counts, cold: Counts) -> None:
-    told = {f"cold_{name}": value for name, value in cold.told().items()}
-    print(json.dumps({**asdict(cell), **found.told(), **told}), flush=True)
 
 
 def _say_summary(by_axis: Mapping[tuple[str, object], Counts], total: Counts, cold: Counts) -> None:

@@ -87,13 +87,6 @@ class Counts:
         """Share of withdrawn blames among all carriers that blame."""
         return self.withdrawn / self.blames if self.blames else 0.0
 
-    def told(self) -> dict[str, float | None]:
-        """Return the counts for JSON, with waits as percentiles."""
-        plain: dict[str, float | None] = {
-            one.name: getattr(self, one.name) for one in fields(self) if one.name != "waits"
-        }
-        return plain | {"wait_p50": percentile(self.waits, 50), "wait_p99": percentile(self.waits, 99)}
-
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
     """Return the smallest value that this percentage of values does not exceed; ``None`` for no values."""

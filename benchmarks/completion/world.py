@@ -74,16 +74,13 @@ class _Clock:
         return round(self.now * 1e9)
 
 
-def requests(
-    runs: Iterable[Begun], delay_s: float, chance: random.Random, skew_s: float = 0
-) -> Iterator[tuple[float, bytes]]:
+def requests(runs: Iterable[Begun], delay_s: float, chance: random.Random) -> Iterator[tuple[float, bytes]]:
     """Yield the arrival time and bytes of each export request of the runs' services, unordered.
 
     Args:
         runs: with start times in seconds since 1970.
         delay_s: the SDKs' interval between flushes; each starts at a random phase.
         chance: random generator for the phases.
-        skew_s: seconds by which each service's clock is ahead of the previous one's.
     """
     phases = defaultdict[str, float](lambda: chance.uniform(0, delay_s))
     flushed: defaultdict[tuple[str, int], list[Span]] = defaultdict(list)
@@ -91,9 +88,7 @@ def requests(
         for span in _moved(run):
             service = str(span.resource.attributes["service.name"])
             number = math.ceil((span.end_ns / 1e9 - phases[service]) / delay_s)
-            ahead_ns = round(skew_s * 1e9) * int(service.rpartition("-")[2])
-            shown = replace(span, start_ns=span.start_ns + ahead_ns, end_ns=span.end_ns + ahead_ns)
-            flushed[service, number].append(shown)
+            flushed[service, number].append(span)
     for (service, number), spans in flushed.items():
         yield phases[service] + number * delay_s + NETWORK_S, encode(spans)
 

@@ -1,6 +1,6 @@
 """Share of every recorded run that is read with all dialects switched off.
 
-    python -m benchmarks.dialects.unread [--rename] [--each] [--with-dialects]
+    python -m benchmarks.dialects.unread [--rename]
 
 The rules were written while looking at these recordings: the table is in-distribution. ``--rename`` replaces
 the first word of every attribute of three or more (``gen_ai.agent.name`` becomes ``unknown.agent.name``) and
@@ -21,7 +21,7 @@ from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.trajectory import order
-from semconv.dialects import USUAL, Reader
+from semconv.dialects import Reader
 from semconv.model import Attributes, Scope, Span, Trace, Trajectory
 from semconv.record import replace
 from tests.contract.recorded import SHARED
@@ -151,14 +151,11 @@ def table(found: Mapping[str, Sequence[Share]]) -> Iterator[str]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dialects.unread", description=__doc__)
-    parser.add_argument("--each", action="store_true", help="a row for each recording")
     parser.add_argument("--rename", action="store_true", help="no attribute in a known namespace")
-    parser.add_argument("--with-dialects", action="store_true", help="for comparison")
     asked = parser.parse_args()
     found: defaultdict[str, list[Share]] = defaultdict(list)
     for case in cases():
-        runs = read(case, USUAL if asked.with_dialects else OFF, renames=asked.rename)
-        found[case.name if asked.each else case.group].append(measured(case, runs))
+        found[case.group].append(measured(case, read(case, OFF, renames=asked.rename)))
     for row in table(found):
         print(row)
 

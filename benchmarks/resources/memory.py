@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -303,10 +302,9 @@ async def main() -> None:
     parser.add_argument(
         "--patience", type=float, default=1800, help="seconds for the analysis; 0: without it"
     )
-    parser.add_argument("--format", choices=["table", "json"], default="table")
     chosen = parser.parse_args()
     async for found in measure(chosen.traces, chosen.spans, chosen.patience):
-        print(json.dumps(asdict(found)) if chosen.format == "json" else _told(found), flush=True)
+        print(_told(found), flush=True)
 
 
 def _told(found: Held | Freed | GivenBack) -> str:

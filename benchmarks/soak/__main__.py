@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import subprocess
 import sys
 import tempfile
@@ -245,12 +244,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="runs sent before, as fast as they are taken")
     parser.add_argument("--memory", type=float, default=0.10, help="growth tolerated, a share")
     parser.add_argument("--cost", type=float, default=0.25, help="growth of a span's CPU time tolerated")
-    parser.add_argument("--format", choices=["table", "json"], default="table")
     chosen = parser.parse_args(arguments)
     pace = Pace(requests=chosen.requests, spans=chosen.spans, runs=chosen.runs)
     outcome = uvloop.run(soak(pace, chosen.minutes, chosen.first))
     faults = outcome.faults(chosen.memory, chosen.cost)
-    print(_json(outcome, faults) if chosen.format == "json" else _told(outcome, faults), flush=True)
+    print(_told(outcome, faults), flush=True)
     return 1 if faults else 0
 
 
@@ -281,28 +279,6 @@ def _went(found: Trend, unit: str) -> str:
     return (
         f"{found.first:.1f} → {found.last:.1f} {unit} from the first third to the last; slope over the whole"
         f" {found.slope:+.1%} of the first third [{found.low:+.1%}, {found.high:+.1%}]"
-    )
-
-
-def _json(outcome: Outcome, faults: Sequence[str]) -> str:
-    memory, cost = outcome.memory(), outcome.cost()
-    return json.dumps(
-        {
-            "minutes": outcome.minutes,
-            "acknowledged": outcome.acknowledged,
-            "runs": outcome.runs,
-            "balance": outcome.balance,
-            "taken": outcome.taken,
-            "unjudged": outcome.unjudged,
-            "evicted": outcome.evicted,
-            "memory_mib": [memory.first, memory.last],
-            "memory_slope": [memory.slope, memory.low, memory.high],
-            "cpu_us_per_span": [cost.first, cost.last],
-            "cost_slope": [cost.slope, cost.low, cost.high],
-            "journal_mib": max(sample.journal_mib for sample in outcome.samples),
-            "stores_mib": outcome.samples[-1].stores_mib,
-            "faults": list(faults),
-        }
     )
 
 

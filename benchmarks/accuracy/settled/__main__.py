@@ -298,7 +298,6 @@ def main() -> int:
         "--set", nargs="+", type=setting, default=(), metavar="NAME=NUMBER", help="settings not by default"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--format", choices=("table", "json"), default="table")
     chosen = parser.parse_args()
     plan = Plan(
         runs=chosen.runs,
@@ -311,20 +310,15 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="settled-") as folder:
         outcome = measure(plan, Path(folder))
-    for line in _told(outcome, chosen.format):
+    for line in _told(outcome):
         print(line)
     print(f"took {time.monotonic() - began:.0f} s", file=sys.stderr)
     return 0 if outcome.is_good else 1
 
 
-def _told(outcome: Outcome, form: str) -> Iterator[str]:
-    rows = {**outcome.by_group, "all": outcome.total}
-    if form == "json":
-        for name, found in rows.items():
-            yield json.dumps({"group": name, **found.told()})
-        return
+def _told(outcome: Outcome) -> Iterator[str]:
     yield heading(f"{'':<16}")
-    for name, found in rows.items():
+    for name, found in {**outcome.by_group, "all": outcome.total}.items():
         yield f"{name:<16}{figures(found)}"
     total = outcome.total
     yield (

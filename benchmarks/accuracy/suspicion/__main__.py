@@ -22,7 +22,6 @@ from benchmarks.accuracy.suspicion.faults import FAULTS
 from benchmarks.accuracy.suspicion.fit import Example, fit, out_of_fold
 from benchmarks.accuracy.suspicion.good_runs import KINDS, good_run
 from benchmarks.accuracy.suspicion.play import RENDERINGS, trajectory_of
-from benchmarks.accuracy.suspicion.recorded import recorded_runs
 from benchmarks.accuracy.suspicion.story import plain
 from benchmarks.accuracy.suspicion.tables import row, table, threshold
 from semconv.model import Trajectory
@@ -101,7 +100,7 @@ def write(found: Sequence[Example], scores: Sequence[float]) -> None:
 
 
 def report(found: Sequence[Example], tolerated: float, *, writes: bool = False) -> None:
-    """Print the tables of generated runs out of fold, and of recorded runs."""
+    """Print the tables, with scores out of fold."""
     scores = out_of_fold(found)
     good = [(one, score) for one, score in zip(found, scores, strict=True) if not one.fault]
     bad = [(one, score) for one, score in zip(found, scores, strict=True) if one.fault]
@@ -118,7 +117,6 @@ def report(found: Sequence[Example], tolerated: float, *, writes: bool = False) 
     right = sum(weighed.clues[0][1].step == one.step for one, weighed in noticed)
     print("\n| step at fault named, of those noticed | | n | 95 % |\n|---|---|---|---|")
     print(row("all", right, len(noticed)))
-    recorded_runs(weights, least)
     if writes:
         write(found, scores)
 
