@@ -46,7 +46,7 @@ from analyzer.web.reads.page_records import RunQuery
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
-from analyzer.web.rendering import Renderer
+from analyzer.web.rendering import Renderer, renderer
 from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, run_document
 from analyzer.web.run_list import InvalidFilter
 from analyzer.web.schemas import openapi
@@ -187,8 +187,7 @@ def make_app(parts: WebParts) -> web.Application:
         return await _find_one(parts, request)
 
     pages = parts.pages
-    renderer = Renderer()
-    memory = None if pages is None else _memory(pages, renderer)
+    memory = None if pages is None else _memory(pages, renderer())
     forget = nothing_in_memory if memory is None else memory.forget
     app.add_routes(
         [
@@ -205,7 +204,7 @@ def make_app(parts: WebParts) -> web.Application:
         ]
     )
     if pages is not None and memory is not None:
-        within = _Within(sessions=sessions, find=find, memory=memory, renderer=renderer)
+        within = _Within(sessions=sessions, find=find, memory=memory, renderer=renderer())
         _add_pages(app, parts, pages, within)
     return app
 

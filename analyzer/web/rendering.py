@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -115,6 +116,12 @@ class Renderer:
     def style(self) -> str:
         """Return the style sheets of a run, for a self-contained page."""
         return self.files["page.css"].decode() + self.files["run.css"].decode()
+
+
+@cache
+def renderer() -> Renderer:
+    """Return the renderer that all pages of this process share: compiling the templates takes 0.2 s."""
+    return Renderer()
 
 
 def outcome(verdict: Mapping[str, Any]) -> str:

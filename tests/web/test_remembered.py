@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.pages.prepared import PreparedPages
 from analyzer.web.remembered import Remembered
-from analyzer.web.rendering import Renderer
+from analyzer.web.rendering import renderer
 from analyzer.web.views.run_page import TraceLink, Wanted
 from tests.runs import run, step
 
@@ -30,7 +30,7 @@ def test_what_is_remembered_keeps_within_both_bounds(put: list[tuple[int, int]])
 
 
 async def test_a_list_of_steps_is_made_once_for_a_run_a_verdict_and_a_part() -> None:
-    pages = PreparedPages(Renderer(), TraceLink())
+    pages = PreparedPages(renderer(), TraceLink())
     whole = whole_steps(run(step("planner", "one"), step("clerk", "two")), lambda one: one)
     verdict = {"run_id": "r1", "status": "attributed", "step": 1, "confidence": 0.7}
     first = await pages.run(whole, verdict, Wanted())
@@ -44,7 +44,7 @@ async def test_a_list_of_steps_is_made_once_for_a_run_a_verdict_and_a_part() -> 
 
 
 async def test_a_comparison_is_made_once_for_two_runs_in_their_order() -> None:
-    pages = PreparedPages(Renderer(), TraceLink())
+    pages = PreparedPages(renderer(), TraceLink())
     left, right = (
         whole_steps(run(step("planner", text), step("clerk", "two")), lambda one: one)
         for text in ("one", "other")

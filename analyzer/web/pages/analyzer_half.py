@@ -16,7 +16,7 @@ from prometheus_client.registry import CollectorRegistry
 from analyzer.web.guard import Sessions
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed, sign_in_routes
 from analyzer.web.pages.try_pages import try_routes
-from analyzer.web.rendering import Renderer
+from analyzer.web.rendering import renderer
 from analyzer.web.requested_analyses import Jobs
 from semconv.dialects import USUAL, Reader
 
@@ -42,7 +42,7 @@ def analyzer_routes(
 ) -> list[web.RouteDef]:
     """Return the routes of all pages."""
     front = Front(
-        renderer=Renderer(),
+        renderer=renderer(),
         sessions=sessions,
         clean=pages.clean,
         reader=pages.reader,
