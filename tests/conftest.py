@@ -42,15 +42,24 @@ def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_note_processes)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave tests of some folders, and those over a real PostgreSQL, to ``make test-whole``."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        over = getattr(item, "callspec", None)
+        is_over_server = over is not None and "postgresql" in over.params.values()
+        if folder in STARTS_PROCESSES or is_over_server or "server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.whole)
+
+
 @pytest.fixture(autouse=True)
 def starts_no_process(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test of ``make test`` that starts a process: each takes seconds."""
-    folder = request.path.relative_to(Path(__file__).parent).parts[0]
-    if folder in STARTS_PROCESSES:
+    if request.node.get_closest_marker("whole"):
         yield
         return
     _running.append(request.node.nodeid)
     yield
     _running.clear()
     started, _started[:] = tuple(_started), ()
-    assert not started, "a test that starts a process belongs in tests/e2e"
+    assert not started, "a test that starts a process belongs in tests/e2e, or is marked `whole`"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 import pytest
@@ -29,9 +31,10 @@ def quick_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
                 template = tmp_path_factory.mktemp("store") / "new.sqlite"
                 _connect(SqliteDatabase(template)).close()
                 made.append(template.read_bytes())
-            beside = path.with_name(f".{path.name}.{os.getpid()}")
-            beside.write_bytes(made[0])
-            beside.rename(path)
+            with NamedTemporaryFile(dir=path.parent) as beside, suppress(FileExistsError):
+                beside.write(made[0])
+                beside.flush()
+                os.link(beside.name, path)  # whole or not at all, and only one of two threads
         return _connect(database)
 
     with pytest.MonkeyPatch.context() as patch:

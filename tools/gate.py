@@ -266,13 +266,18 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def environment() -> dict[str, str]:
+    """Return the stages' environment; Python keeps what it compiled, or each process compiles it again."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | REQUIRED
+
+
 def _start(stage: Stage) -> subprocess.Popen[bytes]:
     work = LOGS / f"{stage.name}.work"
     work.mkdir()
     with _log_of(stage).open("wb") as log:
         return subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", stage.command],
-            cwd=ROOT, env=os.environ | REQUIRED | {"WORK": str(work)}, start_new_session=True,
+            cwd=ROOT, env=environment() | {"WORK": str(work)}, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
 

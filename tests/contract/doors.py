@@ -3,7 +3,6 @@ files."""
 
 from __future__ import annotations
 
-import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ import grpc.aio
 from collector_processor.otlp import Address, Arrival, Receipt, Signal, grpc_path, http_path
 from collector_processor.otlp.answers import MediaType, read_reason, read_retry_delay, read_success
 from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, Receiver, TlsFiles
+from tests.security.authority import issue
 
 LOOPBACK = Address(host="127.0.0.1", port=0)
 
@@ -147,20 +147,8 @@ def rules(**changed: Any) -> AdmissionRules:
 
 
 def make_tls(directory: Path) -> TlsFiles:
-    """Make a self-signed identity for ``localhost``; raises ``FileNotFoundError`` without openssl."""
-    files = TlsFiles(certificate=directory / "certificate.pem", key=directory / "key.pem")
-    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
-    out = ("-keyout", str(files.key), "-out", str(files.certificate))
-    kind = (
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    )
-    subprocess.run(["openssl", *kind, *subject, *out], check=True, capture_output=True)
-    return files
+    """Make an identity for ``localhost``; its certificate's file holds its authority too, for clients."""
+    identity = issue(directory)
+    with identity.certificate.open("ab") as certificate:
+        certificate.write(identity.authority.read_bytes())
+    return identity.server()

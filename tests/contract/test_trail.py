@@ -10,6 +10,8 @@ import gzip
 import json
 from typing import Any
 
+import pytest
+
 from collector_processor.rebuild.stages import Run
 from semconv.model import SpanStatus
 from tests.contract.recorded import SHARED, needs_shared, runs_in
@@ -31,6 +33,7 @@ def rows() -> dict[str, Any]:
     return {row["id"].rpartition("/")[2]: row for row in map(json.loads, lines)}
 
 
+@pytest.mark.whole
 def test_each_trace_is_one_run_without_warnings() -> None:
     assert len(rebuilt()) == 74
     for runs in rebuilt().values():

@@ -16,7 +16,7 @@ from tools.frameworks.framework_code import function_of_kit
 from tools.frameworks.framework_notes import PAGES
 from tools.frameworks.program_code import STORY, program_of
 from tools.markdown_blocks import DOCS, ROOT, pages
-from tools.references import api_reference, cli_reference, mcp_session, python_reference
+from tools.references import api_reference, cli_reference, python_reference
 
 NO_FRAMEWORK: Final = "none"
 WEB: Final = ROOT / "analyzer" / "web"
@@ -39,11 +39,6 @@ def test_the_public_python_api_is_documented_as_it_is() -> None:
     assert python_reference.PAGE.read_text(encoding="utf-8") == python_reference.page(), (
         "run: python -m tools.references.python_reference"
     )
-
-
-def test_a_coding_agent_gets_the_answers_that_the_page_shows() -> None:
-    page = mcp_session.settled(mcp_session.PAGE.read_text(encoding="utf-8"))
-    assert mcp_session.settled(mcp_session.session()) in page, "run: python -m tools.references.mcp_session"
 
 
 def test_every_failure_mode_has_a_row_of_its_own() -> None:

@@ -209,6 +209,7 @@ def test_recorded_runs_that_nobody_tampered_with_are_not_doubted() -> None:
     assert len(doubted) <= len(recorded) // 100
 
 
+@pytest.mark.whole
 def test_instructions_of_recorded_programs_do_not_speak_to_a_judge() -> None:
     """The number in docs/threat-model.md, on recorded programs of frameworks."""
     told: set[str] = set()

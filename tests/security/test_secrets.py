@@ -65,6 +65,7 @@ def everything_logged() -> Iterator[list[str]]:
         logger.setLevel(level)
 
 
+@pytest.mark.whole
 async def test_no_secret_is_logged_stored_or_answered_whatever_goes_wrong(
     tmp_path: Path,
     everything_logged: list[str],

@@ -62,6 +62,7 @@ def test_no_belief_beforehand_can_make_certain_answers_take_longer(weights: list
     assert questions <= needed(len(weights))
 
 
+@pytest.mark.whole
 async def test_an_oracle_that_lies_as_often_as_told_is_seen_through_nine_times_in_ten() -> None:
     """At 64 steps, with a fifth of 31 answers false, no method can be right much more often than 90 %."""
     chance = random.Random(20_260_101)

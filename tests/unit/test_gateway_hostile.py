@@ -115,6 +115,7 @@ async def test_a_call_under_way_at_the_end_is_the_upstreams_failure_if_it_took_m
     assert dict(running.end().live_failures) == failures
 
 
+@pytest.mark.whole
 def test_a_tape_of_a_hundred_thousand_calls_serves_them_all() -> None:
     same, others = call(0, "again"), [call(0, f"question {number}") for number in range(1_000)]
     calls = tape(*(_at(each, place) for place, each in enumerate([same] * 99_000 + others)))

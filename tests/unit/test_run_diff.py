@@ -122,6 +122,7 @@ def best(left: tuple[WholeStep, ...], right: tuple[WholeStep, ...]) -> int:
     return table[-1][-1]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("size", [1_000])
 def test_long_runs_need_little_memory(size: int) -> None:
     chance = Random(7)

@@ -257,6 +257,7 @@ def test_a_padded_length_is_read_as_before() -> None:
     assert drop_invalid(_group(odd + _span(1)))[1] == 3
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("attack", [invalid, half_invalid])
 def test_invalid_spans_cost_little_for_each_byte(attack: Callable[[int], bytes]) -> None:
     body = attack(1)
@@ -473,6 +474,7 @@ async def test_another_tenant_does_not_wait_for_a_storm(tmp_path: Path) -> None:
     assert [trajectory.agents for trajectory in lane.analyst.asked].index(("calm",)) <= 2
 
 
+@pytest.mark.whole
 async def test_a_verdict_does_not_wait_for_arrivals_of_another_tenant(tmp_path: Path) -> None:
     """A run is due while thousands of another's spans are unread, and those are not released."""
     lane = SlowLane(tmp_path, ScriptedAnalyst(0))
@@ -731,6 +733,7 @@ async def test_a_request_of_many_spans_teaches_what_a_small_one_does(tmp_path: P
     assert lane.pipeline._assembler.learned.take_arrived() == frozenset()
 
 
+@pytest.mark.whole
 async def test_json_is_read_in_a_process_if_it_has_very_many_values() -> None:
     unpacking = Unpacking(20 << 20)
     spans = b'{"scopeSpans":[{"spans":[{"traceId":"%s","spanId":"%s"}]}]}' % (b"f" * 32, b"f" * 16)
@@ -741,6 +744,7 @@ async def test_json_is_read_in_a_process_if_it_has_very_many_values() -> None:
         await unpacking.convert(Signal.TRACES, b'{"resourceSpans":[%s[]]}' % (b"[]," * 100_000), "client")
 
 
+@pytest.mark.whole
 async def test_ordinary_json_does_not_wait_for_a_process_that_reads_json_of_the_same_address() -> None:
     """Behind a proxy all tenants have one address, and such a process may take half a minute."""
     unpacking = Unpacking(20 << 20)

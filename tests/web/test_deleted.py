@@ -66,6 +66,7 @@ def _in_memory() -> Iterator[str]:
                 yield f"{type(holder).__name__}: {text[:200]}"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("path", ["/api/runs/gone", "/api/runs?all=yes"])
 async def test_a_deleted_run_is_gone_from_memory(stage: Stage, client: Client, path: str) -> None:
     await _add_runs(stage)
