@@ -19,8 +19,8 @@ from tests.new_stores import migrations, quick_stores
 
 __all__ = ["collector_factory", "jaeger", "migrations", "quick_stores"]
 
-STARTS_PROCESSES: Final = frozenset({"backends", "deploy", "e2e", "frameworks"})
-"""The folders whose tests may start processes: those of ``make test-whole``."""
+LEFT_TO_WHOLE: Final = frozenset({"backends", "deploy", "e2e", "frameworks"})
+"""The folders whose tests start processes, and are run by ``make test-whole`` alone."""
 _STARTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         over = getattr(item, "callspec", None)
         is_over_server = over is not None and "postgresql" in over.params.values()
-        if folder in STARTS_PROCESSES or is_over_server or "server" in getattr(item, "fixturenames", ()):
+        if folder in LEFT_TO_WHOLE or is_over_server or "server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)
 
 
