@@ -28,6 +28,10 @@ VARIANTS: Final = (
 )
 
 
+GATE: Final = ("langgraph_genai", "openai_agents_genai", "pydantic_ai_v6", "own_instrument")
+"""The runs that the gate plays live; the other live ones are played where they are installed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScript:
     """A framework with one instrumentation."""
@@ -46,7 +50,7 @@ class RunScript:
     runs: int = 1
     """Number of runs that its traces make: agents called one after the other without a span around them."""
     live: bool = False
-    """Whether CI also runs it live, besides testing its fixture."""
+    """Whether ``test_live.py`` also runs it live, besides the test of its fixture."""
     env: dict[str, str] = field(default_factory=dict)
     needs_blamespan: bool = False
     """Whether the script imports our own packages."""

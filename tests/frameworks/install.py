@@ -1,6 +1,6 @@
 """Creates the environments of the run scripts, each in the user's cache under the hash of its pins.
 
-``python -m tests.frameworks.install [NAME… | live | all]``. With ``uv`` if it
+``python -m tests.frameworks.install [NAME… | gate | live | all]``. With ``uv`` if it
 is there, else with ``venv`` and ``pip``; other languages by their own tools
 (``languages.py``). A second time is instant.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.backends import cache
-from tests.frameworks.catalogue import RunScript, catalogue
+from tests.frameworks.catalogue import GATE, RunScript, catalogue
 from tests.frameworks.languages import PYTHON, RUNNER, lay_out, missing, pinned
 
 INTERPRETER: Final = "bin/python"
@@ -72,7 +72,9 @@ def _building(run: RunScript, folder: Path) -> list[list[str]]:
 
 def _commands(folder: Path, requirements: Path) -> list[list[str]]:
     python, pins = str(folder / INTERPRETER), ("-r", str(requirements))
-    if uv := shutil.which("uv"):
+    if uv := shutil.which(
+        "uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    ):
         return [
             [uv, "venv", "--python", sys.executable, "--allow-existing", str(folder)],
             # Compiled now, as pip does: the scripts write nothing, and a cold start takes seconds.
@@ -99,12 +101,12 @@ def main() -> int:
     """Install what the command line names; print each interpreter's path."""
     known = catalogue()
     parser = argparse.ArgumentParser(prog="python -m tests.frameworks.install", description=__doc__)
-    parser.add_argument("name", nargs="*", default=["live"], help=f"live, all, or: {', '.join(known)}")
-    asked = parser.parse_args().name
-    runs = [
-        run for run in known.values() if "all" in asked or run.name in asked or ("live" in asked and run.live)
-    ]
-    if unknown := set(asked) - set(known) - {"all", "live"}:
+    parser.add_argument("name", nargs="*", default=["live"], help=f"gate, live, all, or: {', '.join(known)}")
+    asked = set(parser.parse_args().name)
+    groups = {"all": set(known), "live": {run.name for run in known.values() if run.live}, "gate": set(GATE)}
+    wanted = asked.union(*(groups[name] for name in asked & groups.keys()))
+    runs = [run for run in known.values() if run.name in wanted]
+    if unknown := asked - known.keys() - groups.keys():
         parser.error(f"no run called {', '.join(sorted(unknown))}")
     os.environ.setdefault("UV_LINK_MODE", "copy")
     for run in runs:

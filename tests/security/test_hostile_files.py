@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from analyzer.cli.commands.prove import replay
 from analyzer.cli.main import run
 from semconv.attributes import GEN_AI_AGENT_NAME as AGENT_NAME
 from semconv.attributes import GEN_AI_OPERATION_NAME as OPERATION
@@ -103,6 +104,7 @@ def test_a_hostile_file_is_read_or_refused_in_a_few_words(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(replay, "_PAUSE_S", 0.0)  # nothing listens on the port: it waits 30 times
     (tmp_path / "hostile").write_bytes(HOSTILE[name])
     code = run([str(tmp_path / "hostile") if word == HERE else word for word in COMMANDS[command]])
     printed = capfd.readouterr()
