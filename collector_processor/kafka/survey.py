@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType, TopicMetadata  # type: ignore[attr-defined]
@@ -21,10 +22,36 @@ _ASK_S: Final = 10.0
 _SAMPLE: Final = 20
 """Newest records of each partition whose keys are checked."""
 _READ_S: Final = 5.0
-_TRIES: Final = 20
+_PATIENCE_S: Final = 30.0
+"""Seconds for which a question is asked again: a topic or a group that is new has no leader at first."""
+_PASSING: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - the documented name of the code
+        KafkaError._WAIT_COORD,  # noqa: SLF001 - as above
+    }
+)
+"""Codes of states that pass by themselves; ``retriable()`` is false for all errors of these calls."""
 _ALL_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - the documented name of the code
 _PAUSE_S: Final = 0.5
 _EARLIER: Final = "retention.ms", "max.message.bytes"
+
+Answer = TypeVar("Answer")
+
+
+class Clock(Protocol):
+    """The module ``time``, or a test's."""
+
+    def monotonic(self) -> float:
+        """Return seconds."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
 
 
 @record
@@ -117,8 +144,9 @@ def _facts(
     consumer: Consumer, name: str, signal: Signal, partitions: int, limits: dict[str, int]
 ) -> TopicFacts:
     places = [TopicPartition(name, number) for number in range(partitions)]
-    ends = [consumer.get_watermark_offsets(place, timeout=_ASK_S) for place in places]
-    committed = _committed(consumer, places)
+    ends = [patiently(partial(consumer.get_watermark_offsets, at, timeout=_ASK_S), time) for at in places]
+    # The group's offsets are negative where it has committed none.
+    committed = [one.offset for one in patiently(lambda: consumer.committed(places, timeout=_ASK_S), time)]
     behind = sum(
         last - max(first, offset)
         for (first, last), offset in zip(ends, committed, strict=True)
@@ -144,16 +172,20 @@ def _facts(
     )
 
 
-def _committed(consumer: Consumer, places: list[TopicPartition]) -> list[int]:
-    """Return the group's offsets, negative where there is none; retry until it has a coordinator."""
-    for left in reversed(range(_TRIES)):
+def patiently(ask: Callable[[], Answer], clock: Clock) -> Answer:
+    """Ask the brokers again while their answer is a state that passes by itself, for ``_PATIENCE_S``.
+
+    Raises:
+        KafkaException: the last answer.
+    """
+    deadline = clock.monotonic() + _PATIENCE_S
+    while True:
         try:
-            return [place.offset for place in consumer.committed(places, timeout=_ASK_S)]
+            return ask()
         except KafkaException as error:
-            if not (left and error.args[0].retriable()):
+            if error.args[0].code() not in _PASSING or clock.monotonic() >= deadline:
                 raise
-            time.sleep(_PAUSE_S)
-    return []
+        clock.sleep(_PAUSE_S)
 
 
 def _raw(key: bytes | str) -> bytes:
