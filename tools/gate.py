@@ -3,6 +3,9 @@
 ``.ci/run`` starts it on a bare clone; it needs Python and the tools that the stages name. Each stage's output
 is printed in one piece when the stage ends, and kept in ``dist/gate``. Afterwards come a table of the stages
 and the sum of all tests as one line. Exit code 1 if a stage failed or could not run.
+
+A change that adds more than 30 s says in its commit what it took out, or beside which stage it runs. What is
+long (200 rounds of kills, fuzzing, further frameworks, benchmarks) is a command of its own.
 """
 
 from __future__ import annotations
