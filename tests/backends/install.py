@@ -72,7 +72,7 @@ JAEGER_MODULE: Final = Path(__file__).parent / "jaeger"
 KAFKA_MODULE: Final = Path(__file__).parent / "kafka"
 KAFKA_SUMS: Final = "SHA256SUMS"
 KAFKA_LAUNCHER: Final = """#!/bin/sh
-exec java -Xms256m -Xmx512m -XX:+UseSerialGC -cp "$(dirname "$0")/lib/*" "$@"
+exec java -Xms256m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$(dirname "$0")/lib/*" "$@"
 """
 MODULE_FILES: Final = ("go.mod", "go.sum")
 BUILD_FLAGS: Final = ("-mod=readonly", "-trimpath", "-ldflags=-s -w")
