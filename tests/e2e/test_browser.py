@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.async_api import expect
+import pytest_asyncio
+from playwright.async_api import Browser, expect
 
-from tests.web.browser import PATIENCE_MS, browsing, chromium
+from tests.web.browser import PATIENCE_MS, chromium
 from tests.web.showcase import PARALLEL, shop_window, showcase
 from tests.web.stage import Stage, serving
 
@@ -30,6 +31,7 @@ LOG = {
 }
 LOG_FILE: Any = {"name": "log.json", "mimeType": "application/json", "buffer": json.dumps(LOG).encode()}
 expect.set_options(timeout=PATIENCE_MS)
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 PAGES = (
     *("runs", "issues", "queue", "health", "try", "demo", "parallel", "hostile", "papers", "long"),
     *("parallel issue", "hostile issue"),
@@ -66,20 +68,22 @@ class Site:
 
 
 @asynccontextmanager
-async def opened_site(folder: Path, token: str | None) -> AsyncIterator[Site]:
+async def opened_site(folder: Path, browser: Browser, token: str | None) -> AsyncIterator[Site]:
     """Serve the showcase; at the end the browser must have reported no error."""
     stage, ids = await showcase(folder / "data", recordings=6)
-    async with serving(stage.parts(token=token)) as address, browsing() as browser:
+    async with serving(stage.parts(token=token)) as address:
         opened = Site(stage, ids, address, browser)
         yield opened
         assert opened.complaints == []
+        for context in browser.contexts:
+            await context.close()
     stage.verdicts.close()
     stage.labels.close()
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with opened_site(tmp_path, token=None) as opened:
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(tmp_path: Path, browser: Browser) -> AsyncIterator[Site]:
+    async with opened_site(tmp_path, browser, token=None) as opened:
         yield opened
 
 
@@ -177,10 +181,10 @@ async def test_a_new_run_comes_in_while_one_looks(site: Site) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_thirty_runs_fit_on_a_screen_below_their_trend(
-    tmp_path: Path, scheme: Literal["light", "dark"]
+    tmp_path: Path, browser: Browser, scheme: Literal["light", "dark"]
 ) -> None:
     stage, _ = await shop_window(tmp_path / "data")
-    async with serving(stage.parts()) as address, browsing() as browser:
+    async with serving(stage.parts()) as address:
         page = await browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
         await page.goto(f"{address}/runs")
         ends = await page.evaluate(

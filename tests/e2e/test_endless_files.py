@@ -20,15 +20,23 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (LEAST_MEMORY, LEAST_MEMORY))
 
 
+@pytest.fixture(scope="module")
+def bombs() -> dict[str, bytes]:
+    plain = bomb(3_000)
+    return {"a bomb of 3,000 MiB": plain, "a bomb in a bomb": gzip.compress(plain)}
+
+
 @pytest.mark.parametrize("command", ["steps", "bench"])
 @pytest.mark.parametrize("name", ["an endless file", "a bomb of 3,000 MiB", "a bomb in a bomb"])
-def test_endless_files_and_bombs_are_given_up_at_a_limit(name: str, command: str, tmp_path: Path) -> None:
+def test_endless_files_and_bombs_are_given_up_at_a_limit(
+    name: str, command: str, bombs: dict[str, bytes], tmp_path: Path
+) -> None:
     """The command has 4 GiB of address space: without a limit it would run out of it."""
     file = tmp_path / "hostile"
     if name == "an endless file":
         file = Path("/dev/zero")
     else:
-        file.write_bytes(bomb(3_000) if name == "a bomb of 3,000 MiB" else gzip.compress(bomb(3_000)))
+        file.write_bytes(bombs[name])
     words = [str(file) if word == HERE else word for word in COMMANDS[command]]
     done = subprocess.run(
         [sys.executable, "-m", "analyzer", *words],

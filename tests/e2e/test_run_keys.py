@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import expect
+import pytest_asyncio
+from playwright.async_api import Browser, expect
 
 from tests.e2e.test_browser import Site, opened_site
 from tests.web.browser import chromium
@@ -18,12 +19,14 @@ from tests.web.test_step_page import HOSTILE, hostile_spans
 if chromium() is None and os.environ.get("BLAMESPAN_REQUIRE_BROWSER") != "true":
     pytest.skip("no Chromium here", allow_module_level=True)
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 CURRENT = "document.activeElement.id"
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with opened_site(tmp_path, token=None) as opened:
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(tmp_path: Path, browser: Browser) -> AsyncIterator[Site]:
+    async with opened_site(tmp_path, browser, token=None) as opened:
         yield opened
 
 
