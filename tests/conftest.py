@@ -23,6 +23,14 @@ LEFT_TO_WHOLE: Final = frozenset({"backends", "deploy", "e2e", "frameworks"})
 """The folders whose tests start processes, and are run by ``make test-whole`` alone."""
 _STARTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})
 
+HEAVIEST: Final = (
+    *("e2e/test_bad_disk", "e2e/test_halves", "e2e/test_kafka", "e2e/test_faults_model", "e2e/test_kill"),
+    *("e2e/test_accessibility", "e2e/test_bench_model", "deploy/test_prometheus_live", "e2e/test_experiment"),
+    *("e2e/test_stalls_paths", "e2e/test_shared_store", "e2e/test_postgresql", "deploy/test_alert_scenarios"),
+    *("e2e/test_full_disk", "e2e/test_rolling_upgrade", "frameworks/test_live", "e2e/test_kafka_disturbed"),
+)
+"""Files of minutes, which start first: a worker that starts one at the end keeps the others waiting."""
+
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", unhurried)
 settings.register_profile("quick", unhurried, max_examples=20)
@@ -42,8 +50,11 @@ def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_note_processes)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave tests of some folders, and those over a real PostgreSQL, to ``make test-whole``."""
+    """Leave some folders, and what runs over a real PostgreSQL, to ``make test-whole``; heaviest first."""
+    first = {f"{name}.py": place for place, name in enumerate(HEAVIEST)}
+    items.sort(key=lambda item: first.get("/".join(item.path.parts[-2:]), len(first)))  # stable: else random
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         over = getattr(item, "callspec", None)
