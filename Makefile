@@ -48,7 +48,7 @@ test-whole: $(READY) ## the end-to-end tests, also with real backends, four file
 	@$(PYTEST) $(RESULTS) -n 4 --dist loadfile --no-loadscope-reorder -m whole $(WHOLE) $(PLAIN)
 
 quick: check ## lint, types, layers, unit and property tests on all cores: what to run before each commit
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile --randomly-seed=default --hypothesis-seed=$$(date +%s) \
+	@$(PYTEST) $(RESULTS) -q -n auto --dist worksteal -m "not whole" --randomly-seed=default --hypothesis-seed=$$(date +%s) \
 		tests/unit tests/property
 
 check: $(READY) ## lint, format, types, layers
@@ -90,7 +90,9 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 lock: ## renew the pinned sets (needs uv)
 	$(LOCK) --extra server --extra postgres --extra kafka --extra mcp --extra ranker --extra history --group dev -o requirements/dev.txt
 	$(LOCK) --extra server --extra postgres --extra kafka -c requirements/dev.txt -o requirements/server.txt
-	for group in docs audit; do uv pip compile --group $$group --universal --python-version 3.11 --generate-hashes \
+	uv pip compile --group build --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --upgrade -c requirements/dev.txt -o requirements/build.txt
+	for group in docs audit installer; do uv pip compile --group $$group --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --no-annotate --upgrade -o requirements/$$group.txt; done
 
 clean: ## remove what the build and the tests left
