@@ -50,17 +50,20 @@ def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_note_processes)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave tests of some folders, and those over a real PostgreSQL, to ``make test-whole``."""
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    over = getattr(item, "callspec", None)
+    is_over_server = over is not None and "postgresql" in over.params.values()
+    if folder in LEFT_TO_WHOLE or is_over_server or "server" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.whole)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave some folders, and what runs over a real PostgreSQL, to ``make test-whole``; heaviest first."""
+    """Put the heaviest files first, after the random order of all others was drawn."""
     first = {f"{name}.py": place for place, name in enumerate(HEAVIEST)}
-    items.sort(key=lambda item: first.get("/".join(item.path.parts[-2:]), len(first)))  # stable: else random
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        over = getattr(item, "callspec", None)
-        is_over_server = over is not None and "postgresql" in over.params.values()
-        if folder in LEFT_TO_WHOLE or is_over_server or "server" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.whole)
+    items.sort(key=lambda item: first.get("/".join(item.path.parts[-2:]), len(first)))
 
 
 @pytest.fixture(autouse=True)
