@@ -126,15 +126,21 @@ STAGES: Final[Sequence[Stage]] = (
         places=0,
         needs=("environment",),
     ),
-    Stage(name="axe-core", command=".venv/bin/python -m tools.axe", usual_s=2, needs=("environment",)),
-    Stage(name="demo", command="make --no-print-directory demo", usual_s=8, needs=("environment",)),
+    Stage(
+        name="axe-core",
+        command=".venv/bin/python -m tools.axe",
+        usual_s=2,
+        places=0,
+        needs=("environment",),
+    ),
     Stage(
         name="whole line",  # the longest by far: all others run beside it
         command="make --no-print-directory test-whole",
         usual_s=1700,
         places=2,
-        needs=("environment", "Debian's packages", "backends", "frameworks", "axe-core", "demo"),
+        needs=("environment", "Debian's packages", "backends", "frameworks", "axe-core"),
     ),
+    Stage(name="demo", command="make --no-print-directory demo", usual_s=8, needs=("environment",)),
     Stage(
         name="check",
         command=".venv/bin/python -m tools.registry --check\nmake --no-print-directory check",
@@ -180,21 +186,28 @@ class Gate:
         return list(self._ended.values())
 
     def _start_all(self, threads: ThreadPoolExecutor) -> int:
-        """Start the stages that can start now, and note those that never can; return how many started."""
+        """Start the stages that can start now, and note those that never can; return how many started.
+
+        A stage that waits keeps its places from those after it, or they would take them in turn for ever.
+        """
         started = 0
+        unreserved = self._free
         for stage in tuple(self._waiting):
             needed = [self._ended.get(name) for name in stage.needs]
             if any(one and one.end is not End.PASSED for one in needed):
                 self._waiting.remove(stage)
                 self._note(Ended(stage=stage, end=End.NOT_RUN))
-            elif all(needed) and stage.places <= self._free:
+                continue
+            if all(needed) and stage.places <= unreserved:
                 self._waiting.remove(stage)
                 self._free -= stage.places
                 began = time.monotonic()
                 say(f"-- {stage.name}: started at {began - self._began:.0f} s")
                 process = _start(stage)
-                self._running[threads.submit(_await_end, stage, process, began - self._began)] = process
+                future = threads.submit(_await_end, stage, process, began - self._began)
+                self._running[future] = process
                 started += 1
+            unreserved -= stage.places
         return started
 
     def _stop_all(self) -> None:

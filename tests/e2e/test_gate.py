@@ -56,6 +56,16 @@ def test_stages_share_the_places_and_wait_for_what_they_need(tmp_path: Path) -> 
     assert ended[-1].stage.name == "large"
 
 
+def test_a_large_stage_is_not_overtaken_by_small_ones_for_ever(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    stages = (
+        Stage(name="large", command=f"touch {begun}", usual_s=1, places=gate.PLACES, needs=("first",)),
+        Stage(name="first", command="sleep 0.3", usual_s=1, places=0),
+        Stage(name="small", command=f"test -e {begun}", usual_s=1),
+    )
+    assert {one.end for one in Gate(stages).run()} == {End.PASSED}
+
+
 def test_the_table_says_which_stage_is_slow_failed_or_was_not_run() -> None:
     lines = table(
         [
