@@ -45,7 +45,8 @@ test-laws: $(READY) ## the tests of laws, with all examples that Hypothesis make
 	@$(PYTEST) $(RESULTS) -n auto --dist worksteal -m "hypothesis and not whole" --hypothesis-profile=thorough $(PLAIN)
 
 test-whole: $(READY) ## the end-to-end tests, also with real backends, three files at a time: about 30 minutes
-	@$(PYTEST) $(RESULTS) -n 3 --dist loadfile --no-loadscope-reorder -m whole $(WHOLE) $(PLAIN)
+	@$(PYTEST) $(RESULTS) -n 3 --dist loadfile --no-loadscope-reorder -m whole --hypothesis-profile=thorough \
+		$(WHOLE) $(PLAIN)
 
 quick: check ## lint, types, layers, unit and property tests on all cores: what to run before each commit
 	@$(PYTEST) $(RESULTS) -q -n auto --dist worksteal -m "not whole" --randomly-seed=default --hypothesis-seed=$$(date +%s) \
@@ -80,20 +81,17 @@ frameworks: $(READY) ## install the agent frameworks that the suite plays live, 
 RELEASE := dist/release
 release: $(READY) ## wheel, sdist, image recipe, bill of materials, provenance in dist/release; VERSION=X.Y.Z writes the version
 	@rm -rf $(RELEASE) dist/tools
-	@$(PYTHON) -m venv dist/tools
-	@dist/tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
+	@tools/environment.sh $(PYTHON) dist/tools requirements/audit.txt
 	@PATH="$(CURDIR)/dist/tools/bin:$$PATH" $(BIN)/python -m tools.release $(RELEASE) $(if $(VERSION),--version $(VERSION))
 
-LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	--no-header --no-annotate --upgrade
+PIN := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade
+LOCK := $(PIN) pyproject.toml
 
 lock: ## renew the pinned sets (needs uv)
 	$(LOCK) --extra server --extra postgres --extra kafka --extra mcp --extra ranker --extra history --group dev -o requirements/dev.txt
 	$(LOCK) --extra server --extra postgres --extra kafka -c requirements/dev.txt -o requirements/server.txt
-	uv pip compile --group build --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --upgrade -c requirements/dev.txt -o requirements/build.txt
-	for group in docs audit installer; do uv pip compile --group $$group --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --no-annotate --upgrade -o requirements/$$group.txt; done
+	$(PIN) --group build -c requirements/dev.txt -o requirements/build.txt
+	for group in docs audit installer; do $(PIN) --group $$group -o requirements/$$group.txt; done
 
 clean: ## remove what the build and the tests left
 	rm -rf $(VENV) dist/site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist

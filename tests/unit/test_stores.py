@@ -49,6 +49,7 @@ def test_what_is_written_is_on_the_disk_and_readers_do_not_wait(tmp_path: Path) 
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+@pytest.mark.usefixtures("migrations")
 def test_a_new_store_is_for_its_owner_alone_and_an_older_one_keeps_its_mode(tmp_path: Path) -> None:
     for expected in (0o600, 0o640):
         with closing(connected(tmp_path / "store")):
@@ -163,6 +164,7 @@ def test_what_no_time_mends_is_not_waited_for(error: Exception) -> None:
     assert not is_refusal(error)
 
 
+@pytest.mark.usefixtures("migrations")
 def test_a_store_that_another_process_is_just_creating_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
