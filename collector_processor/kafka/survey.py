@@ -23,7 +23,7 @@ _SAMPLE: Final = 20
 """Newest records of each partition whose keys are checked."""
 _READ_S: Final = 5.0
 _PATIENCE_S: Final = 30.0
-"""Seconds for which a question is asked again: a topic or a group that is new has no leader at first."""
+"""Seconds for which questions are asked again: a topic or a group that is new has no leader at first."""
 _PASSING: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -89,9 +89,17 @@ def survey(access: KafkaAccess) -> tuple[TopicFacts, ...]:
         admin = AdminClient(settings)
         known = _topics(admin)
         limits = _limits(admin, [name for name in access.topics.values() if name in known])
+        deadline = time.monotonic() + _PATIENCE_S
         with closing(Consumer(settings | group)) as consumer:
             return tuple(
-                _facts(consumer, name, signal, len(known[name].partitions), limits.get(name, {}))
+                _facts(
+                    consumer,
+                    name,
+                    signal,
+                    len(known[name].partitions),
+                    limits.get(name, {}),
+                    deadline=deadline,
+                )
                 if name in known
                 else TopicFacts(name=name, signal=signal)
                 for signal, name in access.topics.items()
@@ -141,12 +149,15 @@ def _limits(admin: AdminClient, topics: Sequence[str]) -> dict[str, dict[str, in
 
 
 def _facts(
-    consumer: Consumer, name: str, signal: Signal, partitions: int, limits: dict[str, int]
+    consumer: Consumer, name: str, signal: Signal, partitions: int, limits: dict[str, int], *, deadline: float
 ) -> TopicFacts:
     places = [TopicPartition(name, number) for number in range(partitions)]
-    ends = [patiently(partial(consumer.get_watermark_offsets, at, timeout=_ASK_S), time) for at in places]
-    # The group's offsets are negative where it has committed none.
-    committed = [one.offset for one in patiently(lambda: consumer.committed(places, timeout=_ASK_S), time)]
+    ends = [
+        patiently(partial(consumer.get_watermark_offsets, place, timeout=_ASK_S), deadline, time)
+        for place in places
+    ]
+    answer = patiently(partial(consumer.committed, places, timeout=_ASK_S), deadline, time)
+    committed = [place.offset for place in answer]  # negative where the group has committed none
     behind = sum(
         last - max(first, offset)
         for (first, last), offset in zip(ends, committed, strict=True)
@@ -172,13 +183,12 @@ def _facts(
     )
 
 
-def patiently(ask: Callable[[], Answer], clock: Clock) -> Answer:
-    """Ask the brokers again while their answer is a state that passes by itself, for ``_PATIENCE_S``.
+def patiently(ask: Callable[[], Answer], deadline: float, clock: Clock) -> Answer:
+    """Ask the brokers again while their answer is a state that passes by itself, until ``deadline``.
 
     Raises:
         KafkaException: the last answer.
     """
-    deadline = clock.monotonic() + _PATIENCE_S
     while True:
         try:
             return ask()

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from collector_processor.kafka.progress import Mark
+from collector_processor.kafka.survey import patiently
 from tests.backends.kafka_broker import KafkaBroker
 from tests.backends.postgresql import PostgresServer
-from tests.backends.supervise import HOST, free_ports, listens, running, wait_until
+from tests.backends.supervise import HOST, free_ports, listens, running
 from tests.e2e.line import Line, starting
 from tests.e2e.traffic import Doors
 
 StartProcessor: TypeAlias = Callable[..., Line]
 TENANT: Final = "x-scope-orgid"
-_NO_COORDINATOR: Final = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
 
 
 @contextmanager
@@ -126,15 +122,8 @@ def committed(broker: KafkaBroker, topic: str, group: str = "blamespan") -> dict
         numbers = consumer.list_topics(topic, timeout=30).topics[topic].partitions
         asked = [TopicPartition(topic, number) for number in numbers]
 
-        def answer() -> list[TopicPartition] | None:
-            try:
-                return consumer.committed(asked, timeout=30)
-            except KafkaException as error:  # a broker that has just started looks for its coordinator
-                if not error.args[0].retriable() and error.args[0].code() not in _NO_COORDINATOR:
-                    raise
-                return None
-
-        found = wait_until(answer, what="the coordinator")
+        # A broker that has just started looks for its coordinator.
+        found = patiently(partial(consumer.committed, asked, timeout=30), time.monotonic() + 240, time)
         return {one.partition: Mark.read(one.offset, one.metadata) for one in found if one.offset >= 0}
     finally:
         consumer.close()

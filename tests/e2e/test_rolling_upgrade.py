@@ -263,8 +263,8 @@ def test_behind_the_balancer_processors_are_restarted_one_by_one_without_loss(
                 running[number] = starts[number]()
                 playing.await_more()
         repeated = check_all_arrived(backend, playing.runs)
-        # A busy machine may answer after the Collector stopped waiting: it then sends the request again.
+        # Where an answer comes too late, the Collector sends that request, of one span, again.
         given_up = (tmp_path / "gateway-to-two.log").read_text().count("DeadlineExceeded")
-        assert repeated == 0 or given_up, "a span comes twice only where the Collector gave up waiting"
+        assert repeated <= given_up, "a span comes twice only where the Collector gave up waiting"
         check_judged(playing.runs, *running)
         assert all(line.runs() for line in running), "both had some"

@@ -37,19 +37,19 @@ def refusing(code: int, times: int) -> Callable[[], str]:
 @pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.COORDINATOR_NOT_AVAILABLE])
 def test_a_new_topic_or_group_is_waited_for(code: int) -> None:
     clock = MadeUpClock()
-    assert patiently(refusing(code, 3), clock) == "answer"
+    assert patiently(refusing(code, 3), 30, clock) == "answer"
     assert 0 < clock.now < 10
 
 
 def test_patience_ends() -> None:
     clock = MadeUpClock()
     with pytest.raises(KafkaException):
-        patiently(refusing(KafkaError.LEADER_NOT_AVAILABLE, 1_000), clock)
+        patiently(refusing(KafkaError.LEADER_NOT_AVAILABLE, 1_000), 30, clock)
     assert 20 < clock.now < 60
 
 
 def test_a_refusal_is_not_asked_again() -> None:
     clock = MadeUpClock()
     with pytest.raises(KafkaException):
-        patiently(refusing(KafkaError.TOPIC_AUTHORIZATION_FAILED, 1), clock)
+        patiently(refusing(KafkaError.TOPIC_AUTHORIZATION_FAILED, 1), 30, clock)
     assert clock.now == 0
