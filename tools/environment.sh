@@ -14,7 +14,7 @@ done
 "$python" -m venv "$venv"
 pip() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes "$@"; }
 
-# uv does not read pip's settings. PYTHONDONTWRITEBYTECODE does not stop it from compiling, which every later start needs.
+# uv does not read pip's settings, so it is told pip's index.
 index=${UV_DEFAULT_INDEX:-${PIP_INDEX_URL:-$("$venv/bin/python" -m pip config get global.index-url 2>/dev/null || true)}}
 [ -z "$index" ] || export UV_DEFAULT_INDEX="$index"
 

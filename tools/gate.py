@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -159,7 +160,7 @@ STAGES: Final[Sequence[Stage]] = (
     ),
     Stage(name="laws", command="make --no-print-directory test-laws", usual_s=150, needs=("environment",)),
 )
-"""In the order in which they start, as far as their needs and the places allow."""
+"""In the order in which they start, as far as needs and places allow; each stands after those it needs."""
 
 
 class Gate:
@@ -214,7 +215,8 @@ class Gate:
         say(f"gate: {LONGEST_S} s are over; stopping what still runs")
         self._waiting.clear()
         for process in self._running.values():
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(process.pid, signal.SIGKILL)
 
     def _note(self, ended: Ended) -> None:
         self._ended[ended.stage.name] = ended
@@ -247,7 +249,7 @@ def table(ended: Sequence[Ended], wall_s: float) -> str:
     """Return the stages with their times; those much slower than usual say so."""
     lines = [f"{'stage':<20}{'began':>8}{'wall s':>8}{'CPU s':>8}{'usual':>8}"]
     for one in ended:
-        slow = one.wall_s / one.stage.usual_s if one.stage.usual_s else 0.0
+        slow = one.wall_s / one.stage.usual_s
         says = f"  {one.end}" if one.end is not End.PASSED else ""
         says += f"  {slow:.1f} times its usual time" if slow > SLOW and one.wall_s > _SHORT_S else ""
         lines.append(
