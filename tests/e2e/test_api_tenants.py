@@ -74,8 +74,9 @@ def line(tmp_path: Any) -> Iterator[Line]:
 
 
 def names_of(line: Line, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return ids of a tenant's run, issue and analysis."""
-    run, issue = runs_of(line, headers)[-1], ask(line, "/api/issues", headers)["issues"][0]
+    """Return ids of a tenant's run, issue and analysis; a run that failed has one that passed to compare with."""
+    run = next(one for one in runs_of(line, headers) if one["status"] == "attributed")
+    issue = ask(line, "/api/issues", headers)["issues"][0]
     trace = encode(spans_of("planner", "clerk", failing="clerk"))
     job = ask(line, "/api/analyse", headers, trace, **{"Content-Type": "application/x-protobuf"})
     return {"run_id": run["run_id"], "issue_id": issue["id"], "job_id": job["id"]}

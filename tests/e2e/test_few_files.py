@@ -22,8 +22,6 @@ LONG_S: Final = 240.0
 OK: Final = 200
 SPARE: Final = 8
 """Descriptors that the service may still open."""
-FAR_TOO_MANY: Final = 100
-"""Connections: more than there are free descriptors and gaps between open ones."""
 
 
 def descriptors(line: Line) -> set[int]:
@@ -33,17 +31,22 @@ def descriptors(line: Line) -> set[int]:
 
 @contextmanager
 def used_up(line: Line) -> Iterator[None]:
-    """Let connections use up the service's descriptors."""
+    """Let connections use up the service's descriptors.
+
+    The service's loop closes the connections it has no descriptors for (libuv's ``uv__emfile_trick``), so a
+    descriptor that a thread gives back afterwards needs a new connection: one is made at each look.
+    """
     pid, most = line.server.process.pid, max(descriptors(line)) + 1 + SPARE
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, hard))
     where = urlsplit(line.http)
     with ExitStack() as stack:
-        for _ in range(FAR_TOO_MANY):
+
+        def is_full() -> bool:
             stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=LONG_S))
-        wait_until(
-            lambda: len(descriptors(line)) >= most, what="a service out of descriptors", timeout_s=LONG_S
-        )
+            return len(descriptors(line)) >= most
+
+        wait_until(is_full, what="a service out of descriptors", timeout_s=LONG_S)
         yield
 
 
