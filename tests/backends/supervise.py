@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
+
+from tests.backends.forked import Process
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)  # below what the kernel gives to clients
@@ -30,6 +32,7 @@ _OURS: Final = PORTS[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) :: _W
 _UNUSED: Final = iter(random.sample(_OURS, len(_OURS)))
 
 T = TypeVar("T")
+Start: TypeAlias = Callable[[Sequence[str], Mapping[str, str] | None, Path], Process]
 
 
 class BackendError(Exception):
@@ -41,7 +44,7 @@ class Server:
     """A running process, the leader of its group."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
     def tail(self) -> str:
@@ -65,6 +68,14 @@ class Server:
             os.killpg(self.process.pid, number)
 
 
+def spawn(command: Sequence[str], environ: Mapping[str, str] | None, log: Path) -> Process:
+    """Start a process; what it prints is appended to ``log``."""
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+
+
 @contextmanager
 def running(
     name: str,
@@ -73,6 +84,7 @@ def running(
     log: Path,
     is_ready: Callable[[], bool],
     environ: Mapping[str, str] | None = None,
+    start: Start = spawn,
 ) -> Iterator[Server]:
     """Run a server from readiness to the end of the block.
 
@@ -82,14 +94,12 @@ def running(
         log: receives stdout and stderr, appended.
         is_ready: asked again and again; an ``OSError`` means not yet.
         environ: all of its environment; by default ours.
+        start: starts the process, the leader of a session.
 
     Raises:
         BackendError: it ended, or was not ready within ``READY_S``.
     """
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-        )
+    process = start(command, environ, log)
     server = Server(name=name, process=process, log=log)
     try:
         with _leash(process.pid):

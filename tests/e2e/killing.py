@@ -19,8 +19,9 @@ from urllib.error import URLError
 import grpc
 
 from semconv.model import Span, TraceId
+from tests.backends.forked import fork
 from tests.backends.postgresql import PostgresServer
-from tests.backends.supervise import running
+from tests.backends.supervise import running, spawn
 from tests.e2e.backend import Backend
 from tests.e2e.line import Line, environment
 from tests.e2e.power.cut import PowerSupply
@@ -181,7 +182,8 @@ class Services:
         def is_ready() -> bool:
             return bool(announcement(log))
 
-        with running("blamespan", command, log=log, is_ready=is_ready, environ=environ) as server:
+        how = spawn if self.supply else fork  # the supply is a library that is loaded first
+        with running("blamespan", command, log=log, is_ready=is_ready, environ=environ, start=how) as server:
             line = Line(server=server, announced=announcement(log))
             self.agents.doors = Doors(grpc=line.grpc, http=line.http)
             try:

@@ -16,7 +16,8 @@ from urllib.request import ProxyHandler, build_opener
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector_processor.otlp import Signal
-from tests.backends.supervise import BackendError, Server, running, wait_until
+from tests.backends.forked import fork
+from tests.backends.supervise import BackendError, Server, running, spawn, wait_until
 
 GRACE_MS: Final = 300
 ANY_PORT: Final = "127.0.0.1:0"
@@ -175,7 +176,9 @@ def _serving(half: str, data: Path, log: Path, settings: dict[str, str | float])
         return any("grpc" in line for line in _json_lines(log))
 
     environ = environment(**settings)
-    with running("blamespan", command, log=log, is_ready=is_ready, environ=environ) as server:
+    # Libraries may read their variables when they are imported.
+    start = spawn if any(map(str.isupper, settings)) else fork
+    with running("blamespan", command, log=log, is_ready=is_ready, environ=environ, start=start) as server:
         announced = next(line for line in _json_lines(log) if "grpc" in line)
         yield Line(server=server, announced=announced)
 

@@ -74,7 +74,7 @@ def line(tmp_path: Any) -> Iterator[Line]:
 
 
 def names_of(line: Line, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return ids of a tenant's run, issue and analysis; a run that failed has one that passed to compare with."""
+    """Return ids of a tenant's failed run, which is compared with the one that passed, issue and analysis."""
     run = next(one for one in runs_of(line, headers) if one["status"] == "attributed")
     issue = ask(line, "/api/issues", headers)["issues"][0]
     trace = encode(spans_of("planner", "clerk", failing="clerk"))

@@ -20,6 +20,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from collector_processor.otlp import Signal
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
+from tests.backends.forked import fork
 from tests.backends.supervise import BackendError, Server, free_ports, running, wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine, environment
@@ -75,6 +76,7 @@ def analyzers(folder: Path) -> Iterator[StartAnalyzer]:
                     log=log,
                     is_ready=lambda: announced(log) is not None,
                     environ=environment(**settings),
+                    start=fork,
                 )
             )
             said = announced(log)

@@ -1,0 +1,53 @@
+"""A forked service behaves as one that was started by its command."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.backends.forked import Process, fork
+from tests.backends.supervise import Start, spawn, wait_until
+
+SHOWN = """
+import os, sys
+print(sys.argv[1:], sorted(os.environ), os.getsid(0) == os.getpid(), sys.stdin.read() == "", flush=True)
+print(*sorted(map(int, os.listdir("/proc/self/fd")))[:3], flush=True)
+sys.exit(7)
+"""
+WAITS = "import time; print('up', flush=True); time.sleep(600)"
+
+
+def run(start: Start, folder: Path, text: str, *arguments: str) -> Process:
+    program = folder / "program.py"
+    program.write_text(text)
+    return start([sys.executable, str(program), *arguments], {"ONLY": "this"}, folder / "log")
+
+
+@pytest.mark.parametrize("start", [fork, spawn])
+def test_arguments_environment_session_and_exit_code_are_its_own(start: Start, tmp_path: Path) -> None:
+    process = run(start, tmp_path, SHOWN, "a", "b c")
+    assert process.wait(60) == process.poll() == process.returncode == 7
+    said = (tmp_path / "log").read_text()
+    assert said.replace("'LC_CTYPE', ", "") == "['a', 'b c'] ['ONLY'] True True\n0 1 2\n"
+
+
+@pytest.mark.parametrize("start", [fork, spawn])
+def test_a_signal_ends_it_and_is_its_exit_code(start: Start, tmp_path: Path) -> None:
+    process = run(start, tmp_path, WAITS)
+    wait_until(lambda: "up" in (tmp_path / "log").read_text(), what="the program")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.1)
+    assert process.poll() is None
+    process.terminate()
+    assert process.wait(60) == -signal.SIGTERM
+    process.kill()  # of one that has ended: nothing happens
+
+
+@pytest.mark.parametrize("start", [fork, spawn])
+def test_an_uncaught_error_is_in_its_log(start: Start, tmp_path: Path) -> None:
+    assert run(start, tmp_path, "raise LookupError('gone')").wait(60) == 1
+    assert "LookupError: gone" in (tmp_path / "log").read_text()
