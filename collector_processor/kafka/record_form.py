@@ -21,9 +21,8 @@ from collector_processor.otlp import (
     Signal,
     Tenant,
     tenant_headers,
-    tenant_of,
 )
-from collector_processor.receivers.admission import require_sendable
+from collector_processor.receivers.admission import hops_among, tenant_among
 from collector_processor.wire.by_trace import TraceIndex
 from collector_processor.wire.protobuf import some_fields
 from collector_processor.wire.split import split_by_size
@@ -62,18 +61,16 @@ def headers_of(tenant: Tenant, hops: Sequence[str]) -> list[tuple[str, str | byt
 
 
 def origin_of(headers: Headers, tenant_names: tuple[str, ...]) -> tuple[Tenant, tuple[str, ...]]:
-    """Return the tenant and the hops of a record; of several headers of a name, the first counts.
+    """Return the tenant and the hops of a record.
 
     Raises:
-        MalformedRequestError: they cannot be forwarded as headers.
+        MalformedRequestError: they cannot be forwarded as headers, or a tenant header is given twice.
     """
-    found: dict[str, str] = {}
-    for name, value in headers:
-        text = value.decode(errors="replace") if isinstance(value, bytes) else value or ""
-        found.setdefault(name.lower(), text)
-    require_sendable(found, tenant_names)
-    hops = tuple(hop for hop in found.get(HOP_HEADER, "").split(",") if hop)
-    return tenant_of(found, tenant_names), hops
+    told = [
+        (name, value.decode(errors="replace") if isinstance(value, bytes) else value or "")
+        for name, value in headers
+    ]
+    return tenant_among(told, tenant_names), hops_among(told)
 
 
 def pieces(signal: Signal, body: bytes, most_bytes: int) -> Iterator[tuple[str | None, bytes]]:

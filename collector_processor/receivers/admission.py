@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
+from itertools import islice
 from typing import Final, Protocol
 
 from collector_processor.otlp import (
@@ -51,6 +52,7 @@ _CAUSES: Final[Mapping[int, Cause]] = {
     408: Cause.SLOW,
     413: Cause.TOO_LARGE,
     415: Cause.UNSUPPORTED,
+    431: Cause.TOO_LARGE,
     _BUSY: Cause.FULL,
 }
 
@@ -150,11 +152,26 @@ def too_large(limit: int) -> TurnedAwayError:
     )
 
 
+def too_many_headers() -> TurnedAwayError:
+    """Return the error for a request of more than ``MOST_HEADERS`` headers."""
+    return TurnedAwayError(
+        Refusal(
+            code=RpcCode.RESOURCE_EXHAUSTED,
+            http_status=431,
+            reason=f"expected at most {MOST_HEADERS} headers",
+        )
+    )
+
+
 DEFAULT_MAX_BYTES: Final = 20 << 20
 """The OpenTelemetry Collector's HTTP limit (``max_request_body_size``)."""
+MOST_HEADERS: Final = 128
+"""Headers that are looked at, and the limit of our HTTP servers. gRPC's core hands on a million of them, as
+HPACK writes a repeated header in one byte, although it has refused the call by then."""
 _LONGEST_HEADER: Final = 8_190
 """Limit of HTTP servers; other transports have no limit for headers."""
 _BEARER: Final = "bearer "
+_TOKEN_HEADERS: Final = ("authorization", TOKEN_HEADER)
 
 
 class ListenError(CollectorError):
@@ -219,32 +236,57 @@ class Caller:
 
 
 def admit(headers: Iterable[tuple[str, str | bytes]], rules: AdmissionRules, client: str = "") -> Caller:
-    """Return the caller named by a request's headers.
+    """Return the caller named by a request's headers; the token is compared before anything else is read.
 
     Raises:
-        TurnedAwayError: the token is missing or wrong.
-        MalformedRequestError: a tenant or hop header cannot be forwarded as a header.
+        TurnedAwayError: the token is missing or wrong, or there are too many headers.
+        MalformedRequestError: a tenant or hop header cannot be forwarded as a header, or a tenant header is
+            given twice.
     """
-    folded = _fold(headers)
-    if rules.token is not None and not _holds(folded, rules.token):
+    first = tuple(islice(headers, MOST_HEADERS + 1))
+    if rules.token is not None and not bears(first, rules.token):
         raise unauthorized()
-    require_sendable(folded, rules.tenant_header_names)
-    hops = tuple(hop for part in folded.get(HOP_HEADER, "").split(",") if (hop := part.strip()))
-    return Caller(tenant=tenant_of(folded, rules.tenant_header_names), hops=hops, client=client)
+    if len(first) > MOST_HEADERS:
+        raise too_many_headers()
+    tenant = tenant_among(first, rules.tenant_header_names)
+    return Caller(tenant=tenant, hops=hops_among(first), client=client)
 
 
-def require_sendable(headers: Mapping[str, str], tenant_names: Iterable[str]) -> None:
-    """Check the headers (lower-case names) that are forwarded: they may become gRPC metadata.
+def tenant_among(headers: Iterable[tuple[str, str | bytes]], names: tuple[str, ...]) -> Tenant:
+    """Return the tenant that a request's headers identify.
 
     Raises:
-        MalformedRequestError: a tenant or hop header is not printable ASCII, or too long.
+        MalformedRequestError: a tenant header is given twice, or cannot be forwarded as a header.
     """
-    for name in (*tenant_names, HOP_HEADER):
-        value = headers.get(name, "")
-        if not (value.isascii() and value.isprintable()):
-            raise MalformedRequestError(f"expected printable ASCII in header {name}")
-        if len(value) > _LONGEST_HEADER:
-            raise MalformedRequestError(f"expected at most {_LONGEST_HEADER} characters in header {name}")
+    given = _values(headers, names)
+    for name, values in given.items():
+        if len(values) > 1:  # a proxy that sets the header would be overruled by what a client sent
+            raise MalformedRequestError(f"expected header {name} only once")
+        require_sendable(name, values[0])
+    return tenant_of({name: values[0] for name, values in given.items()}, names)
+
+
+def hops_among(headers: Iterable[tuple[str, str | bytes]]) -> tuple[str, ...]:
+    """Return the instances that a request went through; repeated headers are one list (RFC 9110 5.3).
+
+    Raises:
+        MalformedRequestError: they cannot be forwarded as a header.
+    """
+    told = ",".join(_values(headers, (HOP_HEADER,)).get(HOP_HEADER, ()))
+    require_sendable(HOP_HEADER, told)
+    return tuple(hop for part in told.split(",") if (hop := part.strip()))
+
+
+def require_sendable(name: str, value: str) -> None:
+    """Check a header that is forwarded: it may become gRPC metadata.
+
+    Raises:
+        MalformedRequestError: it is not printable ASCII, or too long.
+    """
+    if not (value.isascii() and value.isprintable()):
+        raise MalformedRequestError(f"expected printable ASCII in header {name}")
+    if len(value) > _LONGEST_HEADER:
+        raise MalformedRequestError(f"expected at most {_LONGEST_HEADER} characters in header {name}")
 
 
 async def hand_over(sink: Sink, signal: Signal, body: bytes, caller: Caller) -> Receipt:
@@ -256,15 +298,14 @@ async def hand_over(sink: Sink, signal: Signal, body: bytes, caller: Caller) -> 
     )
 
 
-def _fold(headers: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
-    """Return the headers with names in lower case; repeated ones are joined (RFC 9110 5.3)."""
-    folded: dict[str, str] = {}
+def _values(headers: Iterable[tuple[str, str | bytes]], names: Container[str]) -> dict[str, list[str]]:
+    """Return the values of the headers of these names (lower case), in order."""
+    found: dict[str, list[str]] = {}
     for name, value in headers:
-        if isinstance(value, bytes):  # gRPC's "-bin" metadata; we use none
-            continue
-        key = name.lower()
-        folded[key] = f"{folded[key]}, {value}" if key in folded else value
-    return folded
+        # Bytes are gRPC's "-bin" metadata; we use none.
+        if (key := name.lower()) in names and isinstance(value, str):
+            found.setdefault(key, []).append(value)
+    return found
 
 
 def require_local(host: str, rules: AdmissionRules) -> None:
@@ -280,21 +321,21 @@ def require_local(host: str, rules: AdmissionRules) -> None:
 
 
 def bears(headers: Iterable[tuple[str, str | bytes]], token: str) -> bool:
-    """Return whether a request's headers hold ``token``; the rule for all our servers."""
-    return _holds(_fold(headers), token)
+    """Return whether either header holds ``token``; the rule for all our servers.
 
-
-def _holds(headers: dict[str, str], token: str) -> bool:
-    """Return whether either header holds ``token``; clients may need ``Authorization`` for another use."""
-    scheme = headers.get("authorization", "")
+    Clients may need ``Authorization`` for another use. A header that is given twice holds no token.
+    """
+    given = _values(islice(headers, MOST_HEADERS), _TOKEN_HEADERS)
+    scheme, own = _only(given.get("authorization", [])), _only(given.get(TOKEN_HEADER, []))
     bearer = scheme[len(_BEARER) :].strip() if scheme[: len(_BEARER)].lower() == _BEARER else ""
     wanted = token.encode()
     # Both are always compared: the time taken must not reveal which header was right.
-    matches = [
-        hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted)
-        for given in (bearer, headers.get(TOKEN_HEADER, ""))
-    ]
+    matches = [hmac.compare_digest(one.encode("utf-8", "surrogateescape"), wanted) for one in (bearer, own)]
     return any(matches)
+
+
+def _only(values: list[str]) -> str:
+    return values[0] if len(values) == 1 else ""
 
 
 def names_this_machine(host: str, allowed: Container[str] = ()) -> bool:

@@ -11,15 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import grpc
 import grpc.aio
 
 from collector_processor.otlp import (
-    EXPORT,
     FRAME_BYTES,
-    SERVICES,
     Address,
     CollectorError,
     MalformedRequestError,
@@ -27,6 +26,7 @@ from collector_processor.otlp import (
     RefusedError,
     Signal,
     Sink,
+    grpc_path,
 )
 from collector_processor.otlp.answers import (
     RETRY_INFO_KEY,
@@ -38,14 +38,13 @@ from collector_processor.otlp.answers import (
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers.admission import (
     BROKEN,
+    MOST_HEADERS,
     AdmissionRules,
     ListenError,
     Refusal,
-    TurnedAwayError,
     admit,
     hand_over,
     refusal_of,
-    unauthorized,
 )
 from collector_processor.receivers.overload import (
     DEFAULT_BUFFER_BYTES,
@@ -63,8 +62,10 @@ _CLIENT_GONE: Final = "ExecuteBatchError"
 """Name of the core's exception, which has no public one."""
 
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which the stubs lack
-Handler: TypeAlias = Callable[[Any, Context], Awaitable[bytes]]
+Headers: TypeAlias = Sequence[tuple[str, str | bytes]]
+Export: TypeAlias = Callable[[Signal, Headers, Any, Context], Awaitable[bytes]]
 
+_SIGNALS: Final[Mapping[str, Signal]] = {grpc_path(signal): signal for signal in Signal}
 _STATUS: Final[Mapping[int, grpc.StatusCode]] = {code.value[0]: code for code in grpc.StatusCode}
 
 _OPTIONS: Final = (
@@ -139,8 +140,7 @@ class GrpcReceiver:
             ListenError: the address is in use or not this machine's, or a TLS file cannot be read.
         """
         server = grpc.aio.server(
-            handlers=[self._service(signal) for signal in Signal],
-            interceptors=interceptors(self._rules),
+            handlers=[_Services(self._export)],
             options=(*_OPTIONS, ("grpc.max_receive_message_length", self._rules.max_bytes)),
         )
         try:
@@ -165,13 +165,8 @@ class GrpcReceiver:
         self._credentials = ServerTls(self._tls).credentials()
         return server.add_secure_port(str(self._listen), self._credentials)
 
-    def _service(self, signal: Signal) -> grpc.GenericRpcHandler[bytes, bytes]:
-        handler: Handler = partial(self._export, signal)
-        method = grpc.stream_unary_rpc_method_handler(handler)
-        return grpc.method_handlers_generic_handler(SERVICES[signal], {EXPORT: method})
-
-    async def _export(self, signal: Signal, _messages: Any, context: Context) -> bytes:
-        answer = await self._take(signal, context)
+    async def _export(self, signal: Signal, headers: Headers, _messages: Any, context: Context) -> bytes:
+        answer = await self._take(signal, headers, context)
         if isinstance(answer, Receipt):
             return success(signal, answer)
         # Not by ``abort``: its exception keeps the call, with everything that gRPC's core has read, in a
@@ -181,10 +176,10 @@ class GrpcReceiver:
         context.set_trailing_metadata(_trailers(answer))
         return b""
 
-    async def _take(self, signal: Signal, context: Context) -> Receipt | Refusal:
+    async def _take(self, signal: Signal, headers: Headers, context: Context) -> Receipt | Refusal:
         try:
             client = context.peer().rpartition(":")[0]
-            caller = admit(context.invocation_metadata(), self._rules, client)
+            caller = admit(headers, self._rules, client)
             body = _message(await self._reading.read(context.read))
             with self._budget.lease(client) as lease:
                 lease.hold(len(body))
@@ -204,29 +199,24 @@ class GrpcReceiver:
             return BROKEN
 
 
-def interceptors(rules: AdmissionRules) -> Sequence[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg] # as below
-    """Return the server interceptors: none if no token is required, as each costs time."""
-    return () if rules.token is None else (_TokenInterceptor(rules),)
+class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg] # generic in the stubs only
+    """The export method of each signal, called with the headers that gRPC has read.
 
+    Asking the context for them would convert them once more, and a stranger may send half a million: its
+    HTTP/2 settings limit a client only once it has acknowledged them.
+    """
 
-class _TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg] # generic in the stubs only
-    """Refuses callers without the token before any byte of their message is read."""
+    def __init__(self, export: Export) -> None:
+        self._export = export
 
-    def __init__(self, rules: AdmissionRules) -> None:
-        self._rules = rules
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the handler of a call whose message has not been read; ``None`` for other methods."""
+        signal = _SIGNALS.get(handler_call_details.method)
+        if signal is None:
+            return None
+        headers = tuple(islice(handler_call_details.invocation_metadata, MOST_HEADERS + 1))
         # As a stream: gRPC reads a single message before it calls the handler.
-        self._refusal = grpc.stream_unary_rpc_method_handler(_turn_away)
-
-    async def intercept_service(self, continuation: Any, details: Any) -> Any:
-        """Return the handler of the call; only its headers have arrived."""
-        try:
-            admit(details.invocation_metadata, self._rules)
-        except TurnedAwayError as error:
-            self._rules.refused(error.refusal.cause)
-            return self._refusal
-        except CollectorError:
-            pass  # malformed headers: the handler answers them
-        return await continuation(details)
+        return grpc.stream_unary_rpc_method_handler(partial(self._export, signal, headers))
 
 
 def _message(read: Any) -> bytes:
@@ -234,12 +224,6 @@ def _message(read: Any) -> bytes:
     if not isinstance(read, bytes):
         raise MalformedRequestError("expected a message")
     return read
-
-
-async def _turn_away(_messages: Any, context: Context) -> bytes:
-    refusal = unauthorized().refusal
-    await context.abort(_STATUS[refusal.code], refusal.reason, _trailers(refusal))
-    return b""  # never reached: abort raises
 
 
 def _trailers(refusal: Refusal) -> tuple[tuple[str, bytes], ...]:

@@ -6,6 +6,7 @@ After each attack another client's request is acknowledged. Slow and half-open c
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ import pytest
 from collector_processor.otlp import Signal, grpc_path
 from collector_processor.rebuild.encode import encode
 from tests.deploy.shifts import spans_of
+from tests.e2e.header_flood import flood, indexed, literal
 from tests.e2e.line import Line, starting
 from tests.otlp_requests import log_request, metric_request, record
 
@@ -25,6 +27,8 @@ TOKEN: Final = "a-token-of-the-operator"
 OURS: Final = (("authorization", f"Bearer {TOKEN}"),)
 _MIB: Final = 1 << 20
 _TIMEOUT_S: Final = 300.0
+MOST_CPU_S: Final = 8.0
+"""About 1 s on two idle cores; 35 s where each header was joined to those before it."""
 MOST_GROWTH: Final = 768 * _MIB
 STREAMS: Final = 3_000
 STRANGERS: Final[Mapping[str, Sequence[tuple[str, str | bytes]]]] = {
@@ -123,6 +127,21 @@ def test_any_metadata_is_taken_or_refused(line: Line, metadata: list[tuple[str, 
     told = asked(line, BODIES[Signal.TRACES](), [*OURS, *metadata])
     assert told in {"OK", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"}
     assert is_well(line)
+
+
+def cpu_s(line: Line) -> float:
+    """Return the CPU time of the service so far, without that of its worker processes."""
+    told = Path(f"/proc/{line.server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, told[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("block", [indexed(3_000_000), literal(15_000_000)], ids=["indexed", "literal"])
+def test_headers_by_the_million_cost_little_more_than_reading_them(line: Line, block: bytes) -> None:
+    """Joining them one by one took minutes. gRPC's core makes at most half a million objects of them."""
+    before = cpu_s(line)
+    flood(line.grpc.removeprefix("http://"), block)
+    assert is_well(line)
+    assert cpu_s(line) - before < MOST_CPU_S
 
 
 @pytest.mark.parametrize("signal", Signal)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterator
 from hmac import compare_digest
 
 import pytest
 
 from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError, Tenant
+from collector_processor.otlp.answers import RpcCode
 from collector_processor.receivers.admission import (
     BROKEN,
     AdmissionRules,
@@ -30,6 +32,45 @@ def test_a_request_that_says_nothing_is_nobodys() -> None:
 def test_headers_that_come_twice_are_one_list() -> None:
     caller = admit([("x-blamespan-hop", "one"), ("X-Blamespan-Hop", "two,three")], AdmissionRules())
     assert caller.hops == ("one", "two", "three")
+
+
+def test_a_tenant_header_that_comes_twice_is_malformed() -> None:
+    """A proxy that adds the tenant's header must not be overruled, or joined, by what its client sent."""
+    with pytest.raises(MalformedRequestError, match="x-scope-orgid only once"):
+        admit([("x-scope-orgid", "red"), ("X-Scope-OrgID", "red")], AdmissionRules())
+
+
+def test_a_token_header_that_comes_twice_holds_no_token() -> None:
+    with pytest.raises(TurnedAwayError):
+        admit([("x-blamespan-token", "sesame")] * 2, AdmissionRules(token="sesame"))
+
+
+def test_a_stranger_costs_as_much_as_the_first_headers() -> None:
+    """The token is compared first, and of millions of headers no more than 129 are looked at."""
+    looked_at = 0
+
+    def endless() -> Iterator[tuple[str, str]]:
+        nonlocal looked_at
+        while True:
+            looked_at += 1
+            yield ("x", "y")
+
+    with pytest.raises(TurnedAwayError) as refusal:
+        admit(endless(), AdmissionRules(token="sesame"))
+    assert refusal.value.refusal.http_status == 401
+    with pytest.raises(TurnedAwayError) as refusal:
+        admit(endless(), AdmissionRules())
+    assert (refusal.value.refusal.http_status, refusal.value.refusal.code) == (
+        431,
+        RpcCode.RESOURCE_EXHAUSTED,
+    )
+    assert not bears(endless(), "sesame")
+    assert looked_at <= 3 * 129
+
+
+def test_as_many_headers_as_are_allowed_are_read() -> None:
+    headers = [(f"x-{number}", "y") for number in range(127)]
+    assert admit([*headers, ("x-scope-orgid", "red")], AdmissionRules()).tenant == "x-scope-orgid=red"
 
 
 def test_binary_metadata_is_passed_over() -> None:

@@ -1,4 +1,4 @@
-"""Checks between a gRPC call and the sink."""
+"""What of a gRPC call is logged."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from collector_processor.receivers import AdmissionRules
-from collector_processor.receivers.grpc_receiver import interceptors, is_worth_a_line
+from collector_processor.receivers.grpc_receiver import is_worth_a_line
 
 CORE: Final[Any] = pytest.importorskip("grpc._cython.cygrpc", reason="its exceptions have no public name")
-
-
-def test_nobody_stands_at_the_door_where_no_token_is_asked_for() -> None:
-    assert interceptors(AdmissionRules()) == ()
-
-
-def test_callers_are_looked_at_before_their_message_where_one_is() -> None:
-    assert len(interceptors(AdmissionRules(token="secret"))) == 1
 
 
 @pytest.mark.parametrize(
