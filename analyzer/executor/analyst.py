@@ -6,6 +6,7 @@ what that costs, so it never comes from a form. All models share one hourly budg
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +63,8 @@ class RunAnalyst:
     ) -> Attribution:
         """Triage and attribute by a method and a model; computation on the run happens in ``stepping``."""
         given, answers = self.attributor, list[Answer]()
-        facts = None if model is None else ModelFacts(name=model.name, context_tokens=model.context_tokens)
+        # In a thread: the size of the context is litellm's, whose import may still be under way.
+        facts = None if model is None else await asyncio.to_thread(_facts, model)
         order = Order(
             id=secrets.token_hex(8),
             trajectory=trajectory,
@@ -133,6 +135,10 @@ class RunAnalyst:
     def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
         """Return an ``error`` verdict: the run could not be analysed, and why."""
         return analysis_of(_abstained(trajectory, Status.ERROR, reason), trajectory)
+
+
+def _facts(model: Model) -> ModelFacts:
+    return ModelFacts(name=model.name, context_tokens=model.context_tokens)
 
 
 def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attribution:

@@ -90,7 +90,10 @@ class Model(Protocol):
 
     @property
     def context_tokens(self) -> int:
-        """Return the maximum number of tokens of a prompt and its answer together."""
+        """Return the maximum number of tokens of a prompt and its answer together.
+
+        It may import for seconds, or wait for an import: read it in a thread.
+        """
         ...
 
     def price(self, prompt: Prompt) -> float | None:

@@ -100,6 +100,7 @@ class _Service:
         self._analyst: Final = analyst
         self._lifetime: Final = lifetime
         self._is_ready = False
+        self._is_warm = False
 
     async def start(self, given: Mapping[Signal, Exporter] | None) -> Running:
         """Open everything, the listeners last."""
@@ -170,7 +171,7 @@ class _Service:
         door = intake if kafka is None else kafka.door(ledger, forwarder, rules)
         lifetime.background(look_for_damage(files, settings.store_place))
         lifetime.background(expire(files, examiner, now_ns))
-        lifetime.background(prepare_model(settings))
+        lifetime.background(self._warm_up())
         refusals: Counter[Cause] = Counter()
         metrics = ServiceMetrics(
             ledger=ledger,
@@ -198,7 +199,7 @@ class _Service:
             files,
             examiner,
             analysis,
-            is_ready=lambda: self._is_ready,
+            is_ready=lambda: self._is_ready and self._is_warm,
             registry=metrics.registry,
             renewals=metrics.renewals,
         )
@@ -220,6 +221,10 @@ class _Service:
             undelivered=undelivered,
             rejected=lambda: sum(counts.rejected for counts in ledger.snapshot().values()),
         )
+
+    async def _warm_up(self) -> None:
+        await prepare_model(self._settings)
+        self._is_warm = True
 
     def shut_down(self) -> None:
         """Begin the shutdown; the lifetime does the rest."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
 
 from semconv.attributes import (
     EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND,
@@ -19,6 +23,7 @@ from semconv.attributes import (
     FAILURE_STEP_INDEX,
 )
 from semconv.markers import OWN_CALL_TRACE_PREFIX
+from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine
 from tests.e2e.model_server import ModelServer, Scripted, serve
@@ -142,3 +147,44 @@ def test_originals_wait_no_longer_than_hold_max_for_a_slow_model(start_line: Sta
         assert (decisive.is_carrier, decisive.parent_id) == (True, span_id(played.decisive))
         assert decisive.attributes[FAILURE_METHOD] == "judge"
         assert originals(came) == by_id(placed(played.body))
+
+
+ENDLESS_IMPORT: Final = """
+import pathlib, time
+while not pathlib.Path(__file__).with_name("go on").exists():
+    time.sleep(0.05)
+LITELLM_EXCEPTION_TYPES = (TimeoutError,)
+model_cost = {}
+async def acompletion(**_):
+    raise TimeoutError
+"""
+PATIENCE_S: Final = 20.0
+
+
+def test_a_run_that_arrives_while_the_model_is_imported_holds_nobody_up(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    """After a restart with a backlog, the loop waited for the import, and the probe had the pod killed."""
+    (tmp_path / "litellm.py").write_text(ENDLESS_IMPORT)
+    line = start_line(model=MODEL, PYTHONPATH=str(tmp_path))
+    failed, well = play_demo(), play_demo(without_mistake)
+    send(line, failed.body)
+    send(line, well.body)
+    wait_until(
+        lambda: status_of(f"{line.web}/api/runs/{well.trace_id}") == 200, what="the run without a model"
+    )
+    for _ in range(20):
+        assert status_of(f"{line.web}/healthz") == 200
+        assert status_of(f"{line.web}/readyz") == 503
+        time.sleep(0.1)
+    (tmp_path / "go on").touch()
+    wait_until(lambda: status_of(f"{line.web}/readyz") == 200, what="a service that is ready")
+
+
+def status_of(url: str) -> int:
+    try:
+        with build_opener(ProxyHandler({})).open(url, timeout=PATIENCE_S) as answer:
+            return int(answer.status)
+    except HTTPError as refusal:
+        with refusal:
+            return refusal.code
