@@ -22,6 +22,7 @@ from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import keeping
 from analyzer.service.proving import Proving
 from analyzer.service.start_lanes import AnalysisParts, start_corrections
+from analyzer.service.upload_process import UploadReader
 from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts
 from analyzer.web.pages.front import shown_settings
@@ -97,7 +98,8 @@ def _open_pages(settings: Settings, lifetime: Lifetime, files: Files, analysis: 
     )
     lifetime.watched.callback(issues.close)
     opinions = opinions_of(settings, analysis.analyst)
-    jobs = None if opinions is None else Jobs(opinions, JobLimits(at_once=settings.concurrency))
+    read = UploadReader(settings, analysis.cleaner)
+    jobs = None if opinions is None else Jobs(opinions, read, JobLimits(at_once=settings.concurrency))
     if jobs is not None:
         lifetime.watched.push_async_callback(jobs.close)
     return Pages(

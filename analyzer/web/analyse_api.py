@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.web.pages.try_pages import MAX_UPLOAD, loading, read_choice, read_reference
+from analyzer.web.pages.try_pages import MAX_UPLOAD, read_choice, read_reference
 from analyzer.web.requested_analyses import Asked, Job, Jobs, JobState, TooBusy
-from collector_processor.rebuild.redact_run import CleanRun
-from semconv.dialects import Reader
 
 MEDIA: Final = (
     "application/json",
@@ -35,7 +34,7 @@ _MOST_FIELD: Final = 200
 _MOST_USD: Final = 1_000_000.0
 
 
-def analyse_routes(jobs: Jobs, clean: CleanRun, reader: Reader) -> list[web.RouteDef]:
+def analyse_routes(jobs: Jobs) -> list[web.RouteDef]:
     """Return the routes."""
 
     async def take(request: web.Request) -> web.Response:
@@ -50,7 +49,7 @@ def analyse_routes(jobs: Jobs, clean: CleanRun, reader: Reader) -> list[web.Rout
         )
         data = await _body(request)
         secret = secrets.token_urlsafe(16)
-        load = loading([data], clean, reader, read_reference(fields))
+        load = partial(jobs.read, [data], read_reference(fields))
         asked = Asked(name="a trace", choice=choice, size=len(data), load=load, timeout_s=deadline_s)
         try:
             job = jobs.start(_owner(secret), asked)

@@ -51,9 +51,10 @@ from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, r
 from analyzer.web.run_list import InvalidFilter
 from analyzer.web.schemas import openapi
 from analyzer.web.short_turns import in_short_turns
-from collector_processor.otlp import Address, Tenant, tenant_of
+from collector_processor.otlp import Address, MalformedRequestError, Tenant
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers import ListenError
+from collector_processor.receivers.admission import tenant_among
 from collector_processor.receivers.http_receiver import ProtocolLogger
 from collector_processor.receivers.overload import DEFAULT_CONNECTIONS, limit_connections
 from collector_processor.store.database.connection import StoreError
@@ -252,8 +253,6 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
     front = Front(
         renderer=within.renderer,
         sessions=within.sessions,
-        clean=pages.clean,
-        reader=pages.reader,
         jobs=pages.jobs,
         has_token=parts.token is not None,
     )
@@ -281,7 +280,7 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
             *compare_routes(CompareContext(shared=context, find=partial(_find_named, parts))),
             *queue_routes(QueueContext(shared=context, queue=_queue(pages))),
             *try_routes(front),
-            *(() if pages.jobs is None else analyse_routes(pages.jobs, pages.clean, pages.reader)),
+            *(() if pages.jobs is None else analyse_routes(pages.jobs)),
             *again_routes(context),
             *issue_pages(context),
             *health_routes(context, parts.metrics, recent),
@@ -395,5 +394,7 @@ async def _find_named(parts: WebParts, request: web.Request, run_id: str) -> Sto
 
 def _tenant(parts: WebParts, request: web.Request) -> Tenant:
     """Return the tenant of the request's header; empty without one."""
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    return tenant_of(headers, parts.tenant_header_names)
+    try:
+        return tenant_among(request.headers.items(), parts.tenant_header_names)
+    except MalformedRequestError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error

@@ -21,13 +21,11 @@ from analyzer.executor.analyst import Choice, Opinions
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.second_opinions import Outcome
+from analyzer.recordings.uploads import MOST_RUNS, ReadUpload, held_bytes
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
 from semconv.model import Attribution, Trajectory
 
 logger = logging.getLogger(__name__)
-
-MOST_RUNS: Final = 10
-"""Runs analysed per file; the page says if there are more."""
 
 Take = Callable[[Trajectory, Attribution], Awaitable[Outcome]]
 """Keeps a result; returns the effect on the verdict. Raises ``CollectorError`` if the store refuses."""
@@ -132,10 +130,19 @@ class Jobs:
     def __init__(
         self,
         opinions: Opinions,
+        read: ReadUpload,
         limits: JobLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without jobs; ``opinions`` lists the choices and analyses, ``clock`` returns seconds."""
+        """Start without jobs.
+
+        Args:
+            opinions: lists the choices, and analyses.
+            read: reads uploads; called in a thread.
+            limits: of concurrent and remembered jobs.
+            clock: returns seconds.
+        """
+        self.read: Final = read
         self._clock: Final = clock
         self.opinions: Final = opinions
         self._limits: Final = limits or JobLimits()
@@ -240,7 +247,7 @@ class Jobs:
         if len(runs) > MOST_RUNS:
             job.note = f"The file holds {len(runs)} runs: the first {MOST_RUNS} are analysed."
         runs = runs[:MOST_RUNS]
-        self._jobs.resize(job, max(job.asked.size, sum(map(_held, runs))))
+        self._jobs.resize(job, max(job.asked.size, sum(map(held_bytes, runs))))
         self._make_room(job.owner, 0)  # the decoded runs may take a hundred times the file's size
         job.state, job.runs = JobState.ANALYSING, len(runs)
 
@@ -306,14 +313,3 @@ class _Remembered:
         if not self._of[job.owner]:
             del self._of[job.owner]
         self.bytes -= job.asked.size
-
-
-_STEP_BYTES: Final = 400
-"""Memory of a step without its texts."""
-
-
-def _held(run: Trajectory) -> int:
-    """Return about how many bytes a run takes in memory."""
-    return sum(
-        _STEP_BYTES + len(step.input) + len(step.output) + len(step.instructions) for step in run.steps
-    )

@@ -14,7 +14,7 @@ from typing import Final
 
 from collector_processor.otlp import CollectorError, MalformedRequestError, Signal
 from collector_processor.otlp.answers import RpcCode
-from collector_processor.otlp.json_child import MALFORMED
+from collector_processor.otlp.json_child import MALFORMED, MEMORY_BYTES, TOO_MUCH
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.receivers.admission import Refusal, TurnedAwayError
 from collector_processor.receivers.decompression import decompress
@@ -98,6 +98,8 @@ async def _convert_in_process(signal: Signal, body: bytes) -> bytes:
             await process.wait()
     if process.returncode == MALFORMED:
         raise MalformedRequestError(said.decode("utf-8", "replace"))
+    if process.returncode == TOO_MUCH:
+        raise MalformedRequestError(f"the JSON takes more than {MEMORY_BYTES >> 20} MiB of memory to read")
     if process.returncode:
         raise CollectorError(f"the conversion of a JSON request ended with status {process.returncode}")
     return converted

@@ -18,7 +18,7 @@ from analyzer.web.requested_analyses import Jobs
 from semconv.model import Attribution, Trajectory
 from tests.e2e.test_browser import LOG_FILE, PAGES, Site, opened_site
 from tests.web.browser import chromium
-from tests.web.stage import ANALYST, open_stage, serving
+from tests.web.stage import ANALYST, READ, open_stage, serving
 from tests.web.test_compare import TRIAL_A, TRIAL_B, keep_trials
 from tools import axe
 
@@ -130,7 +130,7 @@ async def test_errors_and_an_analysis_to_cancel_shut_nobody_out(
     stage = open_stage(tmp_path / "data")
     pages = stage.parts().pages
     assert pages is not None
-    jobs = Jobs(Endless(analyst=ANALYST))
+    jobs = Jobs(Endless(analyst=ANALYST), READ)
     async with serving(stage.parts(pages=replace(pages, jobs=jobs))) as address:
         page = await browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
         for path, status in (

@@ -11,7 +11,7 @@ from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.kept_trace import rebuilt
-from analyzer.web.pages.try_pages import loading
+from analyzer.recordings.uploads import reading_here
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.run_api import kept_steps
 from collector_processor.mapping_files import open_reader
@@ -39,7 +39,7 @@ def reader(tmp_path: Path) -> Reader:
 
 
 def test_uploads_are_read_by_it(reader: Reader) -> None:
-    (uploaded,) = loading([encode(odd())], lambda trajectory: trajectory, reader)()
+    (uploaded,) = reading_here(lambda trajectory: trajectory, reader)([encode(odd())], "")
     assert len(uploaded.steps) == STEPS
 
 

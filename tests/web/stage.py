@@ -23,6 +23,7 @@ from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState, mut
 from analyzer.issues.report import AgentShare
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
+from analyzer.recordings.uploads import reading_here
 from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts, web_server
 from analyzer.web.pages.front import shown_settings
@@ -46,6 +47,7 @@ NOW_NS: Final = 1_790_000_000 * 10**9
 _APART_NS: Final = 97 * 10**9
 TRACES: Final = TraceLink(template="http://jaeger.example:16686/trace/{trace_id}?uiFind={span_id}")
 ANALYST: Final = RunAnalyst(attributor=Attributor())
+READ: Final = reading_here(lambda trajectory: trajectory)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,7 +136,7 @@ class Stage:
         pages = Pages(
             runs=RunArchive(open_database(self.folder / RUNS)),
             clean=lambda trajectory: trajectory,
-            jobs=Jobs(LocalOpinions(analyst=ANALYST)),
+            jobs=Jobs(LocalOpinions(analyst=ANALYST), READ),
             issues=self.issues,
             trace_link=TRACES,
             settings=shown_settings(load_settings({})),

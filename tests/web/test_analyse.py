@@ -21,7 +21,7 @@ from analyzer.web.pages.try_pages import MAX_UPLOAD
 from analyzer.web.requested_analyses import Jobs
 from semconv.model import Status
 from tests.shown import fixtures
-from tests.web.stage import Stage
+from tests.web.stage import READ, Stage
 from tests.web.test_openapi import checked
 from tests.web.test_try import LOG, RUN
 
@@ -58,7 +58,7 @@ async def test_a_program_says_whether_the_method_sees_the_expected_answer(
     model = ScriptedModel(replies=["{}"] * 9, name="m")
     pages = stage.parts().pages
     assert pages is not None
-    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))))
+    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), READ)
     async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
         path = f"/api/analyse?method=all-at-once&failed=true&{query}"
         async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:
@@ -139,7 +139,7 @@ async def test_an_analysis_ends_at_its_deadline(stage: Stage) -> None:
     analyst = RunAnalyst(attributor=Attributor(model=model))
     parts = stage.parts()
     assert parts.pages is not None
-    parts = replace(parts, pages=replace(parts.pages, jobs=Jobs(LocalOpinions(analyst=analyst))))
+    parts = replace(parts, pages=replace(parts.pages, jobs=Jobs(LocalOpinions(analyst=analyst), READ)))
     async with TestClient(TestServer(make_app(parts))) as client:
         path = "/api/analyse?method=judge&deadline_s=0.2"
         async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:

@@ -27,8 +27,9 @@ from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.file_bytes import unpack
+from analyzer.recordings.uploads import MAX_UNPACKED, reading_here
 from analyzer.web.app import make_app
-from analyzer.web.pages.try_pages import MAX_UNPACKED, MAX_UPLOAD, MOST_FILES, MOST_REFERENCE, loading
+from analyzer.web.pages.try_pages import MAX_UPLOAD, MOST_FILES, MOST_REFERENCE
 from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redact_run import Cleaner
@@ -37,7 +38,7 @@ from semconv.model import Trajectory
 from semconv.record import replace as with_changes
 from tests.runs import failed_tool, run, step
 from tests.shown import fixtures
-from tests.web.stage import Stage
+from tests.web.stage import READ, Stage
 
 Client = TestClient[Request, Application]
 OURS = {"Sec-Fetch-Site": "same-origin"}
@@ -208,7 +209,7 @@ async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
     pages = stage.parts().pages
     assert pages is not None
     model = ScriptedModel(replies=["{}"] * 50, name="m")
-    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))))
+    jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), READ)
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
     ) as client:
@@ -255,7 +256,7 @@ async def test_a_refused_second_opinion_is_told_on_the_runs_page(stage: Stage, c
 
 def test_an_expected_answer_is_cleaned_like_the_run() -> None:
     clean = Cleaner(make_redactor(ALL_KINDS, ()))
-    (found,) = loading([json.dumps(LOG).encode()], clean, reference=f"it is {SECRET}")()
+    (found,) = reading_here(clean)([json.dumps(LOG).encode()], f"it is {SECRET}")
     assert found.reference is not None
     assert SECRET not in found.reference
 
@@ -328,7 +329,7 @@ class Slow(LocalOpinions):
 async def test_a_job_tells_its_time_and_cost_and_is_cancelled_on_its_page(stage: Stage) -> None:
     pages, now = stage.parts().pages, [10.0]
     assert pages is not None
-    jobs = Jobs(Slow(analyst=RunAnalyst(attributor=Attributor())), clock=lambda: now[0])
+    jobs = Jobs(Slow(analyst=RunAnalyst(attributor=Attributor())), READ, clock=lambda: now[0])
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
     ) as client:
@@ -363,7 +364,7 @@ async def settled(jobs: Jobs) -> None:
 
 
 def jobs_with(**limits: int) -> Jobs:
-    return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), JobLimits(**limits))
+    return Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor())), READ, JobLimits(**limits))
 
 
 async def test_as_many_as_may_wait_and_no_more() -> None:
@@ -379,15 +380,15 @@ async def test_as_many_as_may_wait_and_no_more() -> None:
 
 
 async def test_the_oldest_go_where_there_is_no_room() -> None:
-    jobs = jobs_with(of_a_session=3, bytes=10_000)
+    jobs = jobs_with(of_a_session=3, bytes=40_000)
     for _ in range(5):
-        jobs.start("me", asked(lambda: [RUN], size=2_000))
+        jobs.start("me", asked(lambda: [RUN], size=8_000))
         await settled(jobs)
     assert len(jobs.of("me")) == 3
-    jobs.start("you", asked(lambda: [RUN], size=9_000))
+    jobs.start("you", asked(lambda: [RUN], size=36_000))
     assert jobs.of("me") == []
     with pytest.raises(TooBusy):
-        jobs.start("you", asked(lambda: [RUN], size=9_000))
+        jobs.start("you", asked(lambda: [RUN], size=36_000))
     await settled(jobs)
 
 
@@ -423,13 +424,13 @@ async def test_the_one_that_ended_first_goes_first() -> None:
     await settled(jobs)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 6_000), st.sampled_from(["run", "cancel"]))))
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 24_000), st.sampled_from(["run", "cancel"]))))
 @settings(deadline=None, max_examples=25)
 def test_what_jobs_take_is_known_without_summing(story: list[tuple[str, int, str]]) -> None:
     """Whatever starts, grows while it is read, is cancelled, or makes room."""
 
     async def play() -> None:
-        jobs = jobs_with(of_a_session=2, remembered=4, bytes=12_000)
+        jobs = jobs_with(of_a_session=2, remembered=4, bytes=48_000)
         for owner, size, end in story:
             try:
                 job = jobs.start(owner, asked(lambda: [RUN], size=size))
@@ -453,7 +454,7 @@ def test_what_jobs_take_is_known_without_summing(story: list[tuple[str, int, str
 def exact(jobs: Jobs, owners: str) -> None:
     held = [job for owner in owners for job in jobs.of(owner)]
     kept = jobs._jobs
-    assert kept.bytes == sum(job.asked.size for job in held) <= 12_000
+    assert kept.bytes == sum(job.asked.size for job in held) <= 48_000
     assert (kept.ended, kept.in_progress) == (
         sum(job.is_over for job in held), sum(not job.is_over for job in held)
     )  # fmt: skip
@@ -498,7 +499,7 @@ async def test_where_no_analyzer_answers_the_pages_say_so_and_show_the_rest(stag
     await stage.add(RUN, "shop")
     pages = stage.parts().pages
     assert pages is not None
-    jobs = Jobs(Away(analyst=RunAnalyst(attributor=Attributor())))
+    jobs = Jobs(Away(analyst=RunAnalyst(attributor=Attributor())), READ)
     async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
         for path in ("/try", "/runs/run-1"):
             async with client.get(path) as answer:
@@ -516,7 +517,7 @@ async def test_a_model_is_chosen_from_those_the_operator_named_and_no_other(stag
     assert pages is not None
     cheap = ScriptedModel(replies=["{}"] * 50, name="cheap")
     analyst = RunAnalyst(attributor=Attributor())
-    jobs = Jobs(LocalOpinions(analyst=analyst, models={"cheap": cheap}))
+    jobs = Jobs(LocalOpinions(analyst=analyst, models={"cheap": cheap}), READ)
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))),
         cookie_jar=CookieJar(unsafe=True),

@@ -28,11 +28,11 @@ from analyzer.service.analyzer_half.job_worker import JobWorker
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
+from analyzer.service.upload_process import UploadReader
 from analyzer.web.pages.analyzer_half import AnalyzerPages
 from analyzer.web.pages.front import shown_settings
 from analyzer.web.requested_analyses import JobLimits, Jobs
 from collector_processor.journal.directory import DirectoryLock
-from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError
 from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
 from collector_processor.pipeline.analyst_protocol import Analyst
@@ -160,10 +160,9 @@ def analyzer_server(settings: Settings, analyst: RunAnalyst) -> AnalyzerServer:
         room_bytes=settings.receiving_bytes,
     )
     opinions = open_opinions(settings, analyst)
+    read = UploadReader(settings, open_cleaner(settings))
     pages = AnalyzerPages(
-        jobs=Jobs(opinions, JobLimits(at_once=settings.concurrency)),
-        clean=open_cleaner(settings),
-        reader=open_reader(settings.mappings),
+        jobs=Jobs(opinions, read, JobLimits(at_once=settings.concurrency)),
         settings=shown_settings(settings),
         runs_at=settings.web_url.rstrip("/") if settings.web_url else None,
     )

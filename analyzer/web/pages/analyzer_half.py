@@ -14,11 +14,10 @@ from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import Sessions
-from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed, sign_in_routes
+from analyzer.web.pages.front import Front, ShownSetting, routed, sign_in_routes
 from analyzer.web.pages.try_pages import try_routes
 from analyzer.web.rendering import renderer
 from analyzer.web.requested_analyses import Jobs
-from semconv.dialects import USUAL, Reader
 
 _ELSEWHERE: Final = ("/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}", "/queue")
 _OURS: Final = "blamespan_analyzer_"
@@ -30,8 +29,6 @@ class AnalyzerPages:
     """Dependencies of the pages."""
 
     jobs: Jobs | None
-    clean: CleanRun
-    reader: Reader = USUAL
     settings: tuple[ShownSetting, ...] = ()
     runs_at: str | None = None
     """Address of the pages that show runs, without a trailing slash; ``None`` if not configured."""
@@ -44,8 +41,6 @@ def analyzer_routes(
     front = Front(
         renderer=renderer(),
         sessions=sessions,
-        clean=pages.clean,
-        reader=pages.reader,
         jobs=pages.jobs,
         has_token=token is not None,
     )

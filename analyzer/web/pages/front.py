@@ -15,7 +15,6 @@ from analyzer.web.rendering import Renderer
 from analyzer.web.requested_analyses import Jobs
 from collector_processor.receivers.admission import bears
 from collector_processor.settings import PREFIX, Settings
-from semconv.dialects import Reader
 from semconv.model import Trajectory
 
 CleanRun = Callable[[Trajectory], Trajectory]
@@ -33,10 +32,6 @@ class Front:
 
     renderer: Renderer
     sessions: Sessions
-    clean: CleanRun
-    """Removes secrets from uploads."""
-    reader: Reader
-    """Reads the spans of uploads."""
     jobs: Jobs | None
     """``None`` if nothing can be analysed from a page."""
     has_token: bool

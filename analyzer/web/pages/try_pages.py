@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -15,30 +15,24 @@ from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from analyzer.executor.analyst import Choice, NotOffered
-from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import plain
 from analyzer.issues.labels.opinion_store import Opinion
 from analyzer.issues.second_opinions import Outcome, Wanted
-from analyzer.recordings.file_bytes import unpack
-from analyzer.recordings.read_files import read_recording
+from analyzer.recordings.uploads import MOST_RUNS, expecting
 from analyzer.web.api import opinion_document, read_choice_fields
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import Front, routed
 from analyzer.web.pages.run_pages import PageContext, chance_of, kept_run, show_run
 from analyzer.web.reads.documents import read_document
 from analyzer.web.rendering import seconds, usd
-from analyzer.web.requested_analyses import MOST_RUNS, Asked, Job, Jobs, Load, TooBusy
+from analyzer.web.requested_analyses import Asked, Job, Jobs, TooBusy
 from analyzer.web.views.run_page import view
-from collector_processor.otlp import Signal
-from collector_processor.rebuild.stages import rebuild
-from semconv.dialects import USUAL, Reader
-from semconv.model import Status, Trajectory
-from semconv.record import replace as with_changes
+from semconv.model import Status
 
 MAX_UPLOAD: Final = 8 << 20
 """Largest upload, in bytes."""
 MOST_FILES: Final = 20
-MAX_UNPACKED: Final = 48 << 20
 _MOST_NAME: Final = 100
 _MOST_FIELD: Final = 200
 MOST_REFERENCE: Final = 2_000
@@ -110,7 +104,7 @@ async def _taken(context: Front, request: web.Request) -> web.StreamResponse:
         raise web.HTTPBadRequest(text="expected a file that is not empty\n")
     choice = await read_choice(jobs, fields, takes_as_failed="failed" in fields)
     reference = read_reference(fields)
-    load = loading(files, context.clean, context.reader, reference)
+    load = partial(jobs.read, files, reference)
     name = plain(fields.get("name", ""), _MOST_NAME) or "a file"
     size = sum(map(len, files))
     return _begin(context, request, Asked(name=name, choice=choice, size=size, load=load))
@@ -243,11 +237,6 @@ async def _state(context: Front, request: web.Request) -> web.StreamResponse:
     return web.json_response({"state": job.state.value, "over": job.is_over, **counts, **shown})
 
 
-def expecting(trajectory: Trajectory, reference: str) -> Trajectory:
-    """Return a run with the expected answer that a person gave; without one, the run as it is."""
-    return with_changes(trajectory, reference=reference) if reference else trajectory
-
-
 def read_reference(fields: Mapping[str, str]) -> str:
     """Read the expected answer of a form; empty if none is given.
 
@@ -258,38 +247,6 @@ def read_reference(fields: Mapping[str, str]) -> str:
     if len(reference) > MOST_REFERENCE:
         raise web.HTTPBadRequest(text=f"reference: expected at most {MOST_REFERENCE} characters\n")
     return reference
-
-
-def loading(
-    files: Sequence[bytes],
-    clean: Callable[[Trajectory], Trajectory],
-    reader: Reader = USUAL,
-    reference: str = "",
-) -> Load:
-    """Return a function that reads runs from several files at once, and removes their secrets.
-
-    At once, because one file's logs may complete another's spans. ``reference`` is the expected answer of
-    all runs, if a person gave one.
-    """
-
-    def load() -> Sequence[Trajectory]:
-        left, recordings = MAX_UNPACKED, []
-        for data in files:
-            unpacked = unpack(data, left)
-            left -= len(unpacked)
-            recordings.append(read_recording(unpacked))
-        traces, logs = (
-            [body for one in recordings for body in one.bodies(signal)]
-            for signal in (Signal.TRACES, Signal.LOGS)
-        )
-        runs = rebuild(traces, logs, reader=reader)
-        told = [one.trajectory for recording in recordings for one in recording.conversations]
-        found = [run.trajectory for run in runs] + told
-        if not found:
-            raise UnreadableInput("this holds no run: no spans of agents and no conversation in it")
-        return [clean(expecting(trajectory, reference)) for trajectory in found[: MOST_RUNS + 1]]
-
-    return load
 
 
 async def _upload(request: web.Request) -> tuple[list[bytes], dict[str, str]]:

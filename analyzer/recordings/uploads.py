@@ -1,0 +1,96 @@
+"""Uploaded files as runs without secrets, within bounds that hold before any object is made of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.file_bytes import unpack
+from analyzer.recordings.read_files import read_recording
+from collector_processor.otlp import Signal
+from collector_processor.rebuild.redact_run import CleanRun
+from collector_processor.rebuild.stages import rebuild
+from semconv.dialects import USUAL, Reader
+from semconv.model import Trajectory
+from semconv.record import replace
+
+MOST_RUNS: Final = 10
+"""Runs analysed per upload; the page says if there are more."""
+MAX_UNPACKED: Final = 48 << 20
+"""Bytes of an upload's files together, unpacked."""
+MOST_HELD: Final = 64 << 20
+"""Bytes of an upload's runs in memory."""
+_STEP_BYTES: Final = 1_500
+"""Memory of a step without its texts."""
+MOST_VALUES: Final = 5_000_000
+"""Values in JSON: text of 48 MiB has two million, and empty lists of that size would take gigabytes."""
+
+ReadUpload: TypeAlias = Callable[[Sequence[bytes], str], Sequence[Trajectory]]
+"""Reads files, given the expected answer of their runs if there is one; it takes long, so it is called in a
+thread. Raises ``AnalyzerError`` or ``CollectorError`` for invalid input."""
+
+
+def unpacked(files: Sequence[bytes]) -> list[bytes]:
+    """Decompress an upload's files.
+
+    Raises:
+        UnreadableInput: one is damaged, they are too large together, or they have too many values.
+    """
+    left, found, values = MAX_UNPACKED, [], 0
+    for data in files:
+        found.append(unpack(data, left))
+        left -= len(found[-1])
+        values += json_values(found[-1])
+    if values > MOST_VALUES:
+        raise UnreadableInput(f"expected at most {MOST_VALUES:,} values and lines, found about {values:,}")
+    return found
+
+
+def json_values(plain: bytes) -> int:
+    """Return about how many values and lines a JSON text has; 0 for other formats."""
+    if plain[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in {b"{", b"["}:
+        return 0
+    return sum(map(plain.count, (b",", b"[", b"{", b"\n")))
+
+
+def read_runs(
+    plain: Sequence[bytes], clean: CleanRun, reader: Reader = USUAL, reference: str = ""
+) -> list[Trajectory]:
+    """Read the runs of unpacked files, one more than ``MOST_RUNS`` at most, and remove their secrets.
+
+    All files at once, because one file's logs may complete another's spans.
+
+    Raises:
+        UnreadableInput: there is no run in them.
+    """
+    recordings = [read_recording(one) for one in plain]
+    traces, logs = (
+        [body for one in recordings for body in one.bodies(signal)] for signal in (Signal.TRACES, Signal.LOGS)
+    )
+    runs = rebuild(traces, logs, reader=reader)
+    told = [one.trajectory for recording in recordings for one in recording.conversations]
+    found = [run.trajectory for run in runs] + told
+    if not found:
+        raise UnreadableInput("this holds no run: no spans of agents and no conversation in it")
+    del found[MOST_RUNS + 1 :]
+    if sum(map(held_bytes, found)) > MOST_HELD:
+        raise UnreadableInput(f"its runs take more than {MOST_HELD >> 20} MiB: too many steps, or too long")
+    return [clean(expecting(trajectory, reference)) for trajectory in found]
+
+
+def held_bytes(run: Trajectory) -> int:
+    """Return about how many bytes a run takes in memory."""
+    return sum(
+        _STEP_BYTES + len(step.input) + len(step.output) + len(step.instructions) for step in run.steps
+    )
+
+
+def expecting(trajectory: Trajectory, reference: str) -> Trajectory:
+    """Return a run with the expected answer that a person gave; without one, the run as it is."""
+    return replace(trajectory, reference=reference) if reference else trajectory
+
+
+def reading_here(clean: CleanRun, reader: Reader = USUAL) -> ReadUpload:
+    """Return a function that reads uploads in the calling process."""
+    return lambda files, reference: read_runs(unpacked(files), clean, reader, reference)

@@ -1,0 +1,114 @@
+"""Uploads that become gigabytes, or endless, are refused by a process of their own; the service serves on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from benchmarks.hostile.attack_requests import invalid
+from collector_processor.rebuild.encode import encode
+from tests.big_traces import SHAPES
+from tests.e2e.line import Line, starting
+from tests.e2e.traffic import play_demo
+from tests.factories import span
+
+_MIB: Final = 1 << 20
+MOST_GROWTH: Final = 300 * _MIB
+"""Growth of the serving process; one such upload took 1.3 to 2.5 GiB of it."""
+LONGEST_S: Final = 3.0
+"""Longest answer of ``/healthz`` on a busy machine."""
+
+
+def lists(size: int) -> bytes:
+    return b"[" + b"[]," * (size // 3) + b"[]]"
+
+
+HOSTILE: Final[Mapping[str, Callable[[], bytes]]] = {
+    "16 million lists": lambda: lists(47 * _MIB),
+    "16 million lines": lambda: b"{}" + b"\n1" * (16 * _MIB),
+    "lines of lists": lambda: b"[]" + b"\n[]" * 1_200_000,
+    "empty resources": lambda: b'{"resourceSpans":[' + b"{}," * 2_000_000 + b"{}]}",
+    "empty spans": lambda: b'{"resourceSpans":[{"scopeSpans":[{"spans":[' + b"{}," * 1_000_000 + b"{}]}]}]}",
+    "spans of two bytes": lambda: invalid(16),
+    "nesting": lambda: b"[" * 200_000 + b"]" * 200_000,
+    "messages": lambda: b'{"history":[' + b'{"role":"a","content":""},' * 1_000_000 + b"{}]}",
+    "YAML": lambda: b"a: 1\n" + b"- []\n" * 3_000_000,
+}
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    with starting(tmp_path_factory.mktemp("uploads")) as start:
+        yield start(method="signals")
+
+
+def memory(line: Line, what: str = "VmHWM") -> int:
+    status = Path(f"/proc/{line.server.process.pid}/status").read_text()
+    return 1024 * next(int(row.split()[1]) for row in status.splitlines() if row.startswith(what))
+
+
+def analysed(line: Line, body: bytes) -> tuple[int, str]:
+    """Upload a trace; return the status of the answer, and its text."""
+    headers = {"Content-Type": "application/octet-stream"}
+    request = Request(f"{line.web}/api/analyse?wait_s=20", data=body, headers=headers)
+    try:
+        with build_opener(ProxyHandler({})).open(request, timeout=300) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read().decode()
+
+
+@contextmanager
+def probed(line: Line) -> Iterator[list[float]]:
+    """Ask the service for its health until the block ends; yield the seconds that it took."""
+    waits: list[float] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.wait(0.02):
+            begun = time.monotonic()
+            line.health()
+            waits.append(time.monotonic() - begun)
+
+    probing = threading.Thread(target=ask)
+    probing.start()
+    try:
+        yield waits
+    finally:
+        ended.set()
+        probing.join()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_an_upload_of_too_many_values_is_refused_and_holds_nobody_up(line: Line, name: str) -> None:
+    body = gzip.compress(HOSTILE[name](), 6)
+    before = memory(line)
+    with probed(line) as waits:
+        status, said = analysed(line, body)
+    grown = memory(line) - before
+    print(f"{name}: {len(body)} bytes, {grown >> 20} MiB, {max(waits):.2f} s, {status} {said[:90]!r}")
+    assert status == 422 or json.loads(said)["state"] == "reading", said[:300]
+    assert "log says why" not in said
+    assert grown < MOST_GROWTH
+    assert max(waits) < LONGEST_S
+
+
+def test_usual_uploads_of_any_size_are_analysed(line: Line) -> None:
+    small = play_demo().body
+    large = encode(SHAPES["flat_history"](60))
+    for body in (small, large, gzip.compress(large), encode([span(1)]) + small):
+        status, said = analysed(line, body)
+        assert status == 200, said[:300]
+        found: dict[str, Any] = json.loads(said)
+        assert (found["state"], found["runs"]) == ("done", 1)
