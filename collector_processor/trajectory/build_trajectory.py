@@ -41,7 +41,7 @@ from semconv.record import record, replace
 _WHOLE: Final = frozenset({Completion.ROOT_ENDED, Completion.IDLE, Completion.RECORDED})
 """Completions after which no more of the run is expected."""
 _OUTCOME_WORDS: Final = ("correct", "success", "outcome", "task", "accuracy", "goal", "resolv", "answer")
-"""An evaluation whose name contains one of these judges the run, whichever span it is on."""
+"""An evaluation whose name contains one of these judges the outcome; on a workflow, every evaluation does."""
 
 
 @record
@@ -99,21 +99,72 @@ def output_of(ordering: Ordering, steps: Sequence[Act]) -> str:
 
 
 def stated_outcome(ordering: Ordering) -> Stated:
-    """Return the outcome that the run states, else the outcome by evaluators in it."""
+    """Return the outcome that the run states, else the outcome by evaluators of it.
+
+    What stands on a part of the run, such as a sub-agent or a step, speaks about that part: it neither
+    acquits nor condemns the run. Only a wrong answer of the last model call is a wrong answer of the run.
+    """
     actions = [action for action in ordering.actions if action is not None]
     reference = next((action.reference for action in actions if action.reference is not None), None)
-    stating = next((action for action in actions if action.outcome is not None), None)
-    if stating is not None:
-        return Stated(outcome=stating.outcome, source=stating.outcome_source, reference=reference)
-    verdicts = {outcome for action in actions if action.judgements for outcome in _judged(action)}
-    if not verdicts:
-        return Stated(reference=reference)
-    outcome = Outcome.FAILURE if Outcome.FAILURE in verdicts else Outcome.SUCCESS
-    return Stated(outcome=outcome, source=OutcomeSource.EVALUATOR, reference=reference)
+    heads, tops = _heads(ordering)
+    stating = [action for action in (*heads, *tops) if action.outcome is not None]
+    outcome = _together([[one.outcome] for one in heads], [[one.outcome] for one in tops])
+    if outcome is not None:
+        source = next(one.outcome_source for one in stating if one.outcome is outcome)
+        return Stated(outcome=outcome, source=source, reference=reference)
+    outcome = _together(map(_judged, (*heads, *_evaluators(ordering))), map(_judged, tops))
+    if outcome is None and Outcome.FAILURE in _judged_answer(ordering):
+        outcome = Outcome.FAILURE
+    source = None if outcome is None else OutcomeSource.EVALUATOR
+    return Stated(outcome=outcome, source=source, reference=reference)
+
+
+def _heads(ordering: Ordering) -> tuple[list[Action], list[Action]]:
+    """Return the actions that enclose or are the whole run, and its turns if it has several."""
+    own = {(span.trace_id, span.span_id) for span, _ in ordering.tops}
+    tops = [(span.trace_id, span.span_id) in own for span in ordering.spans]
+    enclosed = [*map(int, tops)]
+    for place in reversed(range(len(enclosed))):  # children come after their parents
+        if (parent := ordering.parents[place]) >= 0:
+            enclosed[parent] += enclosed[place]
+    heads, turns = list[Action](), list[Action]()
+    for place, action in enumerate(ordering.actions):
+        if action is None:
+            continue
+        if enclosed[place] == len(own) and (own or ordering.parents[place] < 0):
+            heads.append(action)
+        elif tops[place]:
+            turns.append(action)
+    return heads, turns
+
+
+def _evaluators(ordering: Ordering) -> Iterator[Action]:
+    """Yield the evaluators that stand beside the run or directly below its root."""
+    for action, parent in zip(ordering.actions, ordering.parents, strict=True):
+        is_high = parent < 0 or ordering.parents[parent] < 0
+        if action is not None and action.kind is ActionKind.EVALUATION and is_high:
+            yield action
+
+
+def _judged_answer(ordering: Ordering) -> Iterator[Outcome]:
+    """Yield evaluations of the last model call: its words are the run's answer, or should have been."""
+    models = [act for act in ordering.chosen() if act.action.kind in MODEL_KINDS]
+    return _judged(models[-1].action) if models else iter(())
+
+
+def _together(
+    whole: Iterable[Iterable[Outcome | None]], turns: Iterable[Iterable[Outcome | None]]
+) -> Outcome | None:
+    """Return the outcome of a run: a failure of any turn is the run's, a success only that of all turns."""
+    said = {outcome for each in whole for outcome in each} - {None}
+    each_turn = [set(each) - {None} for each in turns]
+    if Outcome.FAILURE in said.union(*each_turn):
+        return Outcome.FAILURE
+    return Outcome.SUCCESS if said or (each_turn and all(each_turn)) else None
 
 
 def _judged(action: Action) -> Iterator[Outcome]:
-    """Yield evaluations of the run: all on a workflow, elsewhere those whose name says so."""
+    """Yield evaluations of the outcome: all on a workflow, elsewhere those whose name says so."""
     for judgement in action.judgements:
         name = judgement.name.lower()
         is_on_run = action.kind is ActionKind.WORKFLOW or any(word in name for word in _OUTCOME_WORDS)

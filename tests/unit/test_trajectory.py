@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,6 +18,7 @@ from semconv.model import (
     SpanStatus,
     StepKind,
 )
+from semconv.record import replace
 from tests.factories import (
     agent,
     chat,
@@ -588,6 +589,63 @@ def test_an_evaluation_of_one_step_is_not_the_runs() -> None:
     relevance, correctness = judged("relevance", "fail"), judged("answer_correctness", "fail")
     assert ordered(workflow(), chat(2, answer="x", logs=[relevance])).outcome is None
     assert ordered(workflow(), chat(2, answer="x", logs=[correctness])).outcome is Outcome.FAILURE
+
+
+WORKFLOW: Final = {"gen_ai.operation.name": "invoke_workflow"}
+SAYS_SO: Final = {"blamespan.task.outcome": "success"}
+PASSED: Final = judged("task_success", "pass")
+FAILED: Final = judged("answer_correctness", "fail")
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        pytest.param(agent(2, "clerk", attributes=SAYS_SO), id="a sub-agent's word"),
+        pytest.param(agent(2, "clerk", logs=[PASSED]), id="an evaluation of a sub-agent"),
+        pytest.param(span(2, parent=1, attributes=WORKFLOW | SAYS_SO), id="a workflow within"),
+        pytest.param(workflow(2, parent=1, logs=[PASSED]), id="an evaluation of a workflow within"),
+        pytest.param(chat(2, answer="x", logs=[PASSED]), id="an evaluation of a step"),
+    ],
+)
+def test_what_speaks_about_a_part_does_not_acquit_the_run(inner: Span) -> None:
+    """A sub-agent that says "success" acquitted a run that crashed."""
+    trajectory = ordered(workflow(error="out of memory"), inner, chat(3, parent=2, answer="x", error="late"))
+    assert trajectory.outcome is None
+    assert trajectory.root_status is SpanStatus.ERROR
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_a_failed_part_does_not_condemn_a_run_that_went_on(step: int) -> None:
+    spans = [agent(2, "clerk"), chat(3, parent=2, answer="no"), chat(4, start=900, answer="yes")]
+    spans[step - 2] = replace(spans[step - 2], logs=(FAILED,))
+    assert ordered(workflow(), *spans).outcome is None
+
+
+def test_above_and_beside_the_run_its_outcome_is_stated() -> None:
+    within = (workflow(2, parent=1), chat(3, parent=2, answer="x"))
+    root = span(1, attributes=WORKFLOW | SAYS_SO)
+    assert ordered(root, *within).outcome is Outcome.SUCCESS
+    evaluator = openinference(4, "EVALUATOR", logs=[FAILED])
+    assert ordered(span(1), *within, evaluator).outcome is Outcome.FAILURE
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        (("success", "success"), Outcome.SUCCESS),
+        (("success", None), None),
+        (("failure", "success"), Outcome.FAILURE),
+        (("failure", None), Outcome.FAILURE),
+    ],
+)
+def test_of_several_turns_all_succeed_or_one_fails(
+    said: tuple[str | None, ...], outcome: Outcome | None
+) -> None:
+    turns = [
+        agent(number, "clerk", attributes={"blamespan.task.outcome": one} if one else {})
+        for number, one in enumerate(said, start=2)
+    ]
+    assert ordered(span(1), *turns, chat(9, parent=2, answer="x")).outcome is outcome
 
 
 @pytest.mark.parametrize(

@@ -424,7 +424,9 @@ async def test_the_one_that_ended_first_goes_first() -> None:
     await settled(jobs)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 24_000), st.sampled_from(["run", "cancel"]))))
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 24_000), st.sampled_from(["run", "cancel"])))
+)
 @settings(deadline=None, max_examples=25)
 def test_what_jobs_take_is_known_without_summing(story: list[tuple[str, int, str]]) -> None:
     """Whatever starts, grows while it is read, is cancelled, or makes room."""
