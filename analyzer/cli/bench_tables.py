@@ -161,7 +161,7 @@ def show_comparison(lines: Sequence[Mapping[str, Any]]) -> None:
                 claim.replace("_step", "").replace("joint", "both").replace("top3", "top-3"),
                 _percent(pair["first"]),
                 _percent(pair["second"]),
-                f"{100 * pair['difference']:+.1f} \\[{100 * low:+.0f}, {100 * high:+.0f}]",
+                f"{100 * pair['difference']:+.1f} [{100 * low:+.0f}, {100 * high:+.0f}]",
                 str(pair["only_first"]),
                 str(pair["only_second"]),
                 f"{pair['p_value']:.3g}",
@@ -195,13 +195,13 @@ def _print(table: Table) -> None:
 
 
 def _note(words: str) -> None:
-    console().print(words.replace("\\[", "["), style="dim", markup=False, highlight=False)
+    console().print(words, style="dim")
 
 
 def _with_interval(share: float | None, interval: Sequence[float] | None) -> str:
     if share is None or interval is None:
         return "-"
-    return f"{_percent(share)} \\[{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]"
+    return f"{_percent(share)} [{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]"
 
 
 def _percent(share: float | None) -> str:

@@ -211,7 +211,7 @@ def _show(found: RetryPilot, document: dict[str, Any], output: OutputFormat) -> 
     console().print(table)
     lines = [_sentence(found, arm, on) for arm in INTERVENTIONS for on in Trigger]
     lines += _uncounted(found)
-    console().print(*lines, sep="\n", soft_wrap=True, highlight=False, markup=False)
+    console().print(*lines, sep="\n", soft_wrap=True)
 
 
 def _row(report: ArmReport, found: RetryPilot) -> list[str]:

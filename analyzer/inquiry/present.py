@@ -154,8 +154,11 @@ def attributes_table(attributes: Mapping[str, AttributeValue]) -> Table:
 
 
 def console() -> Console:
-    """Return a console on standard output."""
-    return Console(highlight=False)
+    """Return a console on standard output that reads no markup: names and texts of runs may look like it.
+
+    It is the only one; styles are those of ``Text`` and of the arguments of ``print``.
+    """
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def _shown(value: AttributeValue) -> str:

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import json
 import logging
+import re
 import unicodedata
 from collections.abc import Iterator
 from io import StringIO
@@ -14,9 +15,18 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 
 from analyzer.evaluation.plot import to_svg
-from analyzer.inquiry.present import attributes_table, plain, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.present import (
+    attributes_table,
+    console,
+    plain,
+    run_heading,
+    steps_table,
+    verdict_panel,
+)
 from analyzer.methods.without_model import Signals
 from analyzer.service.all_in_one import running_service
 from analyzer.telemetry.json_lines import JsonFormatter
@@ -76,14 +86,48 @@ async def test_a_terminal_is_sent_nothing_but_text_and_our_own_colours(name: str
     trajectory = hostile_run(HOSTILE[name])
     attribution = await verdict_on(trajectory)
     screen = StringIO()
-    console = Console(file=screen, width=100, highlight=False, force_terminal=False)
-    console.print(run_heading(trajectory), steps_table(trajectory, attribution, width=100))
-    console.print(verdict_panel(attribution, trajectory), attributes_table({"a": HOSTILE[name]}))
+    terminal = Console(file=screen, width=100, highlight=False, force_terminal=False)
+    terminal.print(run_heading(trajectory), steps_table(trajectory, attribution, width=100))
+    terminal.print(verdict_panel(attribution, trajectory), attributes_table({"a": HOSTILE[name]}))
     shown = screen.getvalue()
     bad = {char for char in shown if char != "\n" and unicodedata.category(char)[0] == "C"}
     assert not bad
     if name == "rich markup":
         assert "[bold red]guilty[/]" in shown  # shown as it is, not obeyed
+
+
+MARKUP = (
+    "calc[/oops]",
+    "[link=http://evil.example]x[/link]",
+    "[red]",
+    ":skull:",
+    "\\[bold]",
+    "[/]",
+    "[@click=x]y",
+)
+
+
+@pytest.mark.parametrize("name", MARKUP)
+def test_our_console_takes_names_for_names(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name like ``calc[/oops]`` ended `query`, `workflows` and `label --queue` for everyone."""
+    table = Table(name, title=name)
+    table.add_row(name)
+    console().print(name, table, Padding(name, 0), style="red")
+    shown = capsys.readouterr().out
+    assert shown.count(name) == 5, shown
+    assert "\x1b" not in shown
+
+
+def test_there_is_no_other_console_and_no_markup() -> None:
+    """Whatever a command prints of a run goes through a console that reads no markup."""
+    made = {
+        (path.relative_to(ROOT).as_posix(), ast.unparse(node.func))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and re.search(r"\bConsole$|from_markup$", ast.unparse(node.func))
+    }
+    assert made == {("analyzer/inquiry/present.py", "Console"), ("analyzer/cli/output.py", "Console")}
 
 
 @pytest.mark.parametrize("name", HOSTILE)

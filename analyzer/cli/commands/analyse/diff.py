@@ -102,7 +102,7 @@ def _show(found: RunDiff, left: WholeRun, right: WholeRun) -> None:
     screen.print(table)
     if found.departure is not None:
         told = departure_in_words(found.departure, found.distance)
-        screen.print(plain(told, 400), markup=False, highlight=False)
+        screen.print(plain(told, 400))
 
 
 def _totals(found: RunDiff) -> Table:

@@ -74,7 +74,7 @@ def opened(data_dir: Path | None) -> Iterator[tuple[RunStore, LabelStore]]:
 
 def _show(given: AcceptedLabel, verdict: StoredVerdict) -> None:
     label, screen = given.label, console()
-    screen.print(plain(f"{label.run_id}: {_in_words(given, verdict)}", 500), highlight=False, markup=False)
+    screen.print(plain(f"{label.run_id}: {_in_words(given, verdict)}", 500))
     if label.kind in {LabelKind.CONFIRMED, LabelKind.CORRECTED} and given.obstacle:
         screen.print(f"The label is stored, but no ranker can learn from it: {given.obstacle}.", style="dim")
     if given.trace_obstacle:

@@ -141,7 +141,7 @@ def _roll_back(champion: Path, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_json({"rolled_back": True, "file": str(champion)})
         return
-    console().print(f"{champion}: the ranker before the last promotion is back. {_RESTART}", markup=False)
+    console().print(f"{champion}: the ranker before the last promotion is back. {_RESTART}")
 
 
 _RESTART: Final = "Restart the service to use it."
@@ -179,4 +179,4 @@ def _show(
         f" {found.champion}, the new one in {found.challenger}; only the new one in {found.wins}, only"
         f" the old one in {found.losses}"
     )
-    console().print(counts, lines[found.ruling], sep="\n", soft_wrap=True, markup=False, highlight=False)
+    console().print(counts, lines[found.ruling], sep="\n", soft_wrap=True)

@@ -173,7 +173,7 @@ _SHARES = ("step_accuracy", "agent_accuracy", "top3_step_accuracy")
 
 
 def _with_interval(share: float, interval: Sequence[float]) -> str:
-    return f"{100 * share:.1f} \\[{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    return f"{100 * share:.1f} [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
 
 
 _FEWEST_OF_A_STORE: Final = CURVE[0]

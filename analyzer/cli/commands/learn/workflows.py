@@ -61,9 +61,9 @@ def workflows(
     screen.print(_table(found) if found else "No run of a workflow in the last 30 days.")
     if fix is not None and not any(report.fix for report in found):
         missing = f"No workflow has a run of {plain(fix, 40)}: neither a release nor a time."
-        screen.print(missing, markup=False)
+        screen.print(missing)
     for line in (line for report in found for line in _news(report)):
-        screen.print(line, markup=False)
+        screen.print(line)
     screen.print(_NOTE, style="dim")
 
 

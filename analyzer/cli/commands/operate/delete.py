@@ -54,4 +54,4 @@ def delete(
     if output is OutputFormat.JSON:
         print_json({"deleted": count})
     else:
-        console().print(f"{counted(count, 'run')} deleted", highlight=False, markup=False)
+        console().print(f"{counted(count, 'run')} deleted")

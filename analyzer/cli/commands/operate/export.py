@@ -105,7 +105,7 @@ def _export_history(
         text = (
             f"{counted(written.verdicts, 'verdict')} and {counted(written.steps, 'step')} added to {folder}"
         )
-        console().print(text, highlight=False, markup=False)
+        console().print(text)
 
 
 def _day(text: str | None) -> Any:

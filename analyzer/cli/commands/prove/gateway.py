@@ -263,7 +263,7 @@ def _announce(running: Gateway, opened: OpenTrial, tape: Tape, output: OutputFor
         return
     heading = f"plays {counted(len(tape.calls), 'model call')} of run {tape.run_id}; Ctrl-C ends it"
     lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-    console().print(heading, *lines, sep="\n", soft_wrap=True, highlight=False, markup=False)
+    console().print(heading, *lines, sep="\n", soft_wrap=True)
 
 
 def report_document(report: TrialReport) -> dict[str, Any]:
@@ -308,4 +308,4 @@ def _tell(report: TrialReport, output: OutputFormat) -> None:
             f"  recorded  {difference.expected}",
             f"  asked     {difference.found}",
         ]
-    console().print(*lines, sep="\n", soft_wrap=True, highlight=False, markup=False)
+    console().print(*lines, sep="\n", soft_wrap=True)

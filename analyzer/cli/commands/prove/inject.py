@@ -244,7 +244,7 @@ def _foretell(tapes: Sequence[Tape], plan: Plan, output: OutputFormat) -> None:
         for document in forecast_json(expected):
             print_json(document)
         return
-    console().print(*forecast_lines(expected), sep="\n", soft_wrap=True, highlight=False, markup=False)
+    console().print(*forecast_lines(expected), sep="\n", soft_wrap=True)
 
 
 def _workflow(command: Sequence[str], url: str | None, run: Run) -> Workflow:
@@ -328,4 +328,4 @@ def _show(
     if found.tried:
         console().print(by_kind(found.tried))
     lines = conclusion(purity(found.tried), gates, alike, ledger, str(out))
-    console().print(*lines, sep="\n", soft_wrap=True, highlight=False, markup=False)
+    console().print(*lines, sep="\n", soft_wrap=True)
