@@ -44,8 +44,8 @@ test: $(READY) ## the tests that need nothing but Python, on all cores: about 4 
 test-laws: $(READY) ## the tests of laws, with all examples that Hypothesis makes
 	@$(PYTEST) $(RESULTS) -n auto --dist worksteal -m "hypothesis and not whole" --hypothesis-profile=thorough $(PLAIN)
 
-test-whole: $(READY) ## the end-to-end tests, also with real backends, three files at a time: about 30 minutes
-	@$(PYTEST) $(RESULTS) -n 3 --dist loadfile --no-loadscope-reorder -m whole --hypothesis-profile=thorough \
+test-whole: $(READY) ## the end-to-end tests, also with real backends, four files at a time: about 30 minutes
+	@$(PYTEST) $(RESULTS) -n 4 --dist loadfile --no-loadscope-reorder -m whole --hypothesis-profile=thorough \
 		$(WHOLE) $(PLAIN)
 
 quick: check ## lint, types, layers, unit and property tests on all cores: what to run before each commit
