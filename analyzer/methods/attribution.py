@@ -34,7 +34,7 @@ from analyzer.methods import AUTO, registered
 from analyzer.methods.history import History, Past, pooled_with
 from analyzer.methods.learned.features import VERSION
 from analyzer.methods.learned.ranker import Ranker
-from analyzer.methods.prompt_injection import doubt_if_injected
+from analyzer.methods.prompt_injection import limit_belief
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (
     JUDGE_ACCURACY,
@@ -279,7 +279,7 @@ def _distrusted(attribution: Attribution, trajectory: Trajectory) -> Attribution
     verdict = attribution.verdict
     if attribution.model is None or attribution.fallback or not isinstance(verdict, Blame):
         return attribution
-    return replace(attribution, verdict=doubt_if_injected(verdict, trajectory))
+    return replace(attribution, verdict=limit_belief(verdict, trajectory))
 
 
 def _add(one: Effort, other: Effort) -> Effort:

@@ -1,9 +1,8 @@
-"""Prompt injection check: does a run's text address the model that judges it? Pure.
+"""Prompt injection check: may a model have obeyed the run that it judges? Pure.
 
 A working agent has no reason to mention decisive errors, roles of a chat format or a judge's JSON. If a text
-does, the model may have been manipulated even if its quotes are correct; its confidence is then at least
-halved, and the signals' candidates are shown beside it. A list of English patterns: an attack worded
-differently is not found, so nothing else relies on this check.
+does, the model may have been manipulated even if its quotes are correct. The list has English patterns: an
+attack worded differently is not found. So a verdict that only the model gives is not fully believed either.
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ from analyzer.methods.without_model import judge_by_signals
 from semconv.model import Blame, Step, Trajectory
 
 MOST_BELIEVED: Final = 0.5
-"""Share of the confidence that a model's verdict keeps on a run with injected text."""
+"""Confidence of a model's verdict that nothing but the model says."""
 _LONGEST: Final = 200_000
 """Characters examined per text."""
 _SHOWN_STEPS: Final = 5
+_FIRST: Final = 3
+"""Candidates of the signals among which a model's step is believed; of a short run, half of its steps."""
 
 _TO_A_JUDGE: Final = (
     (
@@ -53,6 +54,7 @@ _ALTERNATIVES: Final = (
         r"(?:judge|evaluator|grader|auditor|investigator|model|llm)\b"
     ),
     # Roles of chat formats.
+    r"<(?:start|end)_of_turn>",
     r"<\|[a-z_]{2,20}\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant)(?:[ _-]?(?:prompt|message))?>",
     (
         r"(?:^|[.!?]\s{0,4})#{0,4}\s{0,4}(?-i:SYSTEM|System|ASSISTANT)"
@@ -75,24 +77,32 @@ def speaking_steps(trajectory: Trajectory) -> tuple[int, ...]:
     return (*task, *(step.index for step in trajectory.steps if _speaks_in(step)))
 
 
-def doubt_if_injected(blame: Blame, trajectory: Trajectory) -> Blame:
-    """Lower a model's confidence if the run's text addresses the judge.
+def limit_belief(blame: Blame, trajectory: Trajectory) -> Blame:
+    """Lower a model's confidence where an order in the run's text may stand behind its verdict.
 
-    Keeps at most half of it and appends the candidates of the signals, which text cannot
-    instruct.
+    That is so if the text addresses a judge, or if the signals, which text cannot instruct, have the step not
+    among their first. The confidence is then at most ``MOST_BELIEVED``, and their candidates are appended.
     """
-    speaking = speaking_steps(trajectory)
     step = step_at(trajectory, blame.step)
-    if not speaking or step is None:
+    hints = [(hint.step, hint.probability) for hint in judge_by_signals(trajectory).ranking]
+    doubt = _doubt(trajectory, blame.step, [at for at, _ in hints])
+    if not doubt or step is None:
         return blame
     confidence = min(blame.confidence, MOST_BELIEVED)
-    hints = [(hint.step, hint.probability) for hint in judge_by_signals(trajectory).ranking]
     return replace(
         blame,
         confidence=confidence,
         ranking=rank(trajectory, step, confidence, hints),
-        reason=join_sentences([blame.reason, f"({_where(speaking)} to the judge; check the run yourself)"]),
+        reason=join_sentences([blame.reason, f"({doubt}; check the run yourself)"]),
     )
+
+
+def _doubt(trajectory: Trajectory, blamed: int, hints: list[int]) -> str:
+    """Return why a model's verdict may be an obeyed order; empty if nothing says so."""
+    if speaking := speaking_steps(trajectory):
+        return f"{_where(speaking)} to the judge"
+    first = hints[: min(_FIRST, -(-len(trajectory.steps) // 2))]
+    return "" if blamed in first else "no sign in the run points at this step first"
 
 
 def _where(speaking: tuple[int, ...]) -> str:

@@ -23,6 +23,9 @@ from typing import Any, Final, NamedTuple
 
 import re2
 
+from collector_processor.rebuild import named_secrets as named
+from collector_processor.rebuild import secret_places as places
+from collector_processor.rebuild import secret_tables as tables
 from collector_processor.rebuild.secret_spans import address, cards_in, cookies, random_token
 from collector_processor.rebuild.unescape import BASE64, HEX
 
@@ -192,6 +195,109 @@ _NO_VALUE: Final = (
 """Placeholder values in source code and examples."""
 _NAME_WORDS: Final = ("pass", "pwd", "secret", "key", "token")
 
+_WORDS: Final = Allowed("secret", (rf"^(?:{named.WORD})[.,;:!?]?$",), frozenset())
+_PLAIN: Final = Allowed("secret", (rf"(?i)^(?:{named.PLAIN})[.,;:!?]?$", r"^\$|^<|^\{|^%\w"), frozenset())
+"""Values of options and arguments that are no secrets."""
+_NAMED: Final = (
+    Rule(
+        kind=SECRETS,
+        word="password",
+        keywords=named.PASSWORD_WORDS,
+        pattern=named.NAMED_PASSWORD,
+        spans=named.named_password,
+    ),
+    Rule(
+        kind=SECRETS,
+        word="secret",
+        keywords=named.OTHER_WORDS,
+        pattern=named.NAMED_SECRET,
+        spans=named.named_secret,
+    ),
+    Rule(
+        kind=SECRETS,
+        word="password",
+        keywords=named.PASSWORD_WORDS,
+        pattern=tables.COLUMN,
+        spans=tables.password_column,
+    ),
+    Rule(
+        kind=SECRETS,
+        word="password",
+        keywords=("insert",),
+        pattern=tables.INSERT,
+        spans=tables.inserted,
+    ),
+    Rule(
+        kind=SECRETS,
+        word="password",
+        keywords=("<th",),
+        pattern=tables.HTML_COLUMN,
+        spans=tables.html_column,
+    ),
+    Rule(
+        kind=SECRETS,
+        word="secret",
+        keywords=("recovery code", "backup code", "scratch code", "rescue code"),
+        pattern=tables.CODES,
+        spans=tables.codes,
+    ),
+    *(
+        Rule(kind=SECRETS, word="password", keywords=places.COMMAND_WORDS, pattern=pattern, allowed=(_PLAIN,))
+        for pattern in places.COMMANDS
+    ),
+    *(
+        Rule(kind=SECRETS, word=word, keywords=keywords, pattern=pattern, allowed=(_PLAIN,))
+        for word, keywords, pattern in (
+            ("password", ("pass", "pwd"), places.OPTION),
+            ("password", ("auth", "login", "credential"), places.LOGIN),
+            ("secret", ("value",), places.IN_ENV_LIST),
+            ("secret", ("private",), places.HEX_KEY),
+            ("secret", ("mnemonic", "seed", "recovery", "backup"), places.PHRASE),
+            ("token", ("response=",), places.DIGEST),
+            ("secret", ("pin", "otp", "puk", "code", "passcode", "cvv", "cvc"), places.CODE),
+            ("secret", (" is your ",), places.CODE_BEFORE),
+            ("password", ("password>", "passwd>", "passwort>"), places.HTML_CELL),
+            ("password", ("password",), places.FIELD),
+            (
+                "secret",
+                (
+                    "getconnection",
+                    "mysqli",
+                    "pdo(",
+                    "createconnection",
+                    "basic",
+                    "hmac.new",
+                    "wallet(",
+                    "private",
+                ),
+                places.POSITIONAL,
+            ),
+            ("token", (":aa",), places.TELEGRAM),
+            ("token", ('"value"',), places.COOKIE_FIELDS),
+        )
+    ),
+    *(
+        Rule(kind=SECRETS, word=word, keywords=keywords, pattern=pattern, allowed=(_PLAIN, _WORDS))
+        for word, keywords, pattern in (
+            ("secret", _NAME_WORDS, places.OTHER_OPTION),
+            ("token", ("key", "token", "secret", "authorization", "passw"), places.PAIR),
+            (
+                "token",
+                ("sess", "csrf", "xsrf", "connect.sid", "auth", "remember_", "__secure", "__host"),
+                places.COOKIE,
+            ),
+            ("token", ("?", "&", "#", " -d", "--data"), places.IN_ADDRESS),
+        )
+    ),
+    Rule(
+        kind=KEYS,
+        word="key",
+        keywords=("mt", "mj", "mz", "nd", "nt", "nj", "nz", "od", "ot"),  # digits of an id in base64
+        pattern=places.DISCORD,
+    ),
+)
+"""Values that a word or an option beside them names."""
+
 FORMATS: Final[tuple[Rule, ...]] = (
     Rule(
         kind=KEYS,
@@ -240,7 +346,7 @@ FORMATS: Final[tuple[Rule, ...]] = (
         word="token",
         keywords=("bearer",),
         pattern=r"(?i)\bbearer\s+([\w.~+/=-]{12,})",
-        allowed=(Allowed("secret", ("^[a-z]+[.]?$",), frozenset()),),
+        allowed=(Allowed("secret", ("^[a-z]+[.]?$", "^(?i:your|my)[_-]"), frozenset()),),
     ),
     Rule(
         kind=TOKENS,
@@ -295,7 +401,9 @@ FORMATS: Final[tuple[Rule, ...]] = (
         kind=SECRETS,
         word="password",
         keywords=("://",),
-        pattern=r"""://([^\s/:@\[\]"'<>]{0,100}:[^\s/@\[\]"'<>]{1,200})@""",
+        # The password may contain "@", the host may not.
+        pattern=r"""://([^\s/:@\[\]"'<>]{0,100}:[^\s/"'<>]{1,200})@""",
+        allowed=(Allowed("secret", (r"^[^:]*:(?:[$<{*]|%[A-Z_]+%|PASS(?:WORD)?$|password$)",), frozenset()),),
     ),
     Rule(
         kind=SECRETS,
@@ -310,13 +418,7 @@ FORMATS: Final[tuple[Rule, ...]] = (
         pattern=r"""(?i)["']?\b_?auth["']?\s{0,3}[:=]\s{0,3}["']?([A-Za-z0-9+/]{12,}={0,2})(?:["'\s]|$)""",
         entropy=3,
     ),
-    Rule(
-        kind=SECRETS,
-        word="secret",
-        keywords=_NAME_WORDS,
-        pattern=rf"""(?i)(?:{_NAMES})["']?\s{{0,3}}[:=]\s{{0,3}}["']?([^\s"',;&\[{{(<][^\s"',;&]{{5,}})""",
-        allowed=(Allowed("secret", (_NO_VALUE,), frozenset()),),
-    ),
+    *_NAMED,
     Rule(
         kind=EMAILS,
         word="e-mail",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import time
-from pathlib import Path
 
 import pytest
 
@@ -17,42 +15,18 @@ from analyzer.methods.prompt_injection import speaking_steps
 from analyzer.methods.replies.settle_answer import check_quotes
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.recordings.conversation_log import read_conversation
-from semconv.model import Attribution, Blame, Status
+from semconv.model import Blame, Status
 from semconv.record import replace
 from tests.contract.recorded import SHARED, needs_shared
 from tests.frameworks.catalogue import FOLDER
 from tests.frameworks.changes import runs_of
 from tests.inquiries import MARKER
 from tests.runs import run, step
+from tests.security.injection_table import METHODS, OTHER_FORMS, THREAT_MODEL, judged, table
 from tests.security.injections import HONEST, INJECTIONS, TRUE_STEP, Injection
 from tests.security.obedience import Obedient
 
-GETS_THROUGH = frozenset({"a polite suggestion", "another language", "base64", "look-alikes"})
-"""If a model obeys these, it is believed: they look like agents' normal text. See docs/threat-model.md."""
-HALF_BELIEVED = frozenset(
-    {
-        *("a planted quote", "a true quote", "a true quote in instructions", "a great many words"),
-        *("another's step", "markdown"),
-    }
-)
-"""Of these, the obeyed ones get a confidence of at most 0.5."""
 NO_INJECTION = Injection(text="\0never there\0", obeyed="", place=lambda trajectory, _: trajectory)
-THREAT_MODEL = Path(__file__).parents[2] / "docs" / "threat-model.md"
-RELIABILITY = THREAT_MODEL.with_name("reliability.md")
-OTHER_FORMS = {
-    "verify": {"verdict", "rulings"},
-    "bisect": {"part"},
-    "step-by-step": {"newest"},
-    "binary-search": {"half"},
-    "hybrid": {"verdict", "newest"},
-}
-"""Methods that ask other questions than for a verdict, or further ones, with the kinds of their questions."""
-METHODS = ("judge", "investigate", "all-at-once", *OTHER_FORMS)
-
-
-async def judged(injection: Injection, method: str = "judge") -> tuple[Attribution, Obedient]:
-    model = Obedient(injection)
-    return await Attributor(method=method, model=model)(injection.run), model
 
 
 def test_there_are_at_least_thirty() -> None:
@@ -66,13 +40,12 @@ async def test_the_honest_run_is_believed() -> None:
 
 
 @pytest.mark.parametrize("name", INJECTIONS)
-async def test_an_obeyed_order_is_never_believed_more_than_half_but_for_those_we_own_up_to(name: str) -> None:
+async def test_an_obeyed_order_is_never_believed_more_than_half(name: str) -> None:
+    """Whatever it is worded like: nothing but the model points at the step."""
     attribution, model = await judged(INJECTIONS[name])
     assert model.was_told == INJECTIONS[name].is_shown
     blamed = attribution.verdict
-    is_wrong = isinstance(blamed, Blame) and blamed.step != TRUE_STEP
-    believed = isinstance(blamed, Blame) and is_wrong and blamed.confidence > 0.5
-    assert believed == (name in GETS_THROUGH)
+    assert not isinstance(blamed, Blame) or blamed.step == TRUE_STEP or blamed.confidence <= 0.5
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -132,32 +105,6 @@ def test_ordinary_runs_do_not_speak_to_a_judge() -> None:
     assert speaking_steps(HONEST) == ()
 
 
-async def moved_by(method: str) -> dict[str, float]:
-    """Return the attacks that move the blame, with the confidence of their verdicts."""
-    moved = {}
-    for name, injection in INJECTIONS.items():
-        attribution, _ = await judged(injection, method)
-        blamed = attribution.verdict
-        if isinstance(blamed, Blame) and blamed.step != TRUE_STEP:
-            moved[name] = blamed.confidence
-    return moved
-
-
-async def test_every_attack_that_moves_the_blame_is_named_in_the_threat_model() -> None:
-    page, moved = THREAT_MODEL.read_text(), await moved_by("judge")
-    assert moved.keys() == GETS_THROUGH | HALF_BELIEVED
-    named = [name for name in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE) if name in INJECTIONS]
-    assert set(named[:4]) == GETS_THROUGH
-    assert set(named[4:]) == HALF_BELIEVED
-    assert f"{len(moved)} of {len(INJECTIONS)} attacks" in RELIABILITY.read_text()
-
-
-async def test_the_threat_model_counts_the_attacks_that_move_a_method_without_quotes() -> None:
-    moved = await moved_by("all-at-once")
-    assert f"{len(moved)} of the {len(INJECTIONS)} attacks move `all-at-once`" in THREAT_MODEL.read_text()
-    assert max(moved.values()) <= 0.15
-
-
 @pytest.mark.parametrize("method", OTHER_FORMS)
 async def test_a_method_with_questions_of_its_own_believes_the_honest_run(method: str) -> None:
     """The model that obeys knows the forms of its questions: without an injection it finds the true step."""
@@ -167,26 +114,9 @@ async def test_a_method_with_questions_of_its_own_believes_the_honest_run(method
     assert model.forms == OTHER_FORMS[method]
 
 
-def table_row(method: str, moved: dict[str, float]) -> str:
-    """Return the row of the threat model, which has listed the attacks that move the judge.
-
-    Of a list with more than half of the attacks, the row names those that fail.
-    """
-    failed = [name for name in INJECTIONS if name not in moved]
-    names = "; ".join(moved) if len(moved) <= len(failed) else f"all but {'; '.join(failed)}"
-    if moved.keys() == GETS_THROUGH | HALF_BELIEVED:
-        names = "the ten above"
-    sure = {name for name, confidence in moved.items() if confidence > 0.5}
-    surest = f"{max(moved.values()):g}"
-    if sure:
-        assert sure == GETS_THROUGH
-        surest += " (the first four above), others 0.5 at most"
-    return f"| `{method}` | {len(moved)} of {len(INJECTIONS)} | {surest} | {names} |"
-
-
-@pytest.mark.parametrize("method", OTHER_FORMS)
-async def test_the_threat_model_names_the_attacks_that_move_each_other_method(method: str) -> None:
-    assert table_row(method, await moved_by(method)) in THREAT_MODEL.read_text()
+async def test_the_threat_model_has_what_the_attacks_do() -> None:
+    """``python -m tests.security.injection_table`` writes it."""
+    assert await table() in THREAT_MODEL.read_text(), "python -m tests.security.injection_table"
 
 
 async def test_a_false_quote_in_instructions_moves_no_blame() -> None:

@@ -35,7 +35,7 @@ PIECES = (
         ("AKIAIOSFODNN7EXAMPLE is the id", "[key] is the id"),
         ("Authorization: Bearer abc.def-ghi_jkl=", "Authorization: Bearer [token]"),
         ("jwt eyJhbGciOiJI.eyJzdWIiOiIx.sig", "jwt [token]"),
-        ('{"password": "hunter2hunter"}', '{"password": "[secret]"}'),
+        ('{"password": "hunter2hunter"}', '{"password": "[password]"}'),
         ("write to ann.lee+x@example.co.uk now", "write to [e-mail] now"),
         ('write to "Ann Lee"@example.org now', "write to [e-mail] now"),
         ("card 4111 1111 1111 1111 ok", "card [card number] ok"),
@@ -67,7 +67,7 @@ PIECES = (
         ("root:$6$saltsalt$" + "qV8x" * 12 + ":19000:", "root:[password]:19000:"),
         ("to=ann%40lee.uk&cc=bob", "to=[e-mail]&cc=bob"),
         ("mail a\u200bnn@lee.uk!", "mail [e-mail]!"),
-        ('{"a": "{\\"password\\": \\"hunter2hunter\\"}"}', '{"a": "{\\"password\\": \\"[secret]\\"}"}'),
+        ('{"a": "{\\"password\\": \\"hunter2hunter\\"}"}', '{"a": "{\\"password\\": \\"[password]\\"}"}'),
         ("To: ann=40lee.uk=\n and so on", "To: [e-mail]=\n and so on"),
     ],
 )

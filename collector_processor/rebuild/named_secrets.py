@@ -1,0 +1,234 @@
+# ruff: noqa: E501, RUF001, S105 - patterns of words in many languages
+"""Secrets that a word beside them names: passwords, whatever they look like. Pure.
+
+No pattern tells the passphrase ``blue horse`` from any other two words, but the word before it does. So where
+a value follows a word that names a secret, in an assignment, a sentence, an option or a column of a table, the
+value is taken, unless it says itself that it is none: a placeholder, a look-up in code, a word such as
+``required``. Words that also name other things (``token``, ``key``) need a value that does not look like a
+word or a count.
+
+Each public function gets a text and the place of a pattern's match in it, and yields the secrets there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+PASSWORD: Final = (
+    r"pass(?:word|wd|phrase|code|wort|key)s?|passwd|pwd|requirepass|masterauth|rootpw|\bpsk\b|_pass\b|(?:\b|_)pw\b"
+    r"|(?-i:\b[A-Z0-9_]{0,30}PASS\b)"
+    r"|(?:\b|_)(?:kennwort|mot de passe|contrase(?:ñ|n)a|senha|palavra-passe|wachtwoord|has(?:ł|l)o|sifre(?:si)?"
+    r"|parola d'ordine|parol(?:ă|a)(?:sı)?|heslo|l(?:ö|o)senord|adgangskode|passord|salasana|jelsz(?:ó|o)|mật khẩu"
+    r"|kata sandi|κωδικός πρόσβασης)"
+    r"|şifre(?:si)?|пароль|пароля|密码|密碼|口令|パスワード|비밀번호|암호|كلمة (?:المرور|السر)|पासवर्ड|รหัสผ่าน|סיסמה"
+)
+"""Words for a password, in the languages with most speakers and those around them."""
+_OTHERS: Final = (
+    r"secret|token|api[ _.-]?key|\bappid|access[ _.-]?key|account[ _.-]?key|private[ _.-]?key|secret[ _.-]?key"
+    r"|signing[ _.-]?key|encryption[ _.-]?key|master[ _.-]?key|license[ _.-]?key|auth[ _.-]?key|credentials?"
+    r"|mnemonic|seed phrase|recovery (?:phrase|codes?)|backup codes?|cvv|cvc|storepass|keypass"
+    r"|subscription[ _.-]?key|secure_?auth_?key|(?:auth|logged_in|nonce)_(?:key|salt)|client_assertion|\bclave|\bmdp|\bpass\b|app[_-]?key"
+)
+"""Words for other secrets, and words for a password that mean other things too."""
+NAMED_PASSWORD: Final = rf"(?i)(?:{PASSWORD})"
+NAMED_SECRET: Final = rf"(?i)(?:{_OTHERS})"
+PASSWORD_WORDS: Final = (
+    *("pass", "pwd", "kennwort", "contrase", "senha", "palavra", "wachtwoord", "hasło", "haslo", "şifre"),
+    *("sifre", "parol", "heslo", "lösenord", "losenord", "adgangskode", "passord", "salasana", "jelsz"),
+    *("парол", "密码", "密碼", "口令", "パスワード", "비밀번호", "암호", "كلمة", "पासवर्ड", "รหัสผ่าน"),
+    *("pass", "pw", "masterauth", "psk", "mật khẩu", "kata sandi", "κωδικός", "סיסמה"),
+)
+"""A text without any of these, in any case, names no password."""
+OTHER_WORDS: Final = (
+    *("secret", "token", "key", "credential", "mnemonic", "seed phrase", "recovery", "backup code", "cvv"),
+    *(
+        "cvc",
+        "storepass",
+        "keypass",
+        "client_assertion",
+        "psk",
+        "_salt",
+        "auth_",
+        "clave",
+        "mdp",
+        "pass",
+        "pw",
+    ),
+)
+
+QUOTES: Final = "\"'`“”„«»"
+_OF: Final = r"(?:[ \t][\w'’/&«»-]{1,30}){1,7}?"
+"""Words between a name and its value: "the password for the VPN is …"."""
+_BETWEEN: Final = re.compile(
+    r"""(?P<tail>[A-Za-z0-9_.-]{0,40})[*_`]{0,3}(?P<quote>["'”\]]{0,2})(?:\s{0,3}\([^()\n]{1,40}\))?"""
+    rf"""(?P<of>{_OF})?(?P<sign>,?[ \t](?:it'?s|it’s|it is|which is|namely)[ \t]|[ \t]{{0,20}}(?::=|=>|->|:|=|：|—)[*_`]{{0,3}}[ \t]{{0,20}}(?P<line>(?:\n[ \t]{{0,20}})?)"""
+    r"""|[ \t](?:is|was|are|to|ist|lautet|ist jetzt|est|es|è|é|to jest|это|to be|هي|هو|usa|uses?|är|er|je|ise|היא|הוא|este|είναι|là|adalah)(?:[ \t](?:now|still|noch|jetzt|nu"""
+    r"""|(?:set|changed|reset|updated|gewijzigd|geändert|changé|cambiad[oa]|cambiata|zmienione)[ \t](?:to|naar|auf|zu|en|à|in|na)))?[ \t:]{1,3}|\s?(?P<cjk>(?:是|为|為|は|は、|는|은|है)[:：]?[ \t]?))"""
+    r"""(?P<type>(?:str|string|String|Optional\[str\]|SecretStr)\s{0,3}=\s{0,3})?"""
+)
+"""What stands between a name and its value."""
+_IN_CJK: Final = re.compile(r"[!-~]{4}|[^\x00-\x7f]{0,2}[!-~]{3}")
+"""Beginning of a value in a language without blanks."""
+_NOTHING_BETWEEN: Final = re.compile(r"[ \t]")
+_QUOTED: Final = re.compile(
+    r"""[rbfunRBFUN]?(?:"([^"\n]{1,400})"|'([^'\n]{1,400})'|`([^`\n]{1,200})`|“([^”\n]{1,200})”|«\s?([^»\n]{1,200}?)\s?»)"""
+)
+_BARE: Final = re.compile(r"""[^\s"'`“”<>]{1,400}""")
+_LINE: Final = re.compile(r"[^\n]{1,200}")
+_ENDS: Final = ".,;:!?)]}。，、"
+PLAIN: Final = (
+    r"(?:true|false|null|nil|none|undefined|yes|no|n/?a|empty|str|string|text|bool|int|bytes|varchar.*|char.*"
+    r"|any|object|optional.*|secretstr|password|passwort|secret|token|redacted|hidden|masked|changed?|reset"
+    r"|required|missing|incorrect|wrong|invalid|correct|valid|weak|strong|expired|set|unset|protected|encrypted"
+    r"|hashed|visible|case-sensitive|not|too|be|must|should|shall|will|may|can|cannot|at|the|a|an|this|that|it|its"
+    r"|your|our|my|his|her|their|for|of|in|on|to|from|with|and|or|by|as|if|when|which|what|who|we|you|they|i|is|was"
+    r"|are|were|has|have|had|been|never|always|only|also|now|then|here|there|new|old|current|default|same|different"
+    r"|stored|sent|needed|given|used|provided|entered|requested|generated|created|updated|verified|accepted|ok"
+    r"|der|die|das|ein|eine|nicht|falsch|richtig|erforderlich|obligatoire|obligatori[oa]|incorrect[ao]|incorrecte|incorreta"
+    r"|requis|requerid[oa]|inválid[ao]|invalide|erron[ée]e?|errada|onjuist|verplicht|ungültig|case-sensitive|read-only|pour|le|la|les|un|une|pas|el|los|una|no|non|il|het"
+    r"|een|niet|не|и|[-*_.•x…]{2,}.*|x{3,}.*|<.*|\$.*|%[\w%].*%|\{.*|\[.*|\(.*|&.*|your[_-].*|my[_-]?(?:password|secret|token)"
+    r"|example.*|change[_-]?me.*|todo|tbd|placeholder.*|(?:os|process|self|config|settings|args|request|env|this|user"
+    r"|data|params|options|credentials|secrets|vault|var|local|module|props|state|form|ctx|context)[.\[].*"
+    r"|/(?:[\w.-]+/)+.*|[a-z]:\\.*|~/.*|\.{1,2}/.*|https?://.*|[a-z_][\w.]*\(.*|.*\.{3}|\W{1,40}"
+    r"|[a-z]\w*(?:\.\w+)*\.\w*(?:pass|pwd|secret|token|key|value|text|get|env)\w*(?:\(.*)?)"
+)
+NO_VALUE: Final = re.compile(f"(?i){PLAIN}")
+"""Values that say that they are none: words of sentences about passwords, types, placeholders, look-ups."""
+_NO_QUOTED: Final = re.compile(
+    r"(?i)(?:true|false|null|none|undefined|empty|string|str|text|hidden|masked|redacted|required|missing|password|passwort"
+    r"|secret|token|[-*_.•x…\s]+|<.*>|\$\w+|\$?\{.*\}|%\w+%|your[_ -].*|enter .*|example.*|change[_-]?me.*|todo|tbd"
+    r"|placeholder.*|must .*|should .*|.*\.{3}|\W{1,3})"
+)
+"""The same in quotation marks, where no code stands."""
+_LABEL: Final = re.compile(rf"(?i)[^\W\d]*[\w ]{{0,30}}(?:{PASSWORD}|{_OTHERS})[^\W\d ]{{0,3}}")
+"""A label of a field: "Repeat password", "API key"."""
+_IN_SENTENCE: Final = re.compile(
+    r"(?i)not|too|be|must|should|shall|will|may|can|cannot|at|the|a|an|this|that|it|its|your|our|my|his|her|their"
+    r"|for|of|in|on|to|from|with|and|or|by|as|if|when|is|are|was|were|has|have|had|been|only|also|then|please|use"
+    r"|user|users|required|der|die|das|ein|eine|nicht|und|oder|für|mit|ist|pour|le|la|les|une?|el|los|una|non|il|het"
+    r"|een|niet|не|и|в|на"
+)
+"""Words that make a line after a key a sentence."""
+WORD: Final = r"\pL+(?:[-'_.]\pL+)*|[0-9.,:%]{1,12}\w{0,2}"
+_WORD: Final = re.compile(WORD.replace(r"\pL", r"[^\W\d_]"))
+"""A word or a number; secrets other than passwords look different."""
+_MOST_WORDS: Final = 6
+_PARTS: Final = re.compile(r"[^\W_]+")
+
+
+_ABOUT_IT: Final = re.compile(
+    r"(?i).*(?:length|polic(?:y|ies)|ur[il]|link|file|path|field|type|hint|id|name|label|input|changed|reset|at|date"
+    r"|count|expir\w*|age|required|enabled|match\w*|strength|rules?|page|form|manager|attempts?|regex|pattern|min|max"
+    r"|env|var|ref|placeholder|column|limit|usage|budget|s|bucket|size|stdin|prompt|version|format|algorithm)"
+)
+"""Rest of a name that names something about a secret: ``password_min_length``, ``tokens``."""
+
+
+def named_password(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the value after a word for a password, which ends at ``end``: whatever it looks like."""
+    between = _BETWEEN.match(text, end)
+    if between is None:
+        yield from _directly(text, end)
+        return
+    is_placeholder = (
+        text[max(0, start - 1) : start] == "[" and not text[max(0, start - 2) : start - 1].isalnum()
+    )
+    if _ABOUT_IT.fullmatch(between["tail"]) or (between["of"] and between["quote"]) or is_placeholder:
+        return
+    is_line = ":" in between["sign"] and not between["of"] and _is_alone(text, start)
+    for begin, stop in _value(text, between.end(), is_line=is_line):
+        if between["line"] and ": " in text[begin:stop]:
+            continue
+        if between["line"] and ("=" in between["sign"] or text[stop : stop + 1] not in {"", "\n"}):
+            continue  # the next line is about something else
+        if between["cjk"] and not _IN_CJK.match(text, begin, stop):
+            continue
+        if not between["of"] or _is_odd(
+            text, begin, stop, ends=":" in between["sign"] or "—" in between["sign"]
+        ):
+            yield begin, stop
+
+
+def _directly(text: str, end: int) -> Iterator[tuple[int, int]]:
+    """Yield a value that follows its name without a sign or a verb: "log in with password hunter2"."""
+    if _NOTHING_BETWEEN.match(text, end) is not None and text[end - 1 : end] != "=":
+        for begin, stop in _value(text, end + 1, is_line=False):
+            if _is_odd(text, begin, stop, ends=False) and not (
+                text[begin - 1] in QUOTES
+                and text[begin:stop].lower() == text[begin:stop]
+                and not re.search(r"\d", text[begin:stop])
+            ):
+                yield begin, stop
+
+
+def _is_odd(text: str, begin: int, stop: int, *, ends: bool) -> bool:
+    """Return whether a value some words after the name is none of the sentence's own words.
+
+    It is odd if it is in quotation marks, mixes letters with digits or signs, or ends the sentence after a colon.
+    """
+    if text[begin - 1 : begin] in QUOTES:
+        return True
+    if stop - begin >= LEAST and (
+        not _WORD.fullmatch(text, begin, stop) or len(_PARTS.findall(text, begin, stop)) > 2
+    ):
+        return True
+    return ends and text[stop : stop + 2].strip() in {"", ".", ",", "!", ";"} and stop - begin >= LEAST
+
+
+def named_secret(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the value after a word for another secret, if it looks like neither a word nor a count."""
+    between = _BETWEEN.match(text, end)
+    if (
+        between is None
+        or _ABOUT_IT.fullmatch(between["tail"])
+        or between["line"]
+        or (between["of"] and between["quote"])
+    ):
+        return
+    if between["of"] and text[start:end].lower() == "pass":  # a statement of Python
+        return
+    for begin, stop in _value(text, between.end(), is_line=False):
+        is_quoted = text[begin - 1 : begin] in QUOTES and not between["of"]
+        is_quoted &= " " in text[begin:stop] or len(_PARTS.findall(text, begin, stop)) > 2
+        if stop - begin >= LEAST and (is_quoted or not _WORD.fullmatch(text, begin, stop)):
+            yield begin, stop
+
+
+LEAST: Final = 6
+_KEY: Final = re.compile(r"""(?m)^[ \t>|*-]{0,40}(?:export |set |- )?["']?[\w .-]{0,40}$""")
+
+
+def _is_alone(text: str, start: int) -> bool:
+    """Return whether the name begins its line, as a key in YAML does."""
+    line = text.rfind("\n", max(0, start - 80), start) + 1
+    return _KEY.fullmatch(text, line, start) is not None
+
+
+def _value(text: str, at: int, *, is_line: bool) -> Iterator[tuple[int, int]]:
+    quoted = _QUOTED.match(text, at)
+    if quoted is not None:
+        group = quoted.lastindex or 1
+        if not _NO_QUOTED.fullmatch(quoted[group].strip()) and not _LABEL.fullmatch(quoted[group]):
+            yield quoted.span(group)
+        return
+    bare = _BARE.match(text, at)
+    if bare is None:
+        return
+    value = bare.group().rstrip(_ENDS) or bare.group()
+    length = _line_length(text, at) if is_line else 0
+    is_call = text[at + len(bare.group()) :][:1] in {"(", "{", "["}
+    if length > len(bare.group()):
+        yield at, at + length
+    elif not is_call and not NO_VALUE.fullmatch(value):
+        yield at, at + len(value)
+
+
+def _line_length(text: str, at: int) -> int:
+    """Return the length of a passphrase that takes the rest of its line, 0 if that is a sentence."""
+    line = _LINE.match(text, at)
+    told = "" if line is None else re.split(r"\s+#|[,;]\s", line.group())[0].rstrip()
+    words = told.split()
+    is_sentence = len(words) > _MOST_WORDS or any(_IN_SENTENCE.fullmatch(word.strip(_ENDS)) for word in words)
+    return 0 if is_sentence else len(told)

@@ -1,0 +1,197 @@
+# ruff: noqa: E501 - a pattern a line is a table
+"""Patterns for secrets by their place: an option of a command, an argument, a field, a parameter of an address.
+
+RE2 reads them. The secret is the first group that matched. Keywords of fewer than four letters need a pattern that
+begins with ``(?i)`` (``secret_rules``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_GIVEN: Final = r"""(?:"([^"\n]{1,200})"|'([^'\n]{1,200})'|([^\s"'<>$|&;-][^\s"'<>|;]{0,200}))"""
+_NAMES: Final = r"(?:PASS|PWD|SECRET|TOKEN|KEY|CREDENTIAL)"
+_ON: Final = r"[^\n|;&]{0,200}?\s"
+"""More of a command's line."""
+COMMANDS: Final = (
+    rf"\bsshpass\s+-p\s?{_GIVEN}",
+    rf"\bredis-cli\b{_ON}(?:-a|--pass)\s+{_GIVEN}",
+    rf"\b(?:docker|podman|nerdctl|helm|oc|az|skopeo|buildah|argocd|cf)\b[^\n|;&]{{0,120}}\blogin\b{_ON}-p\s?{_GIVEN}",
+    rf"\b(?:mysql|mariadb)\w*(?:-dump)?\b{_ON}-p{_GIVEN}",
+    rf"\b(?:mongo\w*|cqlsh|sqlplus|rabbitmqadmin|useradd)\b{_ON}-p\s+{_GIVEN}",
+    rf"\b(?:sqlcmd|bcp|mosquitto_\w+|ipmitool|zip|unzip)\b{_ON}-P\s?{_GIVEN}",
+    rf"\b7za?\b{_ON}-p{_GIVEN}",
+    rf"\bopenssl\b{_ON}-(?:k|pass)\s+{_GIVEN}",
+    rf"\bncftp\w*\b{_ON}-p\s+{_GIVEN}",
+    r"\bl?ftp\b[^\n|;&]{0,80}\s-u\s+[^\s,]{1,60},([^\s\"']{1,200})",
+    r"(?:\b(?:sqlplus|impdp|expdp|sqlldr)\s+(?:-\w+\s+)*|oracle:thin:)\w{1,40}/(?:\"([^\"\n]+)\"|([^\s@\"]+))@",
+    rf">\s?AUTH\s+(?:\S{{1,40}}\s+)?{_GIVEN}",
+    r"(?i)assword[^\n]{0,20}\n\s{0,20}send\s+(?:--\s)?[\"']([^\"'\\\n]{1,200})",
+    r"(?i)\b(?:password|pwd)=\{([^}\n]{3,100})\}",
+    r"(?m)^[\w.*-]{1,100}:(?:\d{2,5}|\*):[\w*-]{1,60}:[\w*.-]{1,60}:(\S{3,200})$",
+    r"(?i)convertto-securestring\s+(?:-string\s+)?[\"']([^\"'\n]{1,200})[\"']",
+    r"(?i)\b(?:login|credentials?|creds|user(?:name)?|account)\s{0,2}:\s{0,2}\S{1,80}\s?/\s?([^\n/]{3,80})",
+    rf"\bldap\w+\b{_ON}-w\s+{_GIVEN}",
+    rf"\b(?:xfreerdp|rdesktop|mstsc)\b{_ON}/p:{_GIVEN}",
+    rf"\b(?:smbclient|rpcclient|smbmap|winexe)\b{_ON}-U\s?[\"']?[^\s%\"']{{1,80}}%([^\s\"']{{1,200}})",
+    rf"\b(?:curl|wget|https?|ab|hey)\b{_ON}(?:-u|--user|-a|--auth)[ =]?[\"']?([^\s:\"'/]{{0,100}}:[^\s\"']{{1,200}})",
+    rf"\bpass:{_GIVEN}",
+    rf"\b(?:configure|config)\s+set\s+[\w.-]{{0,60}}(?i:{_NAMES})[\w.-]{{0,30}}[\s=]+{_GIVEN}",
+    rf"(?m)(?:\bsetx\s+(?:/M\s+)?|^\s{{0,8}}(?:ENV|ARG|setenv)\s+)\w{{0,40}}(?i:{_NAMES})\w{{0,20}}\s+{_GIVEN}",
+    rf"\becho\s+(?:-n\s+)?{_GIVEN}\s{{0,3}}\|\s{{0,3}}(?:sudo\s+(?:-\w+\s+)*-S|[^|\n]{{0,120}}--password-stdin|passwd|cryptsetup)",
+    r"\becho\s+[\"']?[\w.-]{1,40}:([^\s\"']{1,200})[\"']?\s{0,3}\|\s{0,3}(?:sudo\s+)?chpasswd",
+    rf"\bnet\s+user\s+\S{{1,60}}\s+{_GIVEN}\s+/add",
+    rf"\bnet\s+use\b(?s:.{{0,120}}?)/user:\S{{1,80}}\s+{_GIVEN}",
+    rf"\bnet\s+use\s+\S{{1,40}}\s(?s:.{{1,80}}?)\s{_GIVEN}\s+/user:",
+    rf"\brootpw\s+(?:--\w+\s+)*{_GIVEN}",
+    r"[\w.-]{1,60}:([^\s@\"'/]{1,100})@(?:tcp|unix)\(",
+    r"(?i)password[^\"'\n]{0,20}[\"']\s{0,3},\s{0,3}(?:value|text)\s{0,3}=\s{0,3}[\"']([^\"'\n]{1,200})[\"']",
+    r"(?i)\b(?:login|creds|credentials)\b[^\n:]{0,40}(?:->|:|=)\s{0,3}[\w.@+-]{1,60}\s?/\s?([^\s/]{3,80})",
+    rf"\bvault\s+login\s+(?:token=)?{_GIVEN}",
+    rf"(?i)\b(?:password|secret)\s+[0-9]\s+{_GIVEN}",
+    r"(?i)\bsnmp-server\s+community\s+(\S{3,100})",
+    r"""(?i)password["'][^\n]{0,60}\.(?:fill|type|send_?keys|set_?value|input)\(\s{0,3}["']([^"'\n]{1,200})["']""",
+    rf"\bhtpasswd\s+-\w{{0,5}}b\w{{0,5}}\s+\S{{1,100}}\s+\S{{1,60}}\s+{_GIVEN}",
+    rf"\b(?:add_user|change_password)\s+\S{{1,60}}\s+{_GIVEN}",
+    r"(?i)\b(?:identified\s+(?:with\s+\w{1,40}\s+)?by|password)\s+'([^'\n]{1,200})'",
+)
+"""Commands with a password among their arguments, each by the option that takes it."""
+COMMAND_WORDS: Final = (
+    *(
+        "sshpass",
+        "redis-cli",
+        "login",
+        "mysql",
+        "mariadb",
+        "mongo",
+        "cqlsh",
+        "sqlplus",
+        "rabbitmqadmin",
+        "useradd",
+    ),
+    *(
+        "sqlcmd",
+        "bcp ",
+        "mosquitto_",
+        "ipmitool",
+        "zip ",
+        "7z x",
+        "7z a",
+        "7z e",
+        "7za ",
+        "ldap",
+        "xfreerdp",
+        "mstsc",
+    ),
+    *(
+        "rdesktop",
+        "smbclient",
+        "smbmap",
+        "winexe",
+        "rpcclient",
+        "curl",
+        "wget",
+        "http ",
+        "pass:",
+        "config",
+        "setx",
+    ),
+    *(
+        "env ",
+        "arg ",
+        "setenv",
+        "echo ",
+        "net use",
+        "net user",
+        "htpasswd",
+        "add_user",
+        "change_password",
+        "identified",
+    ),
+    *(
+        "openssl",
+        "ftp ",
+        "ncftp",
+        "impdp",
+        "expdp",
+        "sqlldr",
+        "oracle",
+        "auth ",
+        "assword",
+        "securestring",
+        ":5432:",
+    ),
+    *(
+        ":*:",
+        "login:",
+        "credentials:",
+        "creds:",
+        "username:",
+        "account:",
+        "user:",
+        "vault",
+        "community",
+        *("rootpw", "@tcp(", "@unix(", "password", "creds", "credentials"),
+        "pwd={",
+    ),
+)
+OPTION: Final = rf"(?i)(?:^|[\s\"'(])--?(?:[\w-]{{0,40}}[-_.])?(?:password|passwd|passphrase|pass|pwd|passcode)[= ]{_GIVEN}"
+OTHER_OPTION: Final = (
+    r"(?i)(?:^|[\s\"'(])--?(?:[\w-]{0,40}[-_.])?(?:secret|token|api-?key|access-?key|private-?key|secret-?key"
+    rf"|storepass|keypass|auth-?key)[= ]{_GIVEN}"
+)
+PAIR: Final = (
+    r"""(?i)\(\s{0,3}["'](?:[\w-]{0,40}(?:api-?key|_key|_salt|token|secret|authorization|password|passwd))["']\s{0,3},"""
+    r"""\s{0,20}["'](?:(?:bearer|basic|token|digest|apikey)\s+)?([^"'\n]{3,400})["']"""
+)
+"""Name and value as arguments or as a tuple."""
+LOGIN: Final = (
+    r"""(?i)(?:\bauth\s{0,3}=\s{0,3}|basicauth|digestauth|ntlmauth|\.login|\.authenticate|credentials?|set_?credentials"""
+    r"""|\.auth)\(\s{0,3}["'][^"'\n]{1,100}["']\s{0,3},\s{0,3}["']([^"'\n]{1,200})["']"""
+)
+"""User and password as arguments or as a tuple."""
+IN_ENV_LIST: Final = (
+    rf"""(?i)\bname["']?\s{{0,3}}[:=]\s{{0,3}}["']?\w{{0,40}}(?:password|passwd|secret|token|api_?key)\w{{0,20}}["']?"""
+    rf"""\s{{0,3}},?\s{{1,40}}["']?value["']?\s{{0,3}}[:=]\s{{0,3}}{_GIVEN}"""
+)
+"""An environment variable of a container: name and value in two fields."""
+COOKIE: Final = (
+    r"""(?i)\b(?:sessionid|phpsessid|jsessionid|asp\.net_sessionid|connect\.sid|csrftoken|csrf_token|xsrf-token"""
+    r"""|_csrf|laravel_session|ci_session|sessid|session_cookie|session_token|auth_token|remember_\w{2,20}|\.aspxauth"""
+    r"""|__secure-[\w-]{2,40}|__host-[\w-]{2,40}|authjs\.session-token|li_at)["']?\s{0,3}[:=]\s{0,3}["']?([^\s"',;&<>]{8,})"""
+)
+IN_ADDRESS: Final = (
+    r"(?i)(?:[?&#]|\s-(?:d|-data\S{0,12})[ =][\"']?)(?:code|(?:access_|refresh_|id_|auth_)?token|api_?key|apikey|key|auth|passw(?:or)?d|pwd|otp|ticket|assertion"
+    r"|client_secret|client_assertion|samlresponse|appid|app_key|signature|sig|hmac|secret|session|jwt)=([^&\s\"'<>)]{6,})"
+)
+HEX_KEY: Final = r"(?i)private[ _-]?key\W{1,12}(?:is\W{1,3}|0x){0,2}(?:0x)?([0-9a-f]{64})\b"
+PHRASE: Final = r"(?i)(?:mnemonic|seed|recovery|backup)[\w ()]{0,40}\W{1,10}(?:is\W{1,3})?((?:[a-z]{3,8}[ \n,]{1,3}){11,23}[a-z]{3,8})"
+DIGEST: Final = r"""\bresponse=["']?([0-9a-f]{32,128})"""
+CODE: Final = (
+    r"(?i)(?:(?-i:\bPIN\b|\bOTP\b|\bPUK\b)|\bpin ?code|\bcvv2?\b|\bcvc\b|\b(?:one-time|verification|security|2fa|mfa"
+    r"|authentication|alarm|door|gate|access|safe|entry|unlock|login|confirmation) (?:code|combination|password|passcode))"
+    r"[\"']?(?: code| number)?(?:[ \t][\w'/-]{1,20}){0,6}?(?:[ \t]?[:=][ \t]?[\"']?|[ \t](?:is|was|ist|est|es|è|é)[ \t]|[ \t])"
+    r"([0-9][0-9 -]{1,8}[0-9]#?)(?:[^\w%]|$)"
+)
+CODE_BEFORE: Final = r"(?i)\b(?:g-)?([0-9]{4,8}) is your [\w ]{0,40}code"
+HTML_CELL: Final = (
+    r"(?i)<(?:[\w.-]{1,20}:)?[\w.-]{0,30}(?:password|passwd|passwort)>\s{0,20}(?:<value>)?([^<\n]{3,200})</"
+)
+FIELD: Final = (
+    r"""(?i)["'](?:element|field|label|selector|name|ref|target)["']\s{0,3}:\s{0,3}["'][^"'\n]{0,60}password[^"'\n]{0,40}["']"""
+    r"""[^{}\n]{0,80}["'](?:text|value)["']\s{0,3}:\s{0,3}["']([^"'\n]{3,200})["']"""
+)
+"""What an agent types into a password's field."""
+COOKIE_FIELDS: Final = (
+    r"""(?i)"name"\s{0,3}:\s{0,3}"[^"\n]{1,60}"\s{0,3},\s{0,9}"value"\s{0,3}:\s{0,3}"([^"\n]{16,})"\s{0,3},\s{0,9}"""
+    r"""(?:"(?:domain|path|expires|httponly|secure|samesite))"""
+)
+POSITIONAL: Final = (
+    r"""(?i)(?:(?:getconnection|mysqli(?:_connect)?|\bpdo|createconnection)\(\s{0,9}["'][^"'\n]{0,200}["']\s{0,3},\s{0,9}"""
+    r"""["'][^"'\n]{0,60}["']\s{0,3},\s{0,9}["']([^"'\n]{1,200})["']"""
+    r"""|basic_?auth\(?\s{0,3}["'][^"'\n]{1,60}["']\s{0,3},\s{0,3}["']([^"'\n]{1,200})["']"""
+    r"""|hmac\.new\(\s{0,3}b?["']([^"'\n]{3,200})["']|(?:wallet|privatekeytoaccount|fromprivatekey)\(\s{0,3}["']((?:0x)?[0-9a-f]{64})["'])"""
+)
+"""Arguments of well-known functions, by their place."""
+TELEGRAM: Final = r"(?:bot|\b)([0-9]{8,10}:AA[\w-]{32,36})"
+DISCORD: Final = r"(?:^|[^\w.-])([MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40})"
