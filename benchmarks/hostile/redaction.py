@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import gzip
 import json
 import random
 import re
@@ -26,7 +27,7 @@ from analyzer.cli.recorded_runs import RecordedRuns
 from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
+from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor, redact
 from collector_processor.rebuild.secret_rules import EMAILS
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.rebuild.unescape import readings
@@ -113,6 +114,10 @@ SHAPES: Final[Mapping[str, str]] = {
     "email-quoted": '"{l5} {l5}"@{l8}.org',
 }  # fmt: skip
 """Formats by name; ``{a36}`` is 36 random characters of an alphabet above."""
+
+
+BLIND: Final = Path(__file__).with_name("blind_secrets.jsonl.gz")
+"""Lists ``a`` (2026-11-27) to ``e`` (2026-11-28), with invented secrets."""
 
 
 class Made(NamedTuple):
@@ -281,6 +286,22 @@ def _recall(seed: int) -> dict[str, object]:
     }
 
 
+def _blind() -> dict[str, object]:
+    """Return the share of secrets that are gone, of lists by writers who had not read the rules.
+
+    The rules were mended after each list, so only what the newest one shows is the recall on unknown text.
+    """
+    found: dict[str, Counter[str]] = {}
+    for line in gzip.decompress(BLIND.read_bytes()).splitlines():
+        row = json.loads(line)
+        said, counts = redact(row["text"]), found.setdefault(row["list"], Counter())
+        counts["secrets"] += len(row["secrets"])
+        counts["left whole"] += sum(secret in said for secret in row["secrets"])
+        counts["clean"] += not row["secrets"]
+        counts["clean, changed"] += not row["secrets"] and said != row["text"]
+    return {"blind lists": {name: dict(counts) for name, counts in found.items()}}
+
+
 def _recorded(paths: Iterable[Path]) -> dict[str, object]:
     runs = [run for _, run in RecordedRuns(list(paths), [])]
     cleaner, attributor = Cleaner(make_redactor(ALL_KINDS)), Attributor(method="signals")
@@ -315,11 +336,12 @@ def _blamed(verdict: object) -> object:
 
 
 def main() -> int:
-    """Print one JSON object for recall, and one for the recorded runs."""
+    """Print a JSON object for the lists, one for our own formats, and one for the recorded runs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", type=Path, help="recorded runs")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    sys.stdout.write(json.dumps(_blind()) + "\n")
     sys.stdout.write(json.dumps(_recall(options.seed)) + "\n")
     if options.files:
         sys.stdout.write(json.dumps(_recorded(options.files)) + "\n")

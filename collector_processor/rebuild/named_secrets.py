@@ -18,7 +18,7 @@ from typing import Final
 
 PASSWORD: Final = (
     r"pass(?:word|wd|phrase|code|wort|key)s?|passwd|pwd|requirepass|masterauth|rootpw|\bpsk\b|_pass\b|(?:\b|_)pw\b"
-    r"|(?-i:\b[A-Z0-9_]{0,30}PASS\b)"
+    r"|(?-i:\b[A-Z0-9_]{0,30}PASS\b|[a-z]Pass\b)"
     r"|(?:\b|_)(?:kennwort|mot de passe|contrase(?:ñ|n)a|senha|palavra-passe|wachtwoord|has(?:ł|l)o|sifre(?:si)?"
     r"|parola d'ordine|parol(?:ă|a)(?:sı)?|heslo|l(?:ö|o)senord|adgangskode|passord|salasana|jelsz(?:ó|o)|mật khẩu"
     r"|kata sandi|κωδικός πρόσβασης)"
@@ -66,12 +66,11 @@ _BETWEEN: Final = re.compile(
     rf"""(?P<of>{_OF})?(?P<sign>,?[ \t](?:it'?s|it’s|it is|which is|namely)[ \t]|[ \t]{{0,20}}(?::=|=>|->|:|=|：|—)[*_`]{{0,3}}[ \t]{{0,20}}(?P<line>(?:\n[ \t]{{0,20}})?)"""
     r"""|[ \t](?:is|was|are|to|ist|lautet|ist jetzt|est|es|è|é|to jest|это|to be|هي|هو|usa|uses?|är|er|je|ise|היא|הוא|este|είναι|là|adalah)(?:[ \t](?:now|still|noch|jetzt|nu"""
     r"""|(?:set|changed|reset|updated|gewijzigd|geändert|changé|cambiad[oa]|cambiata|zmienione)[ \t](?:to|naar|auf|zu|en|à|in|na)))?[ \t:]{1,3}|\s?(?P<cjk>(?:是|为|為|は|は、|는|은|है)[:：]?[ \t]?))"""
-    r"""(?P<type>(?:str|string|String|Optional\[str\]|SecretStr)\s{0,3}=\s{0,3})?"""
+    r"""(?P<type>(?:str|string|String|Optional\[str\]|SecretStr)\s{0,3}=\s{0,3}|(?:\[\]byte|bytes|Buffer\.from|SecretStr)\(\s{0,3})?"""
 )
 """What stands between a name and its value."""
 _IN_CJK: Final = re.compile(r"[!-~]{4}|[^\x00-\x7f]{0,2}[!-~]{3}")
 """Beginning of a value in a language without blanks."""
-_NOTHING_BETWEEN: Final = re.compile(r"[ \t]")
 _QUOTED: Final = re.compile(
     r"""[rbfunRBFUN]?(?:"([^"\n]{1,400})"|'([^'\n]{1,400})'|`([^`\n]{1,200})`|“([^”\n]{1,200})”|«\s?([^»\n]{1,200}?)\s?»)"""
 )
@@ -130,7 +129,7 @@ def named_password(text: str, start: int, end: int) -> Iterator[tuple[int, int]]
     """Yield the value after a word for a password, which ends at ``end``: whatever it looks like."""
     between = _BETWEEN.match(text, end)
     if between is None:
-        yield from _directly(text, end)
+        yield from _directly(text, start, end)
         return
     is_placeholder = (
         text[max(0, start - 1) : start] == "[" and not text[max(0, start - 2) : start - 1].isalnum()
@@ -139,7 +138,7 @@ def named_password(text: str, start: int, end: int) -> Iterator[tuple[int, int]]
         return
     is_line = ":" in between["sign"] and not between["of"] and _is_alone(text, start)
     for begin, stop in _value(text, between.end(), is_line=is_line):
-        if between["line"] and ": " in text[begin:stop]:
+        if between["line"] and (": " in text[begin:stop] or "(" in between.group()):
             continue
         if between["line"] and ("=" in between["sign"] or text[stop : stop + 1] not in {"", "\n"}):
             continue  # the next line is about something else
@@ -151,16 +150,37 @@ def named_password(text: str, start: int, end: int) -> Iterator[tuple[int, int]]
             yield begin, stop
 
 
-def _directly(text: str, end: int) -> Iterator[tuple[int, int]]:
-    """Yield a value that follows its name without a sign or a verb: "log in with password hunter2"."""
-    if _NOTHING_BETWEEN.match(text, end) is not None and text[end - 1 : end] != "=":
+def _directly(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield a value without a sign or a verb before it: "log in with password hunter2", or a cell of a list."""
+    cell = _CELL.match(text, end)
+    if cell is not None and _is_alone(text, start) and not NO_VALUE.fullmatch(cell[1]):
+        yield cell.span(1)
+    elif text[end : end + 1] == " " and text[end - 1 : end] != "=":
         for begin, stop in _value(text, end + 1, is_line=False):
-            if _is_odd(text, begin, stop, ends=False) and not (
-                text[begin - 1] in QUOTES
-                and text[begin:stop].lower() == text[begin:stop]
-                and not re.search(r"\d", text[begin:stop])
-            ):
+            is_plain = text[begin - 1] in QUOTES and not _UNLIKE_WORDS.search(text, begin, stop)
+            if _is_odd(text, begin, stop, ends=False) and not is_plain:
                 yield begin, stop
+                return
+        ahead = _AHEAD.match(text, end)
+        if ahead is not None and _is_very_odd(ahead[1]):
+            yield ahead.start(1), ahead.start(1) + len(ahead[1].rstrip(_ENDS))
+
+
+_CELL: Final = re.compile(r"[ \t]{2,40}(\S{3,200})[ \t]*(?:\n|$)")
+_UNLIKE_WORDS: Final = re.compile(r"[\dA-Z]")
+_AHEAD: Final = re.compile(
+    r"(?:[ \t][\w'’/-]{1,30}){0,10}?[ \t](?:—[ \t])?(?=[^\s\d]*\d)([^\s\"'<>()]{8,60})"
+)
+
+
+def _is_very_odd(value: str) -> bool:
+    """Return whether a word mixes letters, digits and signs or cases, as nothing but a password does."""
+    told = value.rstrip(_ENDS)
+    is_mixed = re.search(r"[^\W\d_]", told) and re.search(r"\d", told) and re.search(r"[A-Z]|[^\w.:/-]", told)
+    return len(told) >= _LEAST_AHEAD and bool(is_mixed) and not NO_VALUE.fullmatch(told)
+
+
+_LEAST_AHEAD: Final = 8
 
 
 def _is_odd(text: str, begin: int, stop: int, *, ends: bool) -> bool:
@@ -214,7 +234,7 @@ def _value(text: str, at: int, *, is_line: bool) -> Iterator[tuple[int, int]]:
             yield quoted.span(group)
         return
     bare = _BARE.match(text, at)
-    if bare is None:
+    if bare is None or re.match(r"!\w+\s", text[at : at + 40]):  # a tag of YAML
         return
     value = bare.group().rstrip(_ENDS) or bare.group()
     length = _line_length(text, at) if is_line else 0

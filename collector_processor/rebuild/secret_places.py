@@ -13,129 +13,100 @@ _GIVEN: Final = r"""(?:"([^"\n]{1,200})"|'([^'\n]{1,200})'|([^\s"'<>$|&;-][^\s"'
 _NAMES: Final = r"(?:PASS|PWD|SECRET|TOKEN|KEY|CREDENTIAL)"
 _ON: Final = r"[^\n|;&]{0,200}?\s"
 """More of a command's line."""
-COMMANDS: Final = (
-    rf"\bsshpass\s+-p\s?{_GIVEN}",
-    rf"\bredis-cli\b{_ON}(?:-a|--pass)\s+{_GIVEN}",
-    rf"\b(?:docker|podman|nerdctl|helm|oc|az|skopeo|buildah|argocd|cf)\b[^\n|;&]{{0,120}}\blogin\b{_ON}-p\s?{_GIVEN}",
-    rf"\b(?:mysql|mariadb)\w*(?:-dump)?\b{_ON}-p{_GIVEN}",
-    rf"\b(?:mongo\w*|cqlsh|sqlplus|rabbitmqadmin|useradd)\b{_ON}-p\s+{_GIVEN}",
-    rf"\b(?:sqlcmd|bcp|mosquitto_\w+|ipmitool|zip|unzip)\b{_ON}-P\s?{_GIVEN}",
-    rf"\b7za?\b{_ON}-p{_GIVEN}",
-    rf"\bopenssl\b{_ON}-(?:k|pass)\s+{_GIVEN}",
-    rf"\bncftp\w*\b{_ON}-p\s+{_GIVEN}",
-    r"\bl?ftp\b[^\n|;&]{0,80}\s-u\s+[^\s,]{1,60},([^\s\"']{1,200})",
-    r"(?:\b(?:sqlplus|impdp|expdp|sqlldr)\s+(?:-\w+\s+)*|oracle:thin:)\w{1,40}/(?:\"([^\"\n]+)\"|([^\s@\"]+))@",
-    rf">\s?AUTH\s+(?:\S{{1,40}}\s+)?{_GIVEN}",
-    r"(?i)assword[^\n]{0,20}\n\s{0,20}send\s+(?:--\s)?[\"']([^\"'\\\n]{1,200})",
-    r"(?i)\b(?:password|pwd)=\{([^}\n]{3,100})\}",
-    r"(?m)^[\w.*-]{1,100}:(?:\d{2,5}|\*):[\w*-]{1,60}:[\w*.-]{1,60}:(\S{3,200})$",
-    r"(?i)convertto-securestring\s+(?:-string\s+)?[\"']([^\"'\n]{1,200})[\"']",
-    r"(?i)\b(?:login|credentials?|creds|user(?:name)?|account)\s{0,2}:\s{0,2}\S{1,80}\s?/\s?([^\n/]{3,80})",
-    rf"\bldap\w+\b{_ON}-w\s+{_GIVEN}",
-    rf"\b(?:xfreerdp|rdesktop|mstsc)\b{_ON}/p:{_GIVEN}",
-    rf"\b(?:smbclient|rpcclient|smbmap|winexe)\b{_ON}-U\s?[\"']?[^\s%\"']{{1,80}}%([^\s\"']{{1,200}})",
-    rf"\b(?:curl|wget|https?|ab|hey)\b{_ON}(?:-u|--user|-a|--auth)[ =]?[\"']?([^\s:\"'/]{{0,100}}:[^\s\"']{{1,200}})",
-    rf"\bpass:{_GIVEN}",
-    rf"\b(?:configure|config)\s+set\s+[\w.-]{{0,60}}(?i:{_NAMES})[\w.-]{{0,30}}[\s=]+{_GIVEN}",
-    rf"(?m)(?:\bsetx\s+(?:/M\s+)?|^\s{{0,8}}(?:ENV|ARG|setenv)\s+)\w{{0,40}}(?i:{_NAMES})\w{{0,20}}\s+{_GIVEN}",
-    rf"\becho\s+(?:-n\s+)?{_GIVEN}\s{{0,3}}\|\s{{0,3}}(?:sudo\s+(?:-\w+\s+)*-S|[^|\n]{{0,120}}--password-stdin|passwd|cryptsetup)",
-    r"\becho\s+[\"']?[\w.-]{1,40}:([^\s\"']{1,200})[\"']?\s{0,3}\|\s{0,3}(?:sudo\s+)?chpasswd",
-    rf"\bnet\s+user\s+\S{{1,60}}\s+{_GIVEN}\s+/add",
-    rf"\bnet\s+use\b(?s:.{{0,120}}?)/user:\S{{1,80}}\s+{_GIVEN}",
-    rf"\bnet\s+use\s+\S{{1,40}}\s(?s:.{{1,80}}?)\s{_GIVEN}\s+/user:",
-    rf"\brootpw\s+(?:--\w+\s+)*{_GIVEN}",
-    r"[\w.-]{1,60}:([^\s@\"'/]{1,100})@(?:tcp|unix)\(",
-    r"(?i)password[^\"'\n]{0,20}[\"']\s{0,3},\s{0,3}(?:value|text)\s{0,3}=\s{0,3}[\"']([^\"'\n]{1,200})[\"']",
-    r"(?i)\b(?:login|creds|credentials)\b[^\n:]{0,40}(?:->|:|=)\s{0,3}[\w.@+-]{1,60}\s?/\s?([^\s/]{3,80})",
-    rf"\bvault\s+login\s+(?:token=)?{_GIVEN}",
-    rf"(?i)\b(?:password|secret)\s+[0-9]\s+{_GIVEN}",
-    r"(?i)\bsnmp-server\s+community\s+(\S{3,100})",
-    r"""(?i)password["'][^\n]{0,60}\.(?:fill|type|send_?keys|set_?value|input)\(\s{0,3}["']([^"'\n]{1,200})["']""",
-    rf"\bhtpasswd\s+-\w{{0,5}}b\w{{0,5}}\s+\S{{1,100}}\s+\S{{1,60}}\s+{_GIVEN}",
-    rf"\b(?:add_user|change_password)\s+\S{{1,60}}\s+{_GIVEN}",
-    r"(?i)\b(?:identified\s+(?:with\s+\w{1,40}\s+)?by|password)\s+'([^'\n]{1,200})'",
-)
-"""Commands with a password among their arguments, each by the option that takes it."""
-COMMAND_WORDS: Final = (
-    *(
-        "sshpass",
-        "redis-cli",
+COMMANDS: Final[tuple[tuple[str, str], ...]] = (
+    ("sshpass", rf"\bsshpass\s+-p\s?{_GIVEN}"),
+    ("redis-cli", rf"\bredis-cli\b{_ON}(?:-a|--pass)\s+{_GIVEN}"),
+    (
         "login",
-        "mysql",
-        "mariadb",
-        "mongo",
-        "cqlsh",
-        "sqlplus",
-        "rabbitmqadmin",
-        "useradd",
+        rf"\b(?:docker|podman|nerdctl|helm|oc|az|skopeo|buildah|argocd|cf)\b[^\n|;&]{{0,120}}\blogin\b{_ON}-p\s?{_GIVEN}",
     ),
-    *(
-        "sqlcmd",
-        "bcp ",
-        "mosquitto_",
-        "ipmitool",
-        "zip ",
-        "7z x",
-        "7z a",
-        "7z e",
-        "7za ",
-        "ldap",
-        "xfreerdp",
-        "mstsc",
+    ("mysql mariadb", rf"\b(?:mysql|mariadb)\w*(?:-dump)?\b{_ON}-p{_GIVEN}"),
+    (
+        "mongo cqlsh sqlplus rabbitmqadmin useradd",
+        rf"\b(?:mongo\w*|cqlsh|sqlplus|rabbitmqadmin|useradd)\b{_ON}-p\s+{_GIVEN}",
     ),
-    *(
-        "rdesktop",
-        "smbclient",
-        "smbmap",
-        "winexe",
-        "rpcclient",
-        "curl",
-        "wget",
-        "http ",
-        "pass:",
-        "config",
-        "setx",
+    (
+        "sqlcmd bcp~ mosquitto_ ipmitool zip~",
+        rf"\b(?:sqlcmd|bcp|mosquitto_\w+|ipmitool|zip|unzip)\b{_ON}-P\s?{_GIVEN}",
     ),
-    *(
-        "env ",
-        "arg ",
-        "setenv",
-        "echo ",
-        "net use",
-        "net user",
-        "htpasswd",
-        "add_user",
-        "change_password",
-        "identified",
+    ("7z~x 7z~a 7z~e 7za~", rf"\b7za?\b{_ON}-p{_GIVEN}"),
+    ("openssl", rf"\bopenssl\b{_ON}-(?:k|pass)\s+{_GIVEN}"),
+    ("ncftp", rf"\bncftp\w*\b{_ON}-p\s+{_GIVEN}"),
+    ("ftp~", r"\bl?ftp\b[^\n|;&]{0,80}\s-u\s+[^\s,]{1,60},([^\s\"']{1,200})"),
+    (
+        "sqlplus impdp expdp sqlldr oracle",
+        r"(?:\b(?:sqlplus|impdp|expdp|sqlldr)\s+(?:-\w+\s+)*|oracle:thin:)\w{1,40}/(?:\"([^\"\n]+)\"|([^\s@\"]+))@",
     ),
-    *(
-        "openssl",
-        "ftp ",
-        "ncftp",
-        "impdp",
-        "expdp",
-        "sqlldr",
-        "oracle",
-        "auth ",
-        "assword",
-        "securestring",
-        ":5432:",
+    ("auth~", rf">\s?AUTH\s+(?:\S{{1,40}}\s+)?{_GIVEN}"),
+    ("assword", r"(?i)assword[^\n]{0,20}\n\s{0,20}send\s+(?:--\s)?[\"']([^\"'\\\n]{1,200})"),
+    ("password={ pwd={", r"(?i)\b(?:password|pwd)=\{([^}\n]{3,100})\}"),
+    (":5432: :*: :3306:", r"(?m)^[\w.*-]{1,100}:(?:\d{2,5}|\*):[\w*-]{1,60}:[\w*.-]{1,60}:(\S{3,200})$"),
+    ("securestring", r"(?i)convertto-securestring\s+(?:-string\s+)?[\"']([^\"'\n]{1,200})[\"']"),
+    (
+        "login: credentials: credential: creds: user: username: account:",
+        r"(?i)\b(?:login|credentials?|creds|user(?:name)?|account)\s{0,2}:\s{0,2}\S{1,80}\s/\s([^\n/]{3,80})",
     ),
-    *(
-        ":*:",
-        "login:",
-        "credentials:",
-        "creds:",
-        "username:",
-        "account:",
-        "user:",
-        "vault",
-        "community",
-        *("rootpw", "@tcp(", "@unix(", "password", "creds", "credentials"),
-        "pwd={",
+    ("ldap", rf"\bldap\w+\b{_ON}-w\s+{_GIVEN}"),
+    ("freerdp rdesktop mstsc", rf"\b(?:xfreerdp|rdesktop|mstsc)\b{_ON}/p:{_GIVEN}"),
+    (
+        "smbclient rpcclient smbmap winexe",
+        rf"\b(?:smbclient|rpcclient|smbmap|winexe)\b{_ON}-U\s?[\"']?[^\s%\"']{{1,80}}%([^\s\"']{{1,200}})",
+    ),
+    (
+        "curl wget http~",
+        rf"\b(?:curl|wget|https?|ab|hey)\b{_ON}(?:-u|--user|-a|--auth)[ =]?[\"']?([^\s:\"'/]{{0,100}}:[^\s\"']{{1,200}})",
+    ),
+    ("pass:", rf"\bpass:{_GIVEN}"),
+    (
+        "configure config~set",
+        rf"\b(?:configure|config)\s+set\s+[\w.-]{{0,60}}(?i:{_NAMES})[\w.-]{{0,30}}[\s=]+{_GIVEN}",
+    ),
+    (
+        "setx setenv env~ arg~",
+        rf"(?m)(?:\bsetx\s+(?:/M\s+)?|^\s{{0,8}}(?:ENV|ARG|setenv)\s+)\w{{0,40}}(?i:{_NAMES})\w{{0,20}}\s+{_GIVEN}",
+    ),
+    (
+        "--password-stdin passwd sudo cryptsetup",
+        rf"\becho\s+(?:-n\s+)?{_GIVEN}\s{{0,3}}\|\s{{0,3}}(?:sudo\s+(?:-\w+\s+)*-S|[^|\n]{{0,120}}--password-stdin|passwd|cryptsetup)",
+    ),
+    ("chpasswd", r"\becho\s+[\"']?[\w.-]{1,40}:([^\s\"']{1,200})[\"']?\s{0,3}\|\s{0,3}(?:sudo\s+)?chpasswd"),
+    ("net~user", rf"\bnet\s+user\s+\S{{1,60}}\s+{_GIVEN}\s+/add"),
+    ("net~use", rf"\bnet\s+use\b(?s:.{{0,120}}?)/user:\S{{1,80}}\s+{_GIVEN}"),
+    ("net~use", rf"\bnet\s+use\s+\S{{1,40}}\s(?s:.{{1,80}}?)\s{_GIVEN}\s+/user:"),
+    (":~eap :~psk :~xauth", r":\s(?:EAP|PSK|XAUTH)\s+[\"']([^\"'\n]{1,200})[\"']"),
+    ("tacacs radius", rf"\b(?:tacacs|radius)[\w-]*\b{_ON}key\s+(?:\d\s+)?{_GIVEN}"),
+    (
+        "name=",
+        r"(?i)<(?:parameter|param|property|arg|argument|entry|string|value|item|field)\b[^>\n]{0,80}name=[\"'][\w.-]{0,30}(?:password|passwd|secret|token|api_?key)[\"'][^>\n]{0,40}>([^<\n]{3,200})</",
+    ),
+    ("admin~/ root~/", r"\b(?:admin|root)\s/\s([^\s,;]{5,80}[^\s,;.])"),
+    ("rootpw", rf"\brootpw\s+(?:--\w+\s+)*{_GIVEN}"),
+    ("@tcp( @unix(", r"[\w.-]{1,60}:([^\s@\"'/]{1,100})@(?:tcp|unix)\("),
+    (
+        "password",
+        r"(?i)password[^\"'\n]{0,20}[\"']\s{0,3},\s{0,3}(?:value|text)\s{0,3}=\s{0,3}[\"']([^\"'\n]{1,200})[\"']",
+    ),
+    (
+        "login creds credentials",
+        r"(?i)\b(?:login|creds|credentials)\b[^\n:]{0,40}(?:->|:|=)\s{0,3}[\w.@+-]{1,60}\s?/\s?([^\s/]{3,80})",
+    ),
+    ("vault", rf"\bvault\s+login\s+(?:token=)?{_GIVEN}"),
+    ("password secret", rf"(?i)\b(?:password|secret)\s+[0-9]\s+{_GIVEN}"),
+    ("snmp-server", r"(?i)\bsnmp-server\s+community\s+(\S{3,100})"),
+    (
+        "password",
+        r"""(?i)password["'][^\n]{0,60}\.(?:fill|type|send_?keys|set_?value|input)\(\s{0,3}["']([^"'\n]{1,200})["']""",
+    ),
+    ("htpasswd", rf"\bhtpasswd\s+-\w{{0,5}}b\w{{0,5}}\s+\S{{1,100}}\s+\S{{1,60}}\s+{_GIVEN}"),
+    ("add_user change_password", rf"\b(?:add_user|change_password)\s+\S{{1,60}}\s+{_GIVEN}"),
+    (
+        "identified password~'",
+        r"(?i)\b(?:identified\s+(?:with\s+\w{1,40}\s+)?by|password)\s+'([^'\n]{1,200})'",
     ),
 )
-OPTION: Final = rf"(?i)(?:^|[\s\"'(])--?(?:[\w-]{{0,40}}[-_.])?(?:password|passwd|passphrase|pass|pwd|passcode)[= ]{_GIVEN}"
+"""Commands and settings with a password among their arguments, each by what takes it: the words of which a text
+must have one (``~`` for a blank), and the pattern."""
+OPTION: Final = rf"(?i)(?:^|[\s\"'(])--?(?:[\w-]{{0,40}}[-_.])?(?:password|passwd|passphrase|\w{{0,20}}pass|pwd|passcode)[= ]{_GIVEN}"
 OTHER_OPTION: Final = (
     r"(?i)(?:^|[\s\"'(])--?(?:[\w-]{0,40}[-_.])?(?:secret|token|api-?key|access-?key|private-?key|secret-?key"
     rf"|storepass|keypass|auth-?key)[= ]{_GIVEN}"
@@ -171,7 +142,7 @@ CODE: Final = (
     r"(?i)(?:(?-i:\bPIN\b|\bOTP\b|\bPUK\b)|\bpin ?code|\bcvv2?\b|\bcvc\b|\b(?:one-time|verification|security|2fa|mfa"
     r"|authentication|alarm|door|gate|access|safe|entry|unlock|login|confirmation) (?:code|combination|password|passcode))"
     r"[\"']?(?: code| number)?(?:[ \t][\w'/-]{1,20}){0,6}?(?:[ \t]?[:=][ \t]?[\"']?|[ \t](?:is|was|ist|est|es|è|é)[ \t]|[ \t])"
-    r"([0-9][0-9 -]{1,8}[0-9]#?)(?:[^\w%]|$)"
+    r"((?:[A-Z]{1,2}-?)?[0-9][0-9 -]{1,8}[0-9]#?)(?:[^\w%]|$)"
 )
 CODE_BEFORE: Final = r"(?i)\b(?:g-)?([0-9]{4,8}) is your [\w ]{0,40}code"
 HTML_CELL: Final = (

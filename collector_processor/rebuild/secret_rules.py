@@ -242,8 +242,14 @@ _NAMED: Final = (
         spans=tables.codes,
     ),
     *(
-        Rule(kind=SECRETS, word="password", keywords=places.COMMAND_WORDS, pattern=pattern, allowed=(_PLAIN,))
-        for pattern in places.COMMANDS
+        Rule(
+            kind=SECRETS,
+            word="password",
+            keywords=tuple(word.replace("~", " ") for word in words.split()),
+            pattern=pattern,
+            allowed=(_PLAIN,),
+        )
+        for words, pattern in places.COMMANDS
     ),
     *(
         Rule(kind=SECRETS, word=word, keywords=keywords, pattern=pattern, allowed=(_PLAIN,))

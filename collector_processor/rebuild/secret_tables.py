@@ -144,6 +144,6 @@ def codes(text: str, _start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 _MOST_CODES: Final = 40
-CODES: Final = r"(?i)(?:recovery|backup|scratch|rescue) codes?[\"']?[\w -]{0,60}\s{0,3}[:=]?\s{0,3}"
+CODES: Final = r"(?i)(?:recovery|backup|scratch|rescue) codes?[\"']?[^\n:]{0,80}[:=]?\s{0,6}"
 COLUMN: Final = rf"""(?i)(?:(?m:^)|[|,;\t]|  )[ \t"'*]{{0,3}}(?:[\w.-]{{1,30}} )?[\w.-]{{0,30}}(?:{PASSWORD})[ \t"'*]{{0,3}}(?:[|,;\t\n]|  )"""
 """Head of a column of passwords."""

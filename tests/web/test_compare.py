@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import closing
 from difflib import SequenceMatcher
@@ -283,6 +284,34 @@ async def test_another_tenants_trial_is_not_shown(stage: Stage) -> None:
     async with TestClient(TestServer(make_app(parts))) as opened:
         found = [(await opened.get(path, headers={"x-scope-orgid": name})).status for name in ("red", "blue")]
     assert found == [200, 404]
+    assert parts.pages is not None
+    assert isinstance(parts.pages.runs, RunArchive)
+    parts.pages.runs.close()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param([("x-scope-orgid", "red"), ("X-Scope-OrgID", "blue")], id="two tenants"),
+        pytest.param([("x-scope-orgid", "red"), ("x-scope-orgid", "red")], id="twice the same"),
+        pytest.param([("x-scope-orgid", "Zoë")], id="no ASCII"),
+        pytest.param([("x-scope-orgid", "\udcff")], id="bytes"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/api/runs", "/runs", "/metrics", "/issues"])
+async def test_a_tenants_header_that_says_nothing_clear_is_refused(
+    stage: Stage, headers: list[tuple[str, str]], path: str
+) -> None:
+    """Receivers joined two headers and pages took the last; bytes were an error of ours."""
+    parts = stage.parts(tenant_header_names=("x-scope-orgid",))
+    sent = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    async with TestServer(make_app(parts)) as server:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        asked = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{sent}\r\n"
+        writer.write(asked.encode("utf-8", "surrogateescape"))
+        answer = await reader.read()
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 "), answer[:200]
     assert parts.pages is not None
     assert isinstance(parts.pages.runs, RunArchive)
     parts.pages.runs.close()
