@@ -43,7 +43,7 @@ _started: list[str] = []
 
 
 def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
-    if _running and event in _STARTS:
+    if _running and event in _STARTS and arguments[:1] != ("uname",):  # Python's own, for its platform's name
         _started.append(f"{event} {arguments[:2]}")
 
 

@@ -14,6 +14,7 @@ import pytest
 from yarl import URL
 
 from analyzer.experiment.call_budget import Ledger
+from analyzer.experiment.replay import gateway_server, read_request
 from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.matching import TapeIndex
@@ -243,3 +244,63 @@ def test_blocks_of_a_message_are_sorted_by_their_kind_alone() -> None:
     asked = read_anthropic({"model": "claude", "messages": [{"role": "user", "content": blocks}]})
     assert len(asked.messages) == 51
     assert Block.compared == 0
+
+
+HEAD = (
+    "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+)
+
+
+async def _raw(url: URL, head: str) -> bytes:
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    try:
+        writer.write(head.encode("latin-1"))
+        return await asyncio.wait_for(reader.read(1_000), 60)
+    finally:
+        writer.close()
+
+
+async def test_half_a_body_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_request, "BODY_S", 0.2)
+    async with serving(GatewayOptions()) as gateway:
+        url = URL(gateway.open(tape(FIRST), lifetime_s=60).base_url) / "chat/completions"
+        answer = await _raw(url, HEAD.format(path=url.path, host=url.host, size=1_000) + '{"model":')
+    assert b" 409 " in answer
+    assert b"within 0.2 s" in answer
+
+
+async def test_without_the_token_no_body_is_waited_for() -> None:
+    async with serving(GatewayOptions(token="a-token-of-the-operator")) as gateway:
+        opened = URL(gateway.open(tape(FIRST), lifetime_s=60).base_url)
+        path = opened.path.replace("a-token-of-the-operator", "another") + "/chat/completions"
+        answer = await _raw(opened, HEAD.format(path=path, host=opened.host, size=10**9))
+    assert b" 401 " in answer
+
+
+async def test_connections_beyond_the_bound_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_server, "MOST_CONNECTIONS", 3)
+    async with serving(GatewayOptions()) as gateway:
+        url = URL(gateway.url)
+        held = [await asyncio.open_connection(url.host, url.port) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        answer = await _raw(url, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for _, writer in held:
+            writer.close()
+    assert b" 503 " in answer
+    assert b"Retry-After" in answer
+
+
+async def test_no_byte_of_a_broken_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    async with serving(GatewayOptions()) as gateway:
+        assert b" 400 " in await _raw(URL(gateway.url), "GET /secret\x00marker HTTP/9.9\r\n\r\n")
+    assert "marker" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_gateway_that_listens_everywhere_names_an_address_that_answers() -> None:
+    async with serving(GatewayOptions(host="0.0.0.0", token="a-token-of-the-operator")) as gateway:
+        url = URL(gateway.open(tape(FIRST), lifetime_s=60).base_url)
+        assert url.host != "0.0.0.0"
+        async with aiohttp.ClientSession() as session, session.get(url / "models") as answer:
+            assert answer.status == 200

@@ -18,6 +18,7 @@ import asyncio
 import json
 import logging
 import secrets
+import socket
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -56,6 +57,8 @@ from analyzer.experiment.replay.wire import WIRES, Asked, UnreadableRequest, Wir
 from analyzer.experiment.replay.wire.responses import input_items, output_items, response_id
 from collector_processor.otlp import TOKEN_HEADER, Address
 from collector_processor.receivers.admission import names_this_machine
+from collector_processor.receivers.http_receiver import ProtocolLogger
+from collector_processor.receivers.overload import limit_connections
 from semconv.emit.tool_playback import TRIAL_VARIABLE
 from semconv.record import replace
 
@@ -66,6 +69,9 @@ _NO_RETRY: Final = {"x-should-retry": "false"}
 """Header obeyed by OpenAI's and Anthropic's clients, which otherwise retry after most errors."""
 _REFUSED: Final = 409
 _SHUTDOWN_S: Final = 2.0
+_IDLE_S: Final = 120.0
+"""Seconds between requests, and for a request's head; longer than Go's client keeps connections (90 s)."""
+MOST_CONNECTIONS: Final = 800
 _MOST_TRIALS: Final = 10_000
 _MOST_REMEMBERED: Final = 10_000
 """Served responses of one trial that later requests may continue."""
@@ -84,8 +90,8 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Its address, ``http://HOST:PORT``."""
-        return f"http://{Address(host=self._options.host, port=self._port)}"
+        """Its address, ``http://HOST:PORT``; if it listens on all of this machine's, one of those."""
+        return f"http://{Address(host=reachable(self._options.host), port=self._port)}"
 
     def bound(self, port: int) -> None:
         """Set the port it listens on."""
@@ -293,6 +299,22 @@ class Gateway:
         return await over_http(opened.trial, found, request)
 
 
+def reachable(host: str) -> str:
+    """Return an address at which a workflow on another machine reaches a server that listens on ``host``."""
+    if host not in _ALL_ADDRESSES:
+        return host
+    family, anywhere = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # sends nothing: the kernel picks the address
+        try:
+            probe.connect((anywhere, 9))
+        except OSError:  # no network
+            return "::1" if ":" in host else "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+_ALL_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - it is recognised, not bound
+
+
 def _sent(raw: bytes, call: ReadCall, wire: Wire, edit: Edit) -> bytes:
     """Return the request for the live model; re-encoding an equal document could change its bytes."""
     changed = call.body if edit == Edit() else wire.edited(call.body, edit)
@@ -382,14 +404,26 @@ async def serving(options: GatewayOptions) -> AsyncIterator[Gateway]:
             app.router.add_route("*", f"{prefix}/t/{{trial}}/at/{{variable}}{tail}", gateway.remote_tool)
         app.router.add_route("*", f"{prefix}/t/{{trial}}/{{tail:.*}}", gateway.answer)
     # MCP servers' streams never end, and no trial is open any more.
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=ProtocolLogger(f"{__name__}.protocol"),
+        keepalive_timeout=_IDLE_S,
+        handler_cancellation=True,
+        shutdown_timeout=_SHUTDOWN_S,
+    )
     await runner.setup()
+    assert runner.server is not None
+    listener = None
     try:
-        await web.TCPSite(runner, options.host, options.port).start()
-        gateway.bound(runner.addresses[0][1])
+        connect = limit_connections(runner.server, MOST_CONNECTIONS)
+        listener = await asyncio.get_running_loop().create_server(connect, options.host, options.port)
+        gateway.bound(listener.sockets[0].getsockname()[1])
         logger.info("replay gateway is listening", extra={"address": str(address)})
         yield gateway
     finally:
+        if listener is not None:
+            listener.close()
         await runner.cleanup()
         await upstream.close()
         gateway.close_all()

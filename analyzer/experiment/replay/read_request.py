@@ -18,6 +18,8 @@ from semconv.record import record
 
 T = TypeVar("T")
 
+BODY_S: Final = 60.0
+"""Time limit for a body: allows 24 MiB at 3 Mbit/s."""
 _SHORT_BYTES: Final = 64 << 10
 """Longer requests and answers are handled on a thread, so that those of other trials go on."""
 
@@ -43,10 +45,13 @@ async def read_body(request: web.Request) -> bytes:
     """Return a body, unpacked.
 
     Raises:
-        UnreadableRequest: it is too large, or not in its Content-Encoding.
+        UnreadableRequest: it is too large, too slow, or not in its Content-Encoding.
     """
     try:
-        return await request.read()
+        async with asyncio.timeout(BODY_S):
+            return await request.read()
+    except TimeoutError:
+        raise UnreadableRequest(f"expected the whole body within {BODY_S:g} s") from None
     except web.HTTPRequestEntityTooLarge as error:
         raise UnreadableRequest(str(error)) from None
     except (web.RequestPayloadError, aiohttp.ClientPayloadError) as error:

@@ -274,6 +274,7 @@ def report_document(report: TrialReport) -> dict[str, Any]:
         "served": report.served,
         "masked": report.masked,
         "live": report.live,
+        "live_embeddings": report.live_embeddings,
         "missing": list(report.missing),
         "tools_served": report.tools_served,
         "undeclared_tools": list(report.undeclared),
@@ -294,7 +295,12 @@ def _tell(report: TrialReport, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_json(report_document(report))
         return
-    lines = [f"{report.served} of {report.calls} calls answered from the tape, {report.live} live"]
+    live = f"{report.live} live" + (
+        f" and {counted(report.live_embeddings, 'request')} for embeddings, which the tape does not hold"
+        if report.live_embeddings
+        else ""
+    )
+    lines = [f"{report.served} of {report.calls} calls answered from the tape, {live}"]
     if report.invalid:
         lines.append(f"invalid: {report.invalid}")
     if (difference := report.first_difference) is not None:
