@@ -355,7 +355,9 @@ def common_routes(
         return web.Response(text="\n".join([*lines, ""]))
 
     async def readyz(_request: web.Request) -> web.Response:
-        ready = is_ready()
+        """Answer 503 while spans are refused, so that a balancer asks another process."""
+        journal = stores.get("journal")
+        ready = is_ready() and (journal is None or journal.fault is None)
         return web.Response(text="ready\n" if ready else "not ready\n", status=200 if ready else 503)
 
     async def show_metrics(request: web.Request) -> web.Response:

@@ -18,6 +18,7 @@ token accept it, also after a restart.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import math
 import secrets
@@ -29,7 +30,8 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from collector_processor.receivers.admission import bears, names_this_machine
+from collector_processor.otlp import TOKEN_HEADER
+from collector_processor.receivers.admission import WRONG_TOKEN_S, bears, names_this_machine
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -81,7 +83,7 @@ def guarding(rules: GuardRules) -> Any:
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             if request.path not in OPEN_PATHS:
-                _require(request, rules)
+                await _require_slowly(request, rules)
             response = await handler(request)
         except web.HTTPException as refusal:
             _harden(refusal)
@@ -90,6 +92,16 @@ def guarding(rules: GuardRules) -> Any:
         return response
 
     return guard
+
+
+async def _require_slowly(request: web.Request, rules: GuardRules) -> None:
+    """Check a request; a wrong token is refused only after a while."""
+    try:
+        _require(request, rules)
+    except web.HTTPUnauthorized:
+        if rules.token is not None and {"Authorization", TOKEN_HEADER} & set(request.headers):
+            await asyncio.sleep(WRONG_TOKEN_S)
+        raise
 
 
 def _require(request: web.Request, rules: GuardRules) -> None:

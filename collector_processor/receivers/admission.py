@@ -174,6 +174,10 @@ _BEARER: Final = "bearer "
 _TOKEN_HEADERS: Final = ("authorization", TOKEN_HEADER)
 
 
+WRONG_TOKEN_S: Final = 0.25
+"""Seconds until a wrong token is refused, so that guessing takes time."""
+
+
 class ListenError(CollectorError):
     """The address cannot be listened on; the message names it."""
 

@@ -8,6 +8,7 @@ is not read before we ask for it (``read_limits``).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -31,6 +32,7 @@ from collector_processor.otlp import (
 from collector_processor.otlp.answers import (
     RETRY_INFO_KEY,
     STATUS_DETAILS_KEY,
+    RpcCode,
     failure,
     retry_info,
     success,
@@ -39,6 +41,7 @@ from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers.admission import (
     BROKEN,
     MOST_HEADERS,
+    WRONG_TOKEN_S,
     AdmissionRules,
     ListenError,
     Refusal,
@@ -188,6 +191,8 @@ class GrpcReceiver:
             refusal = refusal_of(error)
             if isinstance(error, RefusedError):
                 self._after_refusal()
+            if refusal.code is RpcCode.UNAUTHENTICATED:
+                await asyncio.sleep(WRONG_TOKEN_S)
             logger.debug("request refused", extra={"signal": signal.value, "code": refusal.code.name})
             self._rules.refused(refusal.cause)
             return refusal

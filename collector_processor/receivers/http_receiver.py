@@ -29,6 +29,7 @@ from collector_processor.otlp.answers import MediaType, RpcCode, failure, succes
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers.admission import (
     BROKEN,
+    WRONG_TOKEN_S,
     AdmissionRules,
     ListenError,
     Refusal,
@@ -178,6 +179,8 @@ class HttpReceiver:
                 "internal error: the request was answered with 500", extra={"path": request.path[:40]}
             )
             refusal = BROKEN
+        if refusal.code is RpcCode.UNAUTHENTICATED:
+            await asyncio.sleep(WRONG_TOKEN_S)
         logger.debug("request refused", extra={"path": request.path[:40], "status": refusal.http_status})
         self._rules.refused(refusal.cause)
         return _refused(refusal, _media_type(request) or MediaType.JSON)

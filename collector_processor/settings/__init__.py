@@ -124,11 +124,26 @@ def unknown_variables(environ: Mapping[str, str]) -> Mapping[str, str | None]:
 
 
 def require_token(settings: Settings) -> None:
-    """Refuse to listen beyond this machine without a token; raises ``SettingsError``."""
+    """Refuse to listen beyond this machine without a token, or with a short one; raises ``SettingsError``."""
     beyond = [str(listener) for listener in settings.listeners if not listener.is_loopback]
     if beyond and not settings.token:
         raise SettingsError(
             f"listening on {beyond[0]} lets other machines in: set BLAMESPAN_TOKEN, or listen on 127.0.0.1"
+        )
+    if beyond:
+        require_long(settings.token or "")
+
+
+SHORTEST_TOKEN: Final = 16
+"""Characters of a token that other machines may try to guess."""
+
+
+def require_long(token: str) -> None:
+    """Refuse a token that other machines could guess; raises ``SettingsError``."""
+    if len(token) < SHORTEST_TOKEN:
+        raise SettingsError(
+            f"BLAMESPAN_TOKEN: expected at least {SHORTEST_TOKEN} characters to listen beyond this machine;"
+            " `openssl rand -hex 16` makes one"
         )
 
 

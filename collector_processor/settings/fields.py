@@ -193,7 +193,9 @@ class Settings(KafkaSettings):
         30, gt=0, le=36_500, description="days after which runs without a label are deleted from the store"
     )
     token: str | None = Field(
-        None, description="bearer token; required to listen beyond loopback", repr=False
+        None,
+        description="bearer token; required to listen beyond loopback, then of at least 16 characters",
+        repr=False,
     )
     metrics_token: str | None = Field(
         None,

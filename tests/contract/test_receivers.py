@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import time
 from dataclasses import replace
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ from collector_processor.otlp import (
 )
 from collector_processor.otlp.answers import RETRY_INFO_KEY, STATUS_DETAILS_KEY, read_retry_delay
 from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, ListenError
+from collector_processor.receivers.admission import WRONG_TOKEN_S
 from collector_processor.receivers.intake import LoopError
 from tests.contract.doors import LOOPBACK, Door, GrpcClient, HttpClient, MemorySink, listening
 
@@ -211,6 +213,13 @@ async def test_without_the_token_nobody_comes_in(door: Door, headers: dict[str, 
     assert answer.status == door.unauthorized
     assert "sesame" not in answer.message
     assert sink.arrivals == []
+
+
+async def test_a_wrong_token_is_refused_after_a_while(door: Door) -> None:
+    async with listening(door.make(MemorySink(), LOOPBACK, AdmissionRules(token="open sesame"))) as port:
+        began = time.monotonic()
+        await door.client.post(port, Signal.TRACES, BODY, {"x-blamespan-token": "sesame"})
+        assert time.monotonic() - began >= WRONG_TOKEN_S
 
 
 @pytest.mark.parametrize(

@@ -152,11 +152,13 @@ async def test_a_list_shows_the_runs_of_the_tenant_who_asks(ask: Ask) -> None:
 
 @pytest.mark.parametrize("door", ["OTLP_GRPC_LISTEN", "OTLP_HTTP_LISTEN", "WEB_LISTEN"])
 @pytest.mark.parametrize("address", ["0.0.0.0:1", ":1", "[::]:1", "192.168.1.5:1", "box.example:1"])
-def test_no_door_opens_beyond_this_machine_without_a_token(door: str, address: str) -> None:
+def test_no_door_opens_beyond_this_machine_without_a_long_token(door: str, address: str) -> None:
     environ = {f"BLAMESPAN_{door}": address}
     with pytest.raises(SettingsError, match="lets other machines in"):
         require_token(load_settings(environ))
-    require_token(load_settings(environ | {"BLAMESPAN_TOKEN": "s3cret"}))
+    with pytest.raises(SettingsError, match="at least 16 characters"):
+        require_token(load_settings(environ | {"BLAMESPAN_TOKEN": "s3cret"}))
+    require_token(load_settings(environ | {"BLAMESPAN_TOKEN": "0123456789abcdef"}))
 
 
 def test_a_budget_holds_no_more_than_its_limit_and_all_of_it_again_afterwards() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -13,7 +14,7 @@ from pydantic.fields import FieldInfo
 from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
 from analyzer.web.rendering import Renderer
 from analyzer.web.requested_analyses import Jobs
-from collector_processor.receivers.admission import bears
+from collector_processor.receivers.admission import WRONG_TOKEN_S, bears
 from collector_processor.settings import PREFIX, Settings
 from semconv.model import Trajectory
 
@@ -99,6 +100,7 @@ def sign_in_routes(context: Front, token: str | None) -> list[web.RouteDef]:
         going = local(str(form.get("next", "")))
         shown = str(form.get("token", ""))
         if token is None or not bears([("x-blamespan-token", shown)], token):
+            await asyncio.sleep(WRONG_TOKEN_S)
             page = await context.show(request, "sign_in.html", next=going, wrong=True)
             page.set_status(401)
             return page

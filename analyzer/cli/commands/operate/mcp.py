@@ -18,7 +18,7 @@ from analyzer.cli.output import CommandFailed, WrongUsage, optional
 from analyzer.cli.responsive import responsive
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Address, Tenant, tenant_headers, tenant_of
-from collector_processor.settings import load_settings
+from collector_processor.settings import load_settings, require_long
 
 
 def mcp(
@@ -111,6 +111,8 @@ def _address(host: str, port: int | None, token: str | None) -> Address | None:
         raise WrongUsage(
             f"--host {host}: expected BLAMESPAN_TOKEN in the environment: others could read all runs"
         )
+    if not address.is_loopback:
+        require_long(token or "")
     return address
 
 

@@ -39,6 +39,7 @@ from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.replay.trial_tools import ToolRules, plan
 from analyzer.inquiry.present import console, counted
 from collector_processor.rebuild.stages import Run
+from collector_processor.settings import require_long
 from collector_processor.settings.value_types import address
 from semconv.record import replace
 
@@ -203,6 +204,8 @@ def _options(listen: str, upstream: str | None, allowed: frozenset[str], max_cal
     token = os.environ.get(_TOKEN, "")
     if not where.is_loopback and not token:
         raise WrongUsage(f"--listen {listen}: expected {_TOKEN} to be set to listen beyond loopback")
+    if not where.is_loopback:
+        require_long(token)
     return GatewayOptions(
         host=where.host,
         port=where.port,
