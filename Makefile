@@ -89,6 +89,8 @@ LOCK := $(PIN) pyproject.toml
 
 lock: ## renew the pinned sets (needs uv)
 	$(LOCK) --extra server --extra postgres --extra kafka --extra mcp --extra ranker --extra history --group dev -o requirements/dev.txt
+	(echo "# The tested versions, for \`pip install -c requirements/constraints.txt '.[server]'\`: written by \`make lock\`."; \
+		sed -n 's/^\([A-Za-z0-9].*[^ ]\) *\\$$/\1/p' requirements/dev.txt) >requirements/constraints.txt
 	$(LOCK) --extra server --extra postgres --extra kafka -c requirements/dev.txt -o requirements/server.txt
 	$(PIN) --group build -c requirements/dev.txt -o requirements/build.txt
 	for group in docs audit installer; do $(PIN) --group $$group -o requirements/$$group.txt; done

@@ -21,6 +21,15 @@ def test_every_pinned_dependency_has_hashes() -> None:
     assert "://" not in PINNED.read_text(encoding="utf-8")  # no index of somebody's own
 
 
+def test_the_constraints_are_the_tested_versions() -> None:
+    """``pip install -c`` takes no hashes; without it, a user gets versions that nobody tested."""
+    if not PINNED.is_file():
+        pytest.skip("the pinned set is not beside the tests (a built wheel is tested)")
+    pinned = re.findall(r"^([A-Za-z0-9].*?) *\\$", PINNED.with_name("dev.txt").read_text(), re.MULTILINE)
+    _, *constraints = PINNED.with_name("constraints.txt").read_text().splitlines()
+    assert constraints == pinned
+
+
 def _entry(**more: Any) -> dict[str, Any]:
     return {"name": "a", "version": "1", "vulns": [], **more}
 
