@@ -9,6 +9,7 @@ for sending a request are limited.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -29,12 +30,16 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_SESSIONS: Final = 500
 """Sessions at a time, each a task and its memory; the SDK ends one that is idle for half an hour."""
+IDLE_S: Final = 60.0
+"""Seconds without a request after which a session makes room for a new one, if there is none."""
+_SESSION: Final = b"mcp-session-id"
 MOST_CONNECTIONS: Final = 800
 """Connections at a time: each session keeps one open to receive messages, and uses others for requests."""
 MOST_BODY_BYTES: Final = 128 << 10
 """Largest request; ours take some names and numbers. The SDK reads it in the event loop: 4 MiB in 0.7 s."""
 REQUEST_S: Final = 10.0
 """Seconds within which a request must arrive; checked at this interval."""
+_OK: Final = 200
 _WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
 _NOT_LOCAL: Final = "expected a Host header that names this machine, such as localhost\n"
 _FOREIGN: Final = "refused: this request comes from another site's page\n"
@@ -46,6 +51,9 @@ class Guarded:
 
     app: App
     token: str | None = field(repr=False)
+    clock: Callable[[], float] = time.monotonic
+    _used: dict[bytes, float] = field(default_factory=dict)
+    """When each session was last used, the longest unused first."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -54,13 +62,51 @@ class Guarded:
             return
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         if refusal is None:
-            await self.app(scope, receive, send)
+            await self._pass_on(scope, receive, send)
             return
         status, text = refusal
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": text.encode()})
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = dict(scope.get("headers", ())).get(_SESSION, b"")
+        if session in self._used:
+            del self._used[session]
+            self._used[session] = self.clock()
+        elif not session and len(self._used) >= MOST_SESSIONS:
+            await self._make_room(scope)
+
+        async def noting(message: Scope) -> None:
+            opened = dict(message.get("headers", ())).get(_SESSION)
+            if opened is not None and message["status"] == _OK:
+                self._used.setdefault(opened, self.clock())
+            await send(message)
+
+        await self.app(scope, receive, noting)
+        if scope["type"] == "http" and scope["method"] == "DELETE":
+            self._used.pop(session, None)
+
+    async def _make_room(self, scope: Scope) -> None:
+        """End the session that has not been used for the longest time, as its client would."""
+        session, used = next(iter(self._used.items()))
+        if self.clock() - used < IDLE_S:
+            return
+        del self._used[session]
+        headers = [
+            (_SESSION, session),
+            (b"host", b"localhost"),
+            (b"accept", b"application/json, text/event-stream"),
+        ]
+
+        async def nothing() -> Scope:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def unheard(_: Scope) -> None:
+            pass
+
+        await self.app({**scope, "method": "DELETE", "headers": headers}, nothing, unheard)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and text of a refusal; ``None`` for an admitted request."""
