@@ -80,6 +80,7 @@ def web_parts(
         metrics_token=settings.metrics_token,
         tenant_header_names=settings.tenant_header_names,
         allowed_hosts=settings.allowed_host_names,
+        signed_out=settings.data_dir / "signed-out" if settings.token else None,
         tls=tls_files(settings, renewals),
         pages=replace(_open_pages(settings, lifetime, files, analysis), second=second),
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -51,6 +52,7 @@ from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, r
 from analyzer.web.run_list import InvalidFilter
 from analyzer.web.schemas import openapi
 from analyzer.web.short_turns import in_short_turns
+from analyzer.web.signed_out import SignedOut
 from collector_processor.otlp import Address, MalformedRequestError, Tenant
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers import ListenError
@@ -93,6 +95,8 @@ class WebParts:
     tenant_header_names: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     """Names accepted in a Host header besides ``localhost``; lower case."""
+    signed_out: Path | None = None
+    """File with the sessions that ended; ``None`` to remember them in memory."""
     tls: TlsFiles | None = None
     pages: Pages | None = None
     """``None`` to serve only the API."""
@@ -171,7 +175,12 @@ async def _say_refusal(request: web.Request, handler: Handler) -> web.StreamResp
 
 def make_app(parts: WebParts) -> web.Application:
     """Return the application."""
-    sessions = Sessions(clock=time.monotonic, key=session_key(parts.token), is_secure=parts.tls is not None)
+    sessions = Sessions(
+        clock=time.monotonic,
+        key=session_key(parts.token),
+        is_secure=parts.tls is not None,
+        ended=SignedOut(path=parts.signed_out),
+    )
     rules = GuardRules(
         token=parts.token,
         metrics_token=parts.metrics_token,

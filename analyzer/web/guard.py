@@ -30,6 +30,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from analyzer.web.signed_out import SignedOut
 from collector_processor.otlp import TOKEN_HEADER
 from collector_processor.receivers.admission import WRONG_TOKEN_S, bears, names_this_machine
 
@@ -197,7 +198,8 @@ class Sessions:
     is_secure: bool = False
     """Whether the cookie is sent over TLS only."""
     _known: dict[str, _Session] = field(default_factory=dict)
-    _ended: dict[str, None] = field(default_factory=dict)
+    ended: SignedOut = field(default_factory=SignedOut)
+    """Signed sessions that ended before they expire."""
 
     def is_signed_in(self, request: web.Request) -> bool:
         """Tell whether the request comes from a signed-in browser."""
@@ -232,10 +234,7 @@ class Sessions:
         """Delete the session of a request."""
         id_ = request.cookies.get(COOKIE, "")
         if self._find(id_) is not None:
-            del self._known[id_]
-            while len(self._ended) >= MOST:
-                del self._ended[next(iter(self._ended))]
-            self._ended[id_] = None
+            self.ended.add(id_, self._known.pop(id_).ends_s)
         response.del_cookie(COOKIE, path="/")
 
     @staticmethod
@@ -246,7 +245,7 @@ class Sessions:
         """Tell whether another process with our key began this session, and it has not expired."""
         text, _, _ = id_.rpartition(".")
         ends_s = text.rpartition(".")[2]
-        if self.key is None or not id_.isascii() or id_ in self._ended or not ends_s.isdecimal():
+        if self.key is None or not id_.isascii() or id_ in self.ended or not ends_s.isdecimal():
             return False
         is_signed = hmac.compare_digest(id_, self._signed(text, self.key))
         return is_signed and self.wall_s() < int(ends_s)

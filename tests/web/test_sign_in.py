@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -11,6 +12,7 @@ from aiohttp.web import Application, Request
 
 from analyzer.web.app import make_app
 from analyzer.web.guard import COOKIE, LIFETIME_S, MOST, Sessions, session_key
+from analyzer.web.signed_out import SignedOut
 from tests.web.stage import Stage
 
 Client = TestClient[Request, Application]
@@ -122,6 +124,36 @@ def test_a_session_that_was_ended_is_refused_and_one_of_an_upload_is_never_signe
     assert not sessions.is_signed_in(carrying(id_))
     upload = sessions.begin(web.Response(), signed_in=False)
     assert not Sessions(clock=lambda: 0.0, key=session_key("s3cret")).is_signed_in(carrying(upload))
+
+
+def test_a_session_that_was_ended_stays_out_after_a_restart(tmp_path: Path) -> None:
+    wall = [1e9]
+
+    def process() -> Sessions:
+        ended = SignedOut(path=tmp_path / "signed-out", wall_s=lambda: wall[0])
+        return Sessions(clock=lambda: 0.0, key=session_key("s3cret"), wall_s=lambda: wall[0], ended=ended)
+
+    before = process()
+    out, stays = (before.begin(web.Response(), signed_in=True) for _ in "ab")
+    before.end(carrying(out), web.Response())
+    assert not process().is_signed_in(carrying(out))
+    assert process().is_signed_in(carrying(stays))
+    assert out not in (tmp_path / "signed-out").read_text()
+    wall[0] += LIFETIME_S
+    process()
+    assert (tmp_path / "signed-out").read_text() == ""
+
+
+@pytest.mark.parametrize("damage", ["", "\0" * 5_000, "a b c\n" * 10, "x 99999999999999999999999\n", "é\n"])
+def test_a_damaged_file_of_ended_sessions_forgets_them_and_goes_on(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "signed-out"
+    path.write_text(damage)
+    ended = SignedOut(path=path)
+    ended.add("an id", 4e9)
+    assert "an id" in SignedOut(path=path)
+    path.unlink()
+    path.mkdir()  # no file can be written
+    SignedOut(path=path).add("another", 4e9)
 
 
 def test_the_session_of_an_upload_is_not_signed_in() -> None:
