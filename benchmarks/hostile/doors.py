@@ -1,0 +1,132 @@
+"""Single requests that held the whole service: ``python -m benchmarks.hostile.doors``.
+
+Each attack goes to a service of its own while ``/healthz`` is asked again and again. Printed are the longest
+answer of ``/healthz``, the CPU time of the serving process until the attack is answered, the growth of its
+memory, and the answer. ``--tree CHECKOUT`` attacks the code of another checkout: a figure before a change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+from tests.e2e.header_flood import flood, indexed, literal
+from tests.e2e.line import Line, starting
+from tests.e2e.test_uploads_attacked import HOSTILE
+from tests.e2e.traffic import play_demo, send
+
+_LONG_S: Final = 600.0
+_MIB: Final = 1 << 20
+TOKEN: Final = "a-token-of-the-operator"
+Attack = Callable[[Line], str]
+
+
+def _headers(block: Callable[[], bytes]) -> Attack:
+    def attack(line: Line) -> str:
+        answer = flood(line.grpc.removeprefix("http://"), block())
+        return "refused" if b"grpc-status" in answer else "no answer"
+
+    return attack
+
+
+def _upload(body: Callable[[], bytes]) -> Attack:
+    def attack(line: Line) -> str:
+        packed = gzip.compress(body(), 6)
+        headers = {"Content-Type": "application/octet-stream", "x-blamespan-token": TOKEN}
+        request = Request(f"{line.web}/api/analyse?wait_s=60", data=packed, headers=headers)
+        try:
+            with build_opener(ProxyHandler({})).open(request, timeout=_LONG_S) as answer:
+                return f"{len(packed) >> 10} KiB: {answer.status}"
+        except HTTPError as refusal:
+            with refusal:
+                said = refusal.read()[:60].decode(errors="replace").strip()
+                return f"{len(packed) >> 10} KiB: {refusal.code} {said}"
+
+    return attack
+
+
+def _run_at_once(line: Line) -> str:
+    """Send a failed run while the model's library is imported."""
+    send(line, play_demo().body, headers={"x-blamespan-token": TOKEN})
+    time.sleep(10)
+    return "sent"
+
+
+ATTACKS: Final[Mapping[str, Attack]] = {
+    "1 MB of indexed headers": _headers(lambda: indexed(1_000_000)),
+    "15 MB of indexed headers": _headers(lambda: indexed(15_000_000)),
+    "15 MB of written headers": _headers(lambda: literal(15_000_000)),
+    **{f"upload: {name}": _upload(body) for name, body in HOSTILE.items()},
+    "a run while a model is imported": _run_at_once,
+}
+
+
+@contextmanager
+def _probed(line: Line) -> Iterator[list[float]]:
+    waits: list[float] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.wait(0.02):
+            began = time.monotonic()
+            with build_opener(ProxyHandler({})).open(f"{line.web}/healthz", timeout=_LONG_S) as answer:
+                answer.read()
+            waits.append(time.monotonic() - began)
+
+    probing = threading.Thread(target=ask)
+    probing.start()
+    try:
+        yield waits
+    finally:
+        ended.set()
+        probing.join()
+
+
+def _cpu_s(line: Line) -> float:
+    told = Path(f"/proc/{line.server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, told[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def _peak(line: Line) -> int:
+    status = Path(f"/proc/{line.server.process.pid}/status").read_text()
+    return 1024 * next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmHWM"))
+
+
+def measure(name: str, tree: Path) -> str:
+    """Attack a service of its own, and return a row of the table."""
+    settings = {"token": TOKEN, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "OPENAI_API_KEY": "none"}
+    settings |= {"model": "openai/none"} if "model" in name else {"method": "signals"}
+    with tempfile.TemporaryDirectory(prefix="blamespan-doors-") as folder, starting(Path(folder)) as start:
+        line = start(**settings)
+        cpu_s, memory = _cpu_s(line), _peak(line)
+        with _probed(line) as waits:
+            said = ATTACKS[name](line)
+        spent_s, grown = _cpu_s(line) - cpu_s, _peak(line) - memory
+    return f"{name} | {max(waits):.2f} | {spent_s:.2f} | {grown // _MIB} | {said}"
+
+
+def main() -> int:
+    """Print a row for each attack."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tree", type=Path, default=Path(__file__).parents[2], help="checkout to attack")
+    parser.add_argument("--only", action="append", choices=list(ATTACKS))
+    given = parser.parse_args()
+    print("attack | longest /healthz, s | CPU, s | memory, MiB | answer")
+    for name in given.only or ATTACKS:
+        print(measure(name, given.tree.resolve()), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
