@@ -21,7 +21,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from collector_processor.otlp import Address
-from collector_processor.receivers.admission import bears, names_this_machine
+from collector_processor.receivers.admission import WRONG_TOKEN_S, bears, names_this_machine
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
@@ -40,6 +40,8 @@ MOST_BODY_BYTES: Final = 128 << 10
 REQUEST_S: Final = 10.0
 """Seconds within which a request must arrive; checked at this interval."""
 _OK: Final = 200
+_UNAUTHORIZED: Final = 401
+MCP_PATH: Final = "/mcp"
 _WANTED: Final = "expected: Authorization: Bearer <BLAMESPAN_TOKEN>\n"
 _NOT_LOCAL: Final = "expected a Host header that names this machine, such as localhost\n"
 _FOREIGN: Final = "refused: this request comes from another site's page\n"
@@ -65,6 +67,8 @@ class Guarded:
             await self._pass_on(scope, receive, send)
             return
         status, text = refusal
+        if status == _UNAUTHORIZED:
+            await asyncio.sleep(WRONG_TOKEN_S)
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -75,7 +79,7 @@ class Guarded:
         if session in self._used:
             del self._used[session]
             self._used[session] = self.clock()
-        elif not session and len(self._used) >= MOST_SESSIONS:
+        elif not session and len(self._used) >= MOST_SESSIONS and _may_open(scope):
             await self._make_room(scope)
 
         async def noting(message: Scope) -> None:
@@ -87,6 +91,8 @@ class Guarded:
         await self.app(scope, receive, noting)
         if scope["type"] == "http" and scope["method"] == "DELETE":
             self._used.pop(session, None)
+        elif self._used.pop(session, None) is not None:  # a call may have taken long
+            self._used[session] = self.clock()
 
     async def _make_room(self, scope: Scope) -> None:
         """End the session that has not been used for the longest time, as its client would."""
@@ -106,7 +112,8 @@ class Guarded:
         async def unheard(_: Scope) -> None:
             pass
 
-        await self.app({**scope, "method": "DELETE", "headers": headers}, nothing, unheard)
+        path = {"path": MCP_PATH, "raw_path": MCP_PATH.encode()}
+        await self.app({**scope, **path, "method": "DELETE", "headers": headers}, nothing, unheard)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and text of a refusal; ``None`` for an admitted request."""
@@ -121,6 +128,11 @@ class Guarded:
         if not is_ours or told.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
             return 403, _FOREIGN
         return None
+
+
+def _may_open(scope: Scope) -> bool:
+    asked: tuple[str, str, str] = scope["type"], scope["method"], scope["path"].rstrip("/")
+    return asked == ("http", "POST", MCP_PATH)
 
 
 def http_app(server: MCPServer, host: str, token: str | None) -> App:

@@ -85,7 +85,7 @@ def limit_belief(blame: Blame, trajectory: Trajectory) -> Blame:
     """
     step = step_at(trajectory, blame.step)
     hints = [(hint.step, hint.probability) for hint in judge_by_signals(trajectory).ranking]
-    doubt = _doubt(trajectory, blame.step, [at for at, _ in hints])
+    doubt = _doubt(trajectory, blame, [at for at, _ in hints])
     if not doubt or step is None:
         return blame
     confidence = min(blame.confidence, MOST_BELIEVED)
@@ -97,12 +97,13 @@ def limit_belief(blame: Blame, trajectory: Trajectory) -> Blame:
     )
 
 
-def _doubt(trajectory: Trajectory, blamed: int, hints: list[int]) -> str:
+def _doubt(trajectory: Trajectory, blame: Blame, hints: list[int]) -> str:
     """Return why a model's verdict may be an obeyed order; empty if nothing says so."""
     if speaking := speaking_steps(trajectory):
         return f"{_where(speaking)} to the judge"
     first = hints[: min(_FIRST, -(-len(trajectory.steps) // 2))]
-    return "" if blamed in first else "no sign in the run points at this step first"
+    is_fine = blame.step in first or blame.confidence <= MOST_BELIEVED
+    return "" if is_fine else "no sign in the run points at this step first"
 
 
 def _where(speaking: tuple[int, ...]) -> str:

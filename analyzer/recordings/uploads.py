@@ -82,7 +82,9 @@ def read_runs(
 def held_bytes(run: Trajectory) -> int:
     """Return about how many bytes a run takes in memory."""
     return sum(
-        _STEP_BYTES + len(step.input) + len(step.output) + len(step.instructions) for step in run.steps
+        _STEP_BYTES
+        + sum(map(len, (step.input, step.output, step.instructions, step.tools, step.error, step.name)))
+        for step in run.steps
     )
 
 

@@ -8,6 +8,7 @@ It exits with ``MALFORMED``, and says why on standard error, if the files cannot
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -28,6 +29,9 @@ from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.settings import Settings
 from semconv.model import Trajectory
 
+logger = logging.getLogger(__name__)
+
+_MOST_SAID: Final = 2_000
 MEMORY_BYTES: Final = 1 << 30
 """Memory that the process may take beyond its imports."""
 _NEEDED: Final = {"mappings", "redact", "redact_patterns"}
@@ -88,7 +92,11 @@ def _answer(messages: Sequence[bytes]) -> bytes:
         case code if code in {-signal.SIGXCPU, -signal.SIGKILL}:
             raise _too_slow()
         case code:
-            raise UnreadableInput(f"the process that read it ended with status {code}")
+            logger.error(
+                "an upload's process failed",
+                extra={"status": code, "said": said[-_MOST_SAID:].decode("utf-8", "replace")},
+            )
+            raise RuntimeError(f"the process that read an upload ended with status {code}")
 
 
 def _too_slow() -> UnreadableInput:

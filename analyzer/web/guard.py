@@ -99,7 +99,7 @@ async def _require_slowly(request: web.Request, rules: GuardRules) -> None:
     """Check a request; a wrong token is refused only after a while."""
     try:
         _require(request, rules)
-    except web.HTTPUnauthorized:
+    except (web.HTTPUnauthorized, web.HTTPSeeOther):
         if rules.token is not None and {"Authorization", TOKEN_HEADER} & set(request.headers):
             await asyncio.sleep(WRONG_TOKEN_S)
         raise

@@ -18,7 +18,7 @@ from typing import Final
 
 PASSWORD: Final = (
     r"pass(?:word|wd|phrase|code|wort|key)s?|passwd|pwd|requirepass|masterauth|rootpw|\bpsk\b|_pass\b|(?:\b|_)pw\b"
-    r"|(?-i:\b[A-Z0-9_]{0,30}PASS\b|[a-z]Pass\b)"
+    r"|(?-i:\b[A-Z0-9_]{1,30}_PASS\b|\bSSHPASS\b)"
     r"|(?:\b|_)(?:kennwort|mot de passe|contrase(?:ñ|n)a|senha|palavra-passe|wachtwoord|has(?:ł|l)o|sifre(?:si)?"
     r"|parola d'ordine|parol(?:ă|a)(?:sı)?|heslo|l(?:ö|o)senord|adgangskode|passord|salasana|jelsz(?:ó|o)|mật khẩu"
     r"|kata sandi|κωδικός πρόσβασης)"
@@ -64,7 +64,7 @@ _OF: Final = r"(?:[ \t][\w'’/&«»-]{1,30}){1,7}?"
 _BETWEEN: Final = re.compile(
     r"""(?P<tail>[A-Za-z0-9_.-]{0,40})[*_`]{0,3}(?P<quote>["'”\]]{0,2})(?:\s{0,3}\([^()\n]{1,40}\))?"""
     rf"""(?P<of>{_OF})?(?P<sign>,?[ \t](?:it'?s|it’s|it is|which is|namely)[ \t]|[ \t]{{0,20}}(?::=|=>|->|:|=|：|—)[*_`]{{0,3}}[ \t]{{0,20}}(?P<line>(?:\n[ \t]{{0,20}})?)"""
-    r"""|[ \t](?:is|was|are|to|ist|lautet|ist jetzt|est|es|è|é|to jest|это|to be|هي|هو|usa|uses?|är|er|je|ise|היא|הוא|este|είναι|là|adalah)(?:[ \t](?:now|still|noch|jetzt|nu"""
+    r"""|[ \t](?:is|was|are|to|ist|lautet|ist jetzt|est|es|è|é|to jest|это|to be|هي|هو|usa|är|er|je|ise|היא|הוא|este|είναι|là|adalah)(?:[ \t](?:now|still|noch|jetzt|nu"""
     r"""|(?:set|changed|reset|updated|gewijzigd|geändert|changé|cambiad[oa]|cambiata|zmienione)[ \t](?:to|naar|auf|zu|en|à|in|na)))?[ \t:]{1,3}|\s?(?P<cjk>(?:是|为|為|は|は、|는|은|है)[:：]?[ \t]?))"""
     r"""(?P<type>(?:str|string|String|Optional\[str\]|SecretStr)\s{0,3}=\s{0,3}|(?:\[\]byte|bytes|Buffer\.from|SecretStr)\(\s{0,3})?"""
 )
@@ -77,32 +77,46 @@ _QUOTED: Final = re.compile(
 _BARE: Final = re.compile(r"""[^\s"'`“”<>]{1,400}""")
 _LINE: Final = re.compile(r"[^\n]{1,200}")
 _ENDS: Final = ".,;:!?)]}。，、"
+_OBJECTS: Final = (
+    "os|process|self|cls|this|config|settings|args|request|req|response|res|env|user|account|data|params|options|opts"
+    "|credentials|creds|secrets|vault|var|local|module|props|state|form|ctx|context|event|body|payload|db|client|app"
+    "|values|inputs?"
+)
 PLAIN: Final = (
-    r"(?:true|false|null|nil|none|undefined|yes|no|n/?a|empty|str|string|text|bool|int|bytes|varchar.*|char.*"
-    r"|any|object|optional.*|secretstr|password|passwort|secret|token|redacted|hidden|masked|changed?|reset"
+    r"(?:true|false|null|nil|none|undefined|yes|no|n/?a|empty|str|string|text|bool|int|bytes|(?:var)?char(?:\(\d+\))?"
+    r"|any|object|optional(?:\[\w+\])?|secretstr|password|passwort|secret|token|redacted|hidden|masked|changed?|reset"
     r"|required|missing|incorrect|wrong|invalid|correct|valid|weak|strong|expired|set|unset|protected|encrypted"
-    r"|hashed|visible|case-sensitive|not|too|be|must|should|shall|will|may|can|cannot|at|the|a|an|this|that|it|its"
+    r"|hashed|visible|not|too|be|must|should|shall|will|may|can|cannot|at|the|a|an|this|that|it|its"
     r"|your|our|my|his|her|their|for|of|in|on|to|from|with|and|or|by|as|if|when|which|what|who|we|you|they|i|is|was"
     r"|are|were|has|have|had|been|never|always|only|also|now|then|here|there|new|old|current|default|same|different"
     r"|stored|sent|needed|given|used|provided|entered|requested|generated|created|updated|verified|accepted|ok"
     r"|der|die|das|ein|eine|nicht|falsch|richtig|erforderlich|obligatoire|obligatori[oa]|incorrect[ao]|incorrecte|incorreta"
-    r"|requis|requerid[oa]|inválid[ao]|invalide|erron[ée]e?|errada|onjuist|verplicht|ungültig|case-sensitive|read-only|pour|le|la|les|un|une|pas|el|los|una|no|non|il|het"
-    r"|een|niet|не|и|[-*_.•x…]{2,}.*|x{3,}.*|<.*|\$.*|%[\w%].*%|\{.*|\[.*|\(.*|&.*|your[_-].*|my[_-]?(?:password|secret|token)"
-    r"|example.*|change[_-]?me.*|todo|tbd|placeholder.*|(?:os|process|self|config|settings|args|request|env|this|user"
-    r"|data|params|options|credentials|secrets|vault|var|local|module|props|state|form|ctx|context)[.\[].*"
-    r"|/(?:[\w.-]+/)+.*|[a-z]:\\.*|~/.*|\.{1,2}/.*|https?://.*|[a-z_][\w.]*\(.*|.*\.{3}|\W{1,40}"
-    r"|[a-z]\w*(?:\.\w+)*\.\w*(?:pass|pwd|secret|token|key|value|text|get|env)\w*(?:\(.*)?)"
+    r"|requis|requerid[oa]|inválid[ao]|invalide|erron[ée]e?|errada|onjuist|verplicht|ungültig|case-sensitive|read-only"
+    r"|pour|le|la|les|un|une|pas|el|los|una|non|il|het|een|niet|не|и"
+    r"|[*_.•…-]{2,}|x{3,}|<.*|\$\{.*|\$\(.*|(?-i:\$[A-Z_][A-Z0-9_]*|\$[a-z_]+)|%[a-z_]\w*%|\{.*|\[.*|\(.*|&\w*;?"
+    r"|your[_-].*|my[_-]?(?:password|secret|token)|example|change[_-]?(?:me|it|this)!?|todo|tbd|placeholder"
+    rf"|(?:{_OBJECTS})(?:\.[a-z_]+)+(?:\(\))?|[a-z_]\w*\.(?:password|passwd|secret|token|api_key|value)"
+    r"|[a-z_]*(?:password|passwd|token|secret|_pass)[a-z_]*|[a-z_][\w.]*\[.*|[a-z_][\w.]*\(|[a-z_][\w.]*\([^()]*\)(?:\.\w+(?:\(\))?)*"
+    r"|[a-z_][\w.]*\.[a-z_]\w*\(.*"
+    r"|(?-i:/(?:[a-z._][a-z0-9._-]*/)+[\w.-]*)|[a-z]:\\.*|~/.*|\.{1,2}/.*|https?://.*|.*\.{3}|\W{1,40})"
 )
 NO_VALUE: Final = re.compile(f"(?i){PLAIN}")
 """Values that say that they are none: words of sentences about passwords, types, placeholders, look-ups."""
 _NO_QUOTED: Final = re.compile(
     r"(?i)(?:true|false|null|none|undefined|empty|string|str|text|hidden|masked|redacted|required|missing|password|passwort"
-    r"|secret|token|[-*_.•x…\s]+|<.*>|\$\w+|\$?\{.*\}|%\w+%|your[_ -].*|enter .*|example.*|change[_-]?me.*|todo|tbd"
+    r"|secret|token|[-*_.•x…\s]+|<.*>|(?-i:\$[A-Z_]+|\$[a-z_]+)|\$?\{.*\}|\$\(.*\)|%\w+%|your[_ -].*|enter .*|example.*|change[_-]?me.*|todo|tbd"
     r"|placeholder.*|must .*|should .*|.*\.{3}|\W{1,3})"
 )
 """The same in quotation marks, where no code stands."""
 _LABEL: Final = re.compile(rf"(?i)[^\W\d]*[\w ]{{0,30}}(?:{PASSWORD}|{_OTHERS})[^\W\d ]{{0,3}}")
 """A label of a field: "Repeat password", "API key"."""
+_LONGEST_LABEL: Final = 40
+
+
+def _is_label(value: str) -> bool:
+    return len(value) <= _LONGEST_LABEL and _LABEL.fullmatch(value) is not None
+
+
 _IN_SENTENCE: Final = re.compile(
     r"(?i)not|too|be|must|should|shall|will|may|can|cannot|at|the|a|an|this|that|it|its|your|our|my|his|her|their"
     r"|for|of|in|on|to|from|with|and|or|by|as|if|when|is|are|was|were|has|have|had|been|only|also|then|please|use"
@@ -142,6 +156,8 @@ def named_password(text: str, start: int, end: int) -> Iterator[tuple[int, int]]
             continue
         if between["line"] and ("=" in between["sign"] or text[stop : stop + 1] not in {"", "\n"}):
             continue  # the next line is about something else
+        if between["of"] and text[between.start("sign") - 1].isdigit() and text[begin].isdigit():
+            continue  # a time
         if between["cjk"] and not _IN_CJK.match(text, begin, stop):
             continue
         if not between["of"] or _is_odd(
@@ -169,7 +185,8 @@ def _directly(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 _CELL: Final = re.compile(r"[ \t]{2,40}(\S{3,200})[ \t]*(?:\n|$)")
 _UNLIKE_WORDS: Final = re.compile(r"[\dA-Z]")
 _AHEAD: Final = re.compile(
-    r"(?:[ \t][\w'’/-]{1,30}){0,10}?[ \t](?:—[ \t])?(?=[^\s\d]*\d)([^\s\"'<>()]{8,60})"
+    r"(?i)(?:[ \t][\w'’/-]{1,30}){0,10}?[ \t](?:with|is|to|para|jadi|naar|auf|zu|ist|lautet|es|est|è|é|är|er|je|на|—)[ \t]"
+    r"(?=[^\s\d]*\d)([^\s\"'<>()]{8,60})"
 )
 
 
@@ -197,6 +214,12 @@ def _is_odd(text: str, begin: int, stop: int, *, ends: bool) -> bool:
     return ends and text[stop : stop + 2].strip() in {"", ".", ",", "!", ";"} and stop - begin >= LEAST
 
 
+_ASSIGNED: Final = re.compile(
+    r"(?i)secret|(?:api|account|access|private|secret|signing|encryption|master)[ _.-]?key"
+)
+"""Names whose assigned value is taken whatever it looks like; a token may be a word of a text."""
+
+
 def named_secret(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the value after a word for another secret, if it looks like neither a word nor a count."""
     between = _BETWEEN.match(text, end)
@@ -207,12 +230,15 @@ def named_secret(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         or (between["of"] and between["quote"])
     ):
         return
-    if between["of"] and text[start:end].lower() == "pass":  # a statement of Python
-        return
+    if text[start:end].lower() == "pass" and (between["of"] or text[start:end].isupper()):
+        return  # a statement of Python, or a test's result
+    is_assigned = (
+        not between["of"] and between["sign"].strip() in {":", "="} and _ASSIGNED.fullmatch(text, start, end)
+    )
     for begin, stop in _value(text, between.end(), is_line=False):
         is_quoted = text[begin - 1 : begin] in QUOTES and not between["of"]
         is_quoted &= " " in text[begin:stop] or len(_PARTS.findall(text, begin, stop)) > 2
-        if stop - begin >= LEAST and (is_quoted or not _WORD.fullmatch(text, begin, stop)):
+        if stop - begin >= LEAST and (is_quoted or is_assigned or not _WORD.fullmatch(text, begin, stop)):
             yield begin, stop
 
 
@@ -230,7 +256,7 @@ def _value(text: str, at: int, *, is_line: bool) -> Iterator[tuple[int, int]]:
     quoted = _QUOTED.match(text, at)
     if quoted is not None:
         group = quoted.lastindex or 1
-        if not _NO_QUOTED.fullmatch(quoted[group].strip()) and not _LABEL.fullmatch(quoted[group]):
+        if not _NO_QUOTED.fullmatch(quoted[group].strip()) and not _is_label(quoted[group]):
             yield quoted.span(group)
         return
     bare = _BARE.match(text, at)
@@ -238,10 +264,9 @@ def _value(text: str, at: int, *, is_line: bool) -> Iterator[tuple[int, int]]:
         return
     value = bare.group().rstrip(_ENDS) or bare.group()
     length = _line_length(text, at) if is_line else 0
-    is_call = text[at + len(bare.group()) :][:1] in {"(", "{", "["}
     if length > len(bare.group()):
         yield at, at + length
-    elif not is_call and not NO_VALUE.fullmatch(value):
+    elif not NO_VALUE.fullmatch(value):
         yield at, at + len(value)
 
 

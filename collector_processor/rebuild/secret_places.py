@@ -44,7 +44,7 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     ("securestring", r"(?i)convertto-securestring\s+(?:-string\s+)?[\"']([^\"'\n]{1,200})[\"']"),
     (
         "login: credentials: credential: creds: user: username: account:",
-        r"(?i)\b(?:login|credentials?|creds|user(?:name)?|account)\s{0,2}:\s{0,2}\S{1,80}\s/\s([^\n/]{3,80})",
+        r"(?i)\b(?:login|credentials?|creds|user(?:name)?|account)\s{0,2}:\s{0,2}\S{1,80}\s/\s([^\n/ ]*(?:[A-Za-z][^\n/ ]*[0-9]|[0-9][^\n/ ]*[A-Za-z])[^\n/ ]*)",
     ),
     ("ldap", rf"\bldap\w+\b{_ON}-w\s+{_GIVEN}"),
     ("freerdp rdesktop mstsc", rf"\b(?:xfreerdp|rdesktop|mstsc)\b{_ON}/p:{_GIVEN}"),
@@ -79,7 +79,10 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
         "name=",
         r"(?i)<(?:parameter|param|property|arg|argument|entry|string|value|item|field)\b[^>\n]{0,80}name=[\"'][\w.-]{0,30}(?:password|passwd|secret|token|api_?key)[\"'][^>\n]{0,40}>([^<\n]{3,200})</",
     ),
-    ("admin~/ root~/", r"\b(?:admin|root)\s/\s([^\s,;]{5,80}[^\s,;.])"),
+    (
+        "admin~/ root~/",
+        r"\b(?:admin|root)\s/\s([^\s,;]*(?:[A-Za-z][^\s,;]*[0-9]|[0-9][^\s,;]*[A-Za-z])[^\s,;]*)",
+    ),
     ("rootpw", rf"\brootpw\s+(?:--\w+\s+)*{_GIVEN}"),
     ("@tcp( @unix(", r"[\w.-]{1,60}:([^\s@\"'/]{1,100})@(?:tcp|unix)\("),
     (
@@ -88,8 +91,10 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "login creds credentials",
-        r"(?i)\b(?:login|creds|credentials)\b[^\n:]{0,40}(?:->|:|=)\s{0,3}[\w.@+-]{1,60}\s?/\s?([^\s/]{3,80})",
+        r"(?i)\b(?:login|creds|credentials)\b[^\n:]{0,40}(?:->|:|=)\s{0,3}[\w.@+-]{1,60}\s?/\s?([^\s/]*(?:[A-Za-z][^\s/]*[0-9]|[0-9][^\s/]*[A-Za-z])[^\s/]*)",
     ),
+    ("pass", r"[a-z]Pass[\"']?\s{0,3}[:=]\s{0,3}[\"']([^\"'\n]{3,200})[\"']"),
+    ("pin puk cvv cvc cvv2", r"(?i)\b(?:(?-i:PIN|PUK)|cvv2?|cvc)\s([0-9]{3,8})\b"),
     ("vault", rf"\bvault\s+login\s+(?:token=)?{_GIVEN}"),
     ("password secret", rf"(?i)\b(?:password|secret)\s+[0-9]\s+{_GIVEN}"),
     ("snmp-server", r"(?i)\bsnmp-server\s+community\s+(\S{3,100})"),
@@ -136,12 +141,12 @@ IN_ADDRESS: Final = (
     r"|client_secret|client_assertion|samlresponse|appid|app_key|signature|sig|hmac|secret|session|jwt)=([^&\s\"'<>)]{6,})"
 )
 HEX_KEY: Final = r"(?i)private[ _-]?key\W{1,12}(?:is\W{1,3}|0x){0,2}(?:0x)?([0-9a-f]{64})\b"
-PHRASE: Final = r"(?i)(?:mnemonic|seed|recovery|backup)[\w ()]{0,40}\W{1,10}(?:is\W{1,3})?((?:[a-z]{3,8}[ \n,]{1,3}){11,23}[a-z]{3,8})"
+PHRASE: Final = r"(?i)(?:mnemonic|seed|recovery|backup)[\w ()]{0,40}(?:[:=]\s{0,3}[\"']?|\sis\s)((?:[a-z]{3,8}[ \n,]{1,3}){11,23}[a-z]{3,8})"
 DIGEST: Final = r"""\bresponse=["']?([0-9a-f]{32,128})"""
 CODE: Final = (
     r"(?i)(?:(?-i:\bPIN\b|\bOTP\b|\bPUK\b)|\bpin ?code|\bcvv2?\b|\bcvc\b|\b(?:one-time|verification|security|2fa|mfa"
     r"|authentication|alarm|door|gate|access|safe|entry|unlock|login|confirmation) (?:code|combination|password|passcode))"
-    r"[\"']?(?: code| number)?(?:[ \t][\w'/-]{1,20}){0,6}?(?:[ \t]?[:=][ \t]?[\"']?|[ \t](?:is|was|ist|est|es|è|é)[ \t]|[ \t])"
+    r"[\"']?(?: code| number)?(?:[ \t][\w'/-]{1,20}){0,6}?(?:[ \t]?[:=][ \t]?[\"']?|[ \t](?:is|was|ist|est|es|è|é)[ \t])"
     r"((?:[A-Z]{1,2}-?)?[0-9][0-9 -]{1,8}[0-9]#?)(?:[^\w%]|$)"
 )
 CODE_BEFORE: Final = r"(?i)\b(?:g-)?([0-9]{4,8}) is your [\w ]{0,40}code"

@@ -26,8 +26,7 @@ def password_column(text: str, start: int, end: int) -> Iterator[tuple[int, int]
     stop = text.find("\n", end - 1, end + _LONGEST_ROW)
     head = text[max(line, start - _LONGEST_ROW) : max(stop, end)]
     sign = next((sign for sign in "|\t;," if sign in head), "")
-    before = _line_before(text, line)
-    if stop < 0 or (before.count(sign) == head.count(sign) if sign else "  " in before.strip()):
+    if stop < 0 or _is_in_table(_line_before(text, line), sign) or (sign == "," and ", " in head):
         return
     if not sign:
         indent = len(text[start:end]) - len(text[start:end].lstrip())
@@ -37,9 +36,20 @@ def password_column(text: str, start: int, end: int) -> Iterator[tuple[int, int]
     for at, row in _rows(text, stop):
         if _RULE.fullmatch(row):
             continue
-        if row.count(sign) < head.count(sign):
+        if row.count(sign) < head.count(sign) or (sign == "," and _is_prose(row)):
             return
         yield from _cell(row, at, sign, column)
+
+
+def _is_in_table(before: str, sign: str) -> bool:
+    """Return whether the line before a head is a row itself: of a table, only the first line is its head."""
+    if not sign:
+        return "  " in before.strip()
+    return sign in before and not (sign == "," and _is_prose(before))
+
+
+def _is_prose(row: str) -> bool:
+    return ", " in re.sub(r'"[^"]*"', "", row)
 
 
 def _line_before(text: str, line: int) -> str:
@@ -104,26 +114,44 @@ def _cell(row: str, at: int, sign: str, column: int) -> Iterator[tuple[int, int]
 
 
 _MOST_OF_TABLE: Final = 20_000
-_ROW: Final = re.compile(r"(?is)<tr\b[^>]{0,100}>(.{0,4000}?)</tr>")
-_DATA: Final = re.compile(r"(?is)<t[dh]\b[^>]{0,100}>(?:<[^>]{1,60}>)*\s*([^<]{0,200}?)\s*<")
+_MOST_COLUMNS: Final = 40
+_LONGEST_TAG: Final = 200
 
 
 def html_column(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the cells below a column's head in HTML; the head's cell ends at ``end``."""
     row = text.rfind("<tr", max(0, start - 2_000), start)
+    other = text.rfind("<th", max(0, start - 2_000), start)
+    column = text.count("<th", row, end) - 1
+    is_first = other < 0 or other > row or "</table" in text[other:start]
+    if row < 0 or not is_first or not 0 <= column < _MOST_COLUMNS:
+        return
     last = text.find("</table", end, end + _MOST_OF_TABLE)
     last = min(len(text), end + _MOST_OF_TABLE) if last < 0 else last
-    other = text.rfind("<th", max(0, start - 2_000), start)
-    is_first = other < 0 or other > row or "</table" in text[other:start]
-    if row < 0 or not is_first:
-        return
-    column = len(re.findall(r"(?i)<th\b", text[row:end])) - 1
-    for count, found in enumerate(_ROW.finditer(text, end, last)):
-        if count == _MOST_ROWS:
+    at = end
+    for _ in range(_MOST_ROWS):
+        begin = text.find("<tr", at, last)
+        stop = text.find("</tr", begin, last) if begin >= 0 else -1
+        if stop < 0:
             return
-        cells = list(_DATA.finditer(text, *found.span()))
-        if column < len(cells) and not NO_VALUE.fullmatch(cells[column][1]):
-            yield cells[column].span(1)
+        yield from _html_cell(text, begin, stop, column)
+        at = stop + 1
+
+
+def _html_cell(text: str, begin: int, stop: int, column: int) -> Iterator[tuple[int, int]]:
+    at = begin
+    for _ in range(column + 1):
+        at = text.find("<td", at + 1, stop)
+        if at < 0:
+            return
+    at = text.find(">", at, min(stop, at + _LONGEST_TAG)) + 1
+    while at and text[at : at + 1] == "<" and text[at : at + 2] != "</":  # markup within the cell
+        at = text.find(">", at, min(stop, at + _LONGEST_TAG)) + 1
+    close = text.find("<", at, min(len(text), at + _LONGEST_TAG + 1)) if at else -1
+    value = text[at:close].strip() if close >= 0 else ""
+    if value and not NO_VALUE.fullmatch(value):
+        place = text.index(value, at)
+        yield place, place + len(value)
 
 
 HTML_COLUMN: Final = rf"(?i)<th\b[^>]{{0,100}}>\s{{0,9}}(?:{PASSWORD})\s{{0,9}}</th>"

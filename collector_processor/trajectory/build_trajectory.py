@@ -107,43 +107,51 @@ def stated_outcome(ordering: Ordering) -> Stated:
     actions = [action for action in ordering.actions if action is not None]
     reference = next((action.reference for action in actions if action.reference is not None), None)
     heads, tops = _heads(ordering)
-    stating = [action for action in (*heads, *tops) if action.outcome is not None]
-    outcome = _together([[one.outcome] for one in heads], [[one.outcome] for one in tops])
+    stating = [action for _, action in (*heads, *tops) if action.outcome is not None]
+    outcome = _together([[one.outcome] for _, one in heads], [[one.outcome] for _, one in tops])
     if outcome is not None:
         source = next(one.outcome_source for one in stating if one.outcome is outcome)
         return Stated(outcome=outcome, source=source, reference=reference)
-    outcome = _together(map(_judged, (*heads, *_evaluators(ordering))), map(_judged, tops))
+    beside, below = _evaluations(ordering, {place for place, _ in heads})
+    whole = [*(_judged(action) for _, action in heads), beside]
+    outcome = _together(whole, [[*_judged(action), *below.get(place, ())] for place, action in tops])
     if outcome is None and Outcome.FAILURE in _judged_answer(ordering):
         outcome = Outcome.FAILURE
     source = None if outcome is None else OutcomeSource.EVALUATOR
     return Stated(outcome=outcome, source=source, reference=reference)
 
 
-def _heads(ordering: Ordering) -> tuple[list[Action], list[Action]]:
-    """Return the actions that enclose or are the whole run, and its turns if it has several."""
+def _heads(ordering: Ordering) -> tuple[list[tuple[int, Action]], list[tuple[int, Action]]]:
+    """Return the actions that enclose or are the whole run, and its several turns, each with its place."""
     own = {(span.trace_id, span.span_id) for span, _ in ordering.tops}
     tops = [(span.trace_id, span.span_id) in own for span in ordering.spans]
     enclosed = [*map(int, tops)]
     for place in reversed(range(len(enclosed))):  # children come after their parents
         if (parent := ordering.parents[place]) >= 0:
             enclosed[parent] += enclosed[place]
-    heads, turns = list[Action](), list[Action]()
+    heads, turns = list[tuple[int, Action]](), list[tuple[int, Action]]()
     for place, action in enumerate(ordering.actions):
         if action is None:
             continue
         if enclosed[place] == len(own) and (own or ordering.parents[place] < 0):
-            heads.append(action)
+            heads.append((place, action))
         elif tops[place]:
-            turns.append(action)
+            turns.append((place, action))
     return heads, turns
 
 
-def _evaluators(ordering: Ordering) -> Iterator[Action]:
-    """Yield the evaluators that stand beside the run or directly below its root."""
+def _evaluations(ordering: Ordering, heads: set[int]) -> tuple[list[Outcome], Mapping[int, list[Outcome]]]:
+    """Return what evaluators beside or directly below the run say, and what others say by their parent."""
+    beside, below = list[Outcome](), dict[int, list[Outcome]]()
     for action, parent in zip(ordering.actions, ordering.parents, strict=True):
-        is_high = parent < 0 or ordering.parents[parent] < 0
-        if action is not None and action.kind is ActionKind.EVALUATION and is_high:
-            yield action
+        if action is None or action.kind is not ActionKind.EVALUATION:
+            continue
+        is_root = parent >= 0 and ordering.parents[parent] < 0 and ordering.actions[parent] is None
+        if parent < 0 or parent in heads or is_root:
+            beside += _judged(action)
+        else:
+            below.setdefault(parent, []).extend(_judged(action))
+    return beside, below
 
 
 def _judged_answer(ordering: Ordering) -> Iterator[Outcome]:

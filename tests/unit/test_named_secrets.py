@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -61,7 +62,36 @@ NAMED = [
     ("mnemonic: " + " ".join(["zebra", "lemon", "velvet"] * 4), "zebra lemon velvet zebra"),
     ("bot.run('MTIzNDU2Nzg5MDEyMzQ1Njc4.GabcDE.abcdefghijklmnopqrstuvwxyz0123456789ab')", "GabcDE"),
 ]
+ODD = [
+    *(
+        "MYSQL_ROOT_PASSWORD=Root.pass1",
+        "DB_PASSWORD=P4ss(word)9",
+        "PASSWORD=$uper$ecret1",
+        "password=$ecret99",
+    ),
+    *('password="$ecret99"', "password: Changeme!2024", "password=/Kx9/pQ2w==", "password: hunter2(x"),
+    *(
+        "spring.datasource.password=data.Kx9!q",
+        "password: correct.horse.token",
+        "client_secret=correcthorsebattery",
+    ),
+    *("access_key=abcdefghijklmnop", "secret_key: 4815162342", "secret: 12345678"),
+]
+"""Values that look like code, a path, a word or a number."""
 PLAIN = [
+    "--- PASS: TestLogin (0.01s)",
+    "PASS: tests/unit/test_a.py::test_b",
+    "token = tokens[i+1]",
+    'password = row["password"]',
+    "self.password = user_password",
+    "The password hash uses SHA-256.",
+    "The user forgot the password and opened ticket INC-20394.",
+    "The backup failed because the disk was full and the service could not write any more data today",
+    "The authentication code on lines 120-145 is wrong.",
+    "The access code returned status 404 again",
+    "admin / dashboard",
+    "The form asks for name, password, and e-mail.\nAfter that, the agent opens the page, fills in",
+    "SELECT id, password, email\nFROM users, accounts, orders",
     "password is required",
     "The password must have at least 8 characters.",
     "Le mot de passe est obligatoire.",
@@ -97,6 +127,11 @@ def test_a_value_is_taken_for_what_the_word_beside_it_says(text: str, secret: st
     assert secret not in redact(text)
 
 
+@pytest.mark.parametrize("text", ODD)
+def test_no_value_is_too_odd_to_be_a_secret(text: str) -> None:
+    assert re.split("[=:]", redact(text), maxsplit=1)[1].strip(' "') in {"[password]", "[secret]"}
+
+
 @pytest.mark.parametrize("text", PLAIN)
 def test_what_only_speaks_about_secrets_stays(text: str) -> None:
     assert redact(text) == text
@@ -128,3 +163,12 @@ def test_no_text_makes_the_search_slow(part: str) -> None:
     began = time.process_time()
     redact(text)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("columns", [1, 3, 165])
+def test_no_table_makes_the_search_slow(columns: int) -> None:
+    """4 KB of it held the interpreter for seconds."""
+    text = "<table><tr>" + "<th>password</th>" * columns + "</tr><tr><td>" + " " * 3_700 + "x" * 250 + "</tr>"
+    began = time.process_time()
+    redact(text)
+    assert time.process_time() - began < 1

@@ -625,8 +625,16 @@ def test_above_and_beside_the_run_its_outcome_is_stated() -> None:
     within = (workflow(2, parent=1), chat(3, parent=2, answer="x"))
     root = span(1, attributes=WORKFLOW | SAYS_SO)
     assert ordered(root, *within).outcome is Outcome.SUCCESS
-    evaluator = openinference(4, "EVALUATOR", logs=[FAILED])
-    assert ordered(span(1), *within, evaluator).outcome is Outcome.FAILURE
+    for parent in (1, 2):  # beside the run, below a span of a web server, and below the run itself
+        evaluator = openinference(4, "EVALUATOR", parent=parent, logs=[FAILED])
+        assert ordered(span(1), *within, evaluator).outcome is Outcome.FAILURE
+
+
+def test_an_evaluator_of_one_turn_does_not_acquit_the_others() -> None:
+    turns = (agent(2, "clerk"), agent(5, "clerk"), chat(6, parent=5, answer="x"))
+    evaluators = [openinference(number + 5, "EVALUATOR", parent=number, logs=[PASSED]) for number in (2, 5)]
+    assert ordered(span(1), *turns, evaluators[0]).outcome is None
+    assert ordered(span(1), *turns, *evaluators).outcome is Outcome.SUCCESS
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ from analyzer.experiment.replay.upstream import (
 from analyzer.experiment.replay.wire import WIRES, Asked, UnreadableRequest, Wire
 from analyzer.experiment.replay.wire.responses import input_items, output_items, response_id
 from collector_processor.otlp import TOKEN_HEADER, Address
-from collector_processor.receivers.admission import names_this_machine
+from collector_processor.receivers.admission import WRONG_TOKEN_S, names_this_machine
 from collector_processor.receivers.http_receiver import ProtocolLogger
 from collector_processor.receivers.overload import limit_connections
 from semconv.emit.tool_playback import TRIAL_VARIABLE
@@ -180,10 +180,11 @@ class Gateway:
         for name in [name for name, each in self._trials.items() if each.expires_s <= now]:
             self.close(name)
 
-    def _find(self, request: web.Request) -> RunningTrial:
+    async def _find(self, request: web.Request) -> RunningTrial:
         if self._options.token:
             given = request.match_info.get("token", "") or request.headers.get(TOKEN_HEADER, "")
             if not secrets.compare_digest(given.encode(errors="replace"), self._options.token.encode()):
+                await asyncio.sleep(WRONG_TOKEN_S)
                 raise web.HTTPUnauthorized(
                     text=f"expected the gateway's token in {TOKEN_HEADER} or the path\n"
                 )
@@ -196,7 +197,7 @@ class Gateway:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request from a workflow."""
-        opened = self._find(request)
+        opened = await self._find(request)
         path = _path(request)
         wire = WIRES.get(path)
         if wire is None or request.method != "POST":
@@ -269,7 +270,7 @@ class Gateway:
 
     async def tool(self, request: web.Request) -> web.Response:
         """Answer ``@tool`` of ``semconv.instrument``: a recorded result, permission to run, or a refusal."""
-        trial = self._find(request).trial
+        trial = (await self._find(request)).trial
         try:
             raw = await read_body(request)
             asked, arguments = await beside(len(raw), lambda: read_tool_call(raw))
@@ -289,7 +290,7 @@ class Gateway:
 
     async def remote_tool(self, request: web.Request) -> web.StreamResponse:
         """Answer a tool call to an address in the workflow's environment."""
-        opened = self._find(request)
+        opened = await self._find(request)
         variable = request.match_info["variable"]
         found = next((each for each in self._options.remotes if each.variable == variable), None)
         if found is None:

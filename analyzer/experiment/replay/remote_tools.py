@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
-from analyzer.experiment.replay.read_request import beside
+from analyzer.experiment.replay.read_request import beside, read_body
 from analyzer.experiment.replay.stdio_server import without_output_schemas
 from analyzer.experiment.replay.tape import RecordedTool, RemoteTools
 from analyzer.experiment.replay.trial import Refuse, Trial
@@ -26,6 +26,7 @@ from analyzer.experiment.replay.upstream import (
     Within,
     forwarded_headers,
 )
+from analyzer.experiment.replay.wire import UnreadableRequest
 from analyzer.experiment.replay.wire import mcp_messages as mcp
 from semconv.json_text import read_json
 from semconv.record import record
@@ -83,10 +84,10 @@ async def over_http(trial: Trial, tools: RemoteTools, request: web.Request) -> w
 
 async def _http_call(request: web.Request, address: str) -> HttpCall | None:
     """Read a request below the address that was given; ``None`` if its body is not a JSON object."""
-    raw = await request.read()
     try:
+        raw = await read_body(request)
         body = await beside(len(raw), lambda: read_json(raw.decode()) if raw.strip() else {})
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, UnreadableRequest):
         return None
     if not isinstance(body, dict):
         return None
@@ -115,7 +116,10 @@ async def over_mcp(
 ) -> web.StreamResponse:
     """Answer one request of an MCP client: executions from the tape, the rest by the real server."""
     trial.tools.connected(tools.variable)
-    raw = await request.read() if request.method == "POST" else b"{}"
+    try:
+        raw = await read_body(request) if request.method == "POST" else b"{}"
+    except UnreadableRequest as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from None
     message, called = await beside(len(raw), lambda: _read(raw))
     if message is None or not (mcp.is_harmless(message) or called):
         method = "a batch" if message is None else str(message.get("method"))
@@ -138,7 +142,7 @@ def _read(raw: bytes) -> tuple[dict[str, Any] | None, mcp.ToolCalled | None]:
     """Return an MCP message, and the execution that it requests."""
     try:
         found = read_json(raw.decode())
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, UnreadableRequest):
         return None, None
     return (found, mcp.tool_called(found)) if isinstance(found, dict) else (None, None)
 
