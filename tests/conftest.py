@@ -24,6 +24,7 @@ LEFT_TO_WHOLE: Final = frozenset({"backends", "deploy", "e2e", "frameworks"})
 _STARTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})
 
 HEAVIEST: Final = (
+    *("e2e/test_budget_kills", "e2e/test_stalls_commands", "e2e/test_stalls"),
     *("e2e/test_bad_disk", "e2e/test_halves", "e2e/test_kafka", "e2e/test_faults_model", "e2e/test_kill"),
     *("e2e/test_accessibility", "e2e/test_bench_model", "deploy/test_prometheus_live", "e2e/test_experiment"),
     *("e2e/test_stalls_paths", "e2e/test_shared_store", "e2e/test_postgresql", "deploy/test_alert_scenarios"),
