@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import os
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError
@@ -72,47 +69,16 @@ ATTACKS: Final[Mapping[str, Attack]] = {
 }
 
 
-@contextmanager
-def _probed(line: Line) -> Iterator[list[float]]:
-    waits: list[float] = []
-    ended = threading.Event()
-
-    def ask() -> None:
-        while not ended.wait(0.02):
-            began = time.monotonic()
-            with build_opener(ProxyHandler({})).open(f"{line.web}/healthz", timeout=_LONG_S) as answer:
-                answer.read()
-            waits.append(time.monotonic() - began)
-
-    probing = threading.Thread(target=ask)
-    probing.start()
-    try:
-        yield waits
-    finally:
-        ended.set()
-        probing.join()
-
-
-def _cpu_s(line: Line) -> float:
-    told = Path(f"/proc/{line.server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, told[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
-def _peak(line: Line) -> int:
-    status = Path(f"/proc/{line.server.process.pid}/status").read_text()
-    return 1024 * next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmHWM"))
-
-
 def measure(name: str, tree: Path) -> str:
     """Attack a service of its own, and return a row of the table."""
     settings = {"token": TOKEN, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "OPENAI_API_KEY": "none"}
     settings |= {"model": "openai/none"} if "model" in name else {"method": "signals"}
     with tempfile.TemporaryDirectory(prefix="blamespan-doors-") as folder, starting(Path(folder)) as start:
         line = start(**settings)
-        cpu_s, memory = _cpu_s(line), _peak(line)
-        with _probed(line) as waits:
+        cpu_s, memory = line.cpu_s(), line.peak()
+        with line.probed() as waits:
             said = ATTACKS[name](line)
-        spent_s, grown = _cpu_s(line) - cpu_s, _peak(line) - memory
+        spent_s, grown = line.cpu_s() - cpu_s, line.peak() - memory
     return f"{name} | {max(waits):.2f} | {spent_s:.2f} | {grown // _MIB} | {said}"
 
 

@@ -198,48 +198,18 @@ _NAME_WORDS: Final = ("pass", "pwd", "secret", "key", "token")
 _WORDS: Final = Allowed("secret", (rf"^(?:{named.WORD})[.,;:!?]?$",), frozenset())
 _PLAIN: Final = Allowed("secret", (rf"(?i)^(?:{named.PLAIN})[.,;:!?]?$", r"^\$|^<|^\{|^%\w"), frozenset())
 """Values of options and arguments that are no secrets."""
+_CODE_WORDS: Final = ("recovery code", "backup code", "scratch code", "rescue code")
 _NAMED: Final = (
-    Rule(
-        kind=SECRETS,
-        word="password",
-        keywords=named.PASSWORD_WORDS,
-        pattern=named.NAMED_PASSWORD,
-        spans=named.named_password,
-    ),
-    Rule(
-        kind=SECRETS,
-        word="secret",
-        keywords=named.OTHER_WORDS,
-        pattern=named.NAMED_SECRET,
-        spans=named.named_secret,
-    ),
-    Rule(
-        kind=SECRETS,
-        word="password",
-        keywords=named.PASSWORD_WORDS,
-        pattern=tables.COLUMN,
-        spans=tables.password_column,
-    ),
-    Rule(
-        kind=SECRETS,
-        word="password",
-        keywords=("insert",),
-        pattern=tables.INSERT,
-        spans=tables.inserted,
-    ),
-    Rule(
-        kind=SECRETS,
-        word="password",
-        keywords=("<th",),
-        pattern=tables.HTML_COLUMN,
-        spans=tables.html_column,
-    ),
-    Rule(
-        kind=SECRETS,
-        word="secret",
-        keywords=("recovery code", "backup code", "scratch code", "rescue code"),
-        pattern=tables.CODES,
-        spans=tables.codes,
+    *(
+        Rule(kind=SECRETS, word=word, keywords=keywords, pattern=pattern, spans=spans)
+        for word, keywords, pattern, spans in (
+            ("password", named.PASSWORD_WORDS, named.NAMED_PASSWORD, named.named_password),
+            ("secret", named.OTHER_WORDS, named.NAMED_SECRET, named.named_secret),
+            ("password", named.PASSWORD_WORDS, tables.COLUMN, tables.password_column),
+            ("password", ("insert",), tables.INSERT, tables.inserted),
+            ("password", ("<th",), tables.HTML_COLUMN, tables.html_column),
+            ("secret", _CODE_WORDS, tables.CODES, tables.codes),
+        )
     ),
     *(
         Rule(

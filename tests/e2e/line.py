@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -116,6 +118,36 @@ class Line:
     def health(self) -> list[str]:
         """Return the lines of ``/healthz``."""
         return (self._get("/healthz") or "").splitlines()
+
+    @contextmanager
+    def probed(self) -> Iterator[list[float]]:
+        """Ask the service for its health until the block ends; yield the seconds that each answer took."""
+        waits: list[float] = []
+        ended = threading.Event()
+
+        def ask() -> None:
+            while not ended.wait(0.02):
+                began = time.monotonic()
+                self.health()
+                waits.append(time.monotonic() - began)
+
+        probing = threading.Thread(target=ask)
+        probing.start()
+        try:
+            yield waits
+        finally:
+            ended.set()
+            probing.join()
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of the service so far, without that of its worker processes."""
+        told = Path(f"/proc/{self.server.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, told[11:13])) / os.sysconf("SC_CLK_TCK")
+
+    def peak(self) -> int:
+        """Return the peak of the service's memory in bytes."""
+        status = Path(f"/proc/{self.server.process.pid}/status").read_text()
+        return 1024 * next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmHWM"))
 
     def terminate(self) -> int:
         """Send SIGTERM, as an orchestrator does, and return the exit code."""

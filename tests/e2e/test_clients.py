@@ -7,7 +7,6 @@ import resource
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Final
 from urllib.parse import urlsplit
@@ -52,13 +51,6 @@ def many_files(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def memory_of(line: Line) -> int:
-    """Return the service's resident bytes."""
-    status = Path(f"/proc/{line.server.process.pid}/status").read_text()
-    (kibibytes,) = (row.split()[1] for row in status.splitlines() if row.startswith("VmHWM"))
-    return int(kibibytes) << 10
-
-
 def address(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or 0
@@ -85,7 +77,7 @@ def test_two_thousand_connections_over_http_are_all_served(start_line: StartLine
         codes = asyncio.run(_all_at_once(line))
         assert codes == [200] * CONNECTIONS
         line.await_items("forwarded", CONNECTIONS)
-        assert memory_of(line) < MOST_MEMORY
+        assert line.peak() < MOST_MEMORY
 
 
 async def _all_at_once(line: Line) -> list[int]:
@@ -109,7 +101,7 @@ def test_two_thousand_connections_over_grpc_are_all_served(start_line: StartLine
         line = start_line(forward_endpoint=backend.url)
         assert asyncio.run(_all_over_grpc(line)) == CONNECTIONS
         line.await_items("forwarded", CONNECTIONS)
-        assert memory_of(line) < MOST_MEMORY
+        assert line.peak() < MOST_MEMORY
 
 
 async def _all_over_grpc(line: Line) -> int:
@@ -143,9 +135,9 @@ def test_large_requests_of_many_clients_come_again_and_memory_stays_bounded(
     """Together they are forty times the limit; without it, all of it would be in memory."""
     with many_files(2 * LARGE_CLIENTS + 500), grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url, receiving_bytes=32 << 20)
-        before, flood = memory_of(line), _large_over_grpc if way == "grpc" else _large_over_http
+        before, flood = line.peak(), _large_over_grpc if way == "grpc" else _large_over_http
         refusals = asyncio.run(flood(line, LARGE_CLIENTS, LARGE_BYTES))
-        share = (memory_of(line) - before) / (LARGE_CLIENTS * LARGE_BYTES)
+        share = (line.peak() - before) / (LARGE_CLIENTS * LARGE_BYTES)
         print(f"{way}: grew by {share:.3f} of what was sent, {refusals} refusals")
         assert share < MOST_GROWN[way]
         line.await_items("forwarded", LARGE_CLIENTS)
@@ -218,7 +210,7 @@ def test_a_small_client_is_served_while_others_flood_with_one_span_requests(star
         sent = len(floods) + len(waits)
         line.await_items("forwarded", sent)
         assert line.balance()["received"] == sent
-        assert memory_of(line) < MOST_MEMORY
+        assert line.peak() < MOST_MEMORY
 
 
 async def _flooded(line: Line) -> tuple[list[float], list[float]]:
@@ -248,7 +240,7 @@ def test_half_open_clients_and_slow_readers_cost_nobody_else_anything(start_line
         line = start_line(forward_endpoint=backend.url)
         asyncio.run(_among_the_slow(line))
         line.await_items("forwarded", 20)
-        assert memory_of(line) < MOST_MEMORY
+        assert line.peak() < MOST_MEMORY
 
 
 async def _among_the_slow(line: Line) -> None:
@@ -283,7 +275,7 @@ def test_requests_of_20_mb_are_taken_or_told_to_come_again_and_memory_stays_boun
         assert set(codes) <= {200, 429, 503}
         assert taken >= 2
         line.await_items("acknowledged", 200 * taken)
-        wait = memory_of(line)
+        wait = line.peak()
         assert wait < 2 * MOST_MEMORY
         line.await_items("forwarded", 200 * taken)
 

@@ -6,11 +6,9 @@ After each attack another client's request is acknowledged. Slow and half-open c
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -82,12 +80,6 @@ def is_well(line: Line) -> bool:
     return asked(line, BODIES[Signal.TRACES]()) == "OK"
 
 
-def peak(line: Line) -> int:
-    """Return the peak of the process's memory in bytes."""
-    status = Path(f"/proc/{line.server.process.pid}/status").read_text()
-    return 1024 * next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmHWM"))
-
-
 @pytest.mark.parametrize("signal", Signal)
 @pytest.mark.parametrize("name", STRANGERS)
 def test_strangers_are_turned_away(line: Line, name: str, signal: Signal) -> None:
@@ -129,19 +121,13 @@ def test_any_metadata_is_taken_or_refused(line: Line, metadata: list[tuple[str, 
     assert is_well(line)
 
 
-def cpu_s(line: Line) -> float:
-    """Return the CPU time of the service so far, without that of its worker processes."""
-    told = Path(f"/proc/{line.server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, told[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
 @pytest.mark.parametrize("block", [indexed(3_000_000), literal(15_000_000)], ids=["indexed", "literal"])
 def test_headers_by_the_million_cost_little_more_than_reading_them(line: Line, block: bytes) -> None:
     """Joining them one by one took minutes. gRPC's core makes at most half a million objects of them."""
-    before = cpu_s(line)
+    before = line.cpu_s()
     flood(line.grpc.removeprefix("http://"), block)
     assert is_well(line)
-    assert cpu_s(line) - before < MOST_CPU_S
+    assert line.cpu_s() - before < MOST_CPU_S
 
 
 @pytest.mark.parametrize("signal", Signal)
@@ -162,12 +148,12 @@ def test_bombs_unpack_to_no_more_than_a_request_may_have(
     line: Line, signal: Signal, compression: grpc.Compression
 ) -> None:
     """Of zeros; and of one valid span, that many times."""
-    before = peak(line)
+    before = line.peak()
     many = BODIES[Signal.TRACES]() * (256 * _MIB // len(BODIES[Signal.TRACES]()))
     for body in (bytes(512 * _MIB), many):
         told = asked(line, body, path=grpc_path(signal), compression=compression)
         assert told in {"RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"}
-    assert peak(line) - before < MOST_GROWTH
+    assert line.peak() - before < MOST_GROWTH
     assert is_well(line)
 
 

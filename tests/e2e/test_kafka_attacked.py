@@ -19,7 +19,6 @@ from tests.backends.postgresql import PostgresServer, postgresql
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.kafka_group import TENANT, StartProcessor, committed, processors
-from tests.e2e.test_grpc_attacked import peak
 from tests.e2e.test_kafka import name
 from tests.e2e.test_postgresql import run
 from tests.otlp_requests import log_request, metric_request, record
@@ -109,13 +108,13 @@ def test_a_record_that_unpacks_to_256_mib_is_set_aside(
         producer.produce("otlp_spans", encode(run(name(1))), key="same", partition=0)
         assert producer.flush(120) == 0
         line.verdict(name(1))
-        before = peak(line)
+        before = line.peak()
         producer.produce("otlp_spans", bytes(BOMB), key="same", partition=0)
         producer.produce("otlp_spans", encode(run(name(2))), key="same", partition=0)
         assert producer.flush(120) == 0
         assert line.verdict(name(2))["agent"] == "planner"
         wait_until(lambda: committed(kafka, "otlp_spans")[0].offset == 3, what="the commit behind the last")
-        growth = peak(line) - before
+        growth = line.peak() - before
         print(f"a record that unpacks to {BOMB >> 20} MiB takes {growth >> 20} MiB at most")
         assert growth < MOST_GROWTH
         assert "Traceback" not in line.server.log.read_text(errors="replace")

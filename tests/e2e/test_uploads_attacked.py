@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -54,11 +50,6 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
         yield start(method="signals")
 
 
-def memory(line: Line, what: str = "VmHWM") -> int:
-    status = Path(f"/proc/{line.server.process.pid}/status").read_text()
-    return 1024 * next(int(row.split()[1]) for row in status.splitlines() if row.startswith(what))
-
-
 def analysed(line: Line, body: bytes) -> tuple[int, str]:
     """Upload a trace; return the status of the answer, and its text."""
     headers = {"Content-Type": "application/octet-stream"}
@@ -71,34 +62,13 @@ def analysed(line: Line, body: bytes) -> tuple[int, str]:
             return refusal.code, refusal.read().decode()
 
 
-@contextmanager
-def probed(line: Line) -> Iterator[list[float]]:
-    """Ask the service for its health until the block ends; yield the seconds that it took."""
-    waits: list[float] = []
-    ended = threading.Event()
-
-    def ask() -> None:
-        while not ended.wait(0.02):
-            begun = time.monotonic()
-            line.health()
-            waits.append(time.monotonic() - begun)
-
-    probing = threading.Thread(target=ask)
-    probing.start()
-    try:
-        yield waits
-    finally:
-        ended.set()
-        probing.join()
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_an_upload_of_too_many_values_is_refused_and_holds_nobody_up(line: Line, name: str) -> None:
     body = gzip.compress(HOSTILE[name](), 6)
-    before = memory(line)
-    with probed(line) as waits:
+    before = line.peak()
+    with line.probed() as waits:
         status, said = analysed(line, body)
-    grown = memory(line) - before
+    grown = line.peak() - before
     print(f"{name}: {len(body)} bytes, {grown >> 20} MiB, {max(waits):.2f} s, {status} {said[:90]!r}")
     assert status == 422 or json.loads(said)["state"] == "reading", said[:300]
     assert "log says why" not in said
