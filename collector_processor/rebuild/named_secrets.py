@@ -38,24 +38,12 @@ PASSWORD_WORDS: Final = (
     *("pass", "pwd", "kennwort", "contrase", "senha", "palavra", "wachtwoord", "hasło", "haslo", "şifre"),
     *("sifre", "parol", "heslo", "lösenord", "losenord", "adgangskode", "passord", "salasana", "jelsz"),
     *("парол", "密码", "密碼", "口令", "パスワード", "비밀번호", "암호", "كلمة", "पासवर्ड", "รหัสผ่าน"),
-    *("pass", "pw", "masterauth", "psk", "mật khẩu", "kata sandi", "κωδικός", "סיסמה"),
+    *("pw", "masterauth", "psk", "mật khẩu", "kata sandi", "κωδικός", "סיסמה"),
 )
 """A text without any of these, in any case, names no password."""
 OTHER_WORDS: Final = (
     *("secret", "token", "key", "credential", "mnemonic", "seed phrase", "recovery", "backup code", "cvv"),
-    *(
-        "cvc",
-        "storepass",
-        "keypass",
-        "client_assertion",
-        "psk",
-        "_salt",
-        "auth_",
-        "clave",
-        "mdp",
-        "pass",
-        "pw",
-    ),
+    *("cvc", "storepass", "keypass", "client_assertion", "_salt", "auth_", "clave", "mdp", "pass", "appid"),
 )
 
 QUOTES: Final = "\"'`“”„«»"

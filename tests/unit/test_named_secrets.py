@@ -59,6 +59,7 @@ NAMED = [
     ("private key 0x" + "ab" * 32, "ab" * 32),
     ("recovery codes:\n  a83d6-11f5c\n  77a1f-3d60e\n", "77a1f-3d60e"),
     ("my card PIN is 2649", "2649"),
+    ("weather: {appid: '9de243494c0b295c'}", "9de243494c0b295c"),
     ("mnemonic: " + " ".join(["zebra", "lemon", "velvet"] * 4), "zebra lemon velvet zebra"),
     ("bot.run('MTIzNDU2Nzg5MDEyMzQ1Njc4.GabcDE.abcdefghijklmnopqrstuvwxyz0123456789ab')", "GabcDE"),
 ]
@@ -113,6 +114,8 @@ PLAIN = [
     "labels = {password: 'Password', token: 'Access token'}",
     "the key to success is patience",
     "tests pass: 12, fail: 3",
+    "appId: com.example.lamp",
+    "the game with appid 1091500 starts",
     "def bresenham(x0, y0):\n    points = []",
     "name,age\nbob,12\n",
     "docker run -p 8080:80 nginx",
