@@ -7,12 +7,12 @@ protobuf, clocks or language models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
-from semconv.record import record
+from semconv.record import record, replace
 
 TraceId = NewType("TraceId", str)
 SpanId = NewType("SpanId", str)
@@ -208,6 +208,29 @@ def agent_in_prose(agent: str) -> str:
 
 
 @record
+class ToolCall:
+    """A tool call requested by a model."""
+
+    name: str
+    arguments: str = ""
+    call_id: str = ""
+
+
+@record
+class Heard:
+    """One message of a step's input; its text is ``input[start:end]``."""
+
+    role: str
+    """``user``, ``assistant``, ``tool`` or another word of the dialect, in lower case."""
+    start: int
+    end: int
+    author: str = ""
+    """The speaker's or the tool's name, if the framework gives it."""
+    answers: tuple[str, ...] = ()
+    """Ids of the tool calls that the message answers."""
+
+
+@record
 class Step:
     """One action of one agent."""
 
@@ -227,7 +250,14 @@ class Step:
     """The error's text, from the status message, the exception or the error type."""
     input: str = ""
     """The input that is new to this step, without history repeated from earlier calls."""
+    heard: tuple[Heard, ...] = ()
+    """The messages in ``input``, in order; empty if it is not made of messages."""
     output: str = ""
+    """What the agent wrote, each requested call as a line of its own; for a tool, its result."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tool calls that the model requested, in order."""
+    call_id: str = ""
+    """Id of the requested call that a tool or a handoff executes, if recorded."""
     target: str | None = None
     """The tool called, or the agent that takes over."""
     group: int | None = None
@@ -239,6 +269,17 @@ class Step:
     """The agent's available tools, one per line, if recorded."""
     causes: tuple[int, ...] = ()
     """Earlier steps linked to this one by the spans: enclosing it, linking to it, or requesting it."""
+
+
+def marks_of(step: Step) -> tuple[int, ...]:
+    """Return the places at which the messages of a step's input begin and end, ascending."""
+    return tuple([mark for one in step.heard for mark in (one.start, one.end)])
+
+
+def at_marks(step: Step, marks: Sequence[int]) -> tuple[Heard, ...]:
+    """Return what a step heard, at other places: begin and end of each message, as in ``marks_of``."""
+    pairs = zip(step.heard, marks[::2], marks[1::2], strict=True)
+    return tuple([replace(one, start=start, end=end) for one, start, end in pairs])
 
 
 @record

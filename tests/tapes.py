@@ -8,8 +8,8 @@ from typing import Any
 
 from analyzer.experiment.replay.tape import Answer, RecordedCall, RecordedTool, Tape
 from analyzer.experiment.replay.trial import Request
-from semconv.dialects.reading.action import Message, ToolCall
-from semconv.model import SpanId, TraceId
+from semconv.dialects.reading.action import Message
+from semconv.model import SpanId, ToolCall, TraceId
 
 SECOND = 1_000_000_000
 

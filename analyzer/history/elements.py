@@ -29,7 +29,9 @@ _MANY: Final = frozenset({4, 8, 16})
 _MOST_IN_A_ROW: Final = 4
 _CLASS_CHARS: Final = 400
 """Characters of an output by which it is classified."""
-_CALL: Final = re.compile(r"^call ([\w.-]{1,80})\(", re.MULTILINE)
+_LONGEST_NAME: Final = 80
+_MOST_CALLS: Final = 16
+"""Calls of one step that are read."""
 _NUMBER: Final = re.compile(r"[\s$€£+-]*\d[\d.,]*\s*%?[\s.]*")
 CUT: Final = "cut"
 """Key of an element of runs that have more elements than are kept."""
@@ -198,19 +200,19 @@ def _what(step: Step) -> str:
 def _traits(step: Step) -> Iterator[tuple[str, str]]:
     if step.status is SpanStatus.ERROR or step.error:
         yield _ERROR, "with an error"
-    for name in dict.fromkeys(_CALL.findall(step.output[: 4 * _CLASS_CHARS])):
+    for name in dict.fromkeys(call.name[:_LONGEST_NAME] for call in step.calls[:_MOST_CALLS]):
         yield f"call {name}", f"and requests {name}"
-    kind = _class_of(step.output)
+    kind = _class_of(step)
     yield kind, f"with an output of class {kind}"
 
 
-def _class_of(output: str) -> str:
-    head = output[:_CLASS_CHARS].strip()
+def _class_of(step: Step) -> str:
+    head = step.output[:_CLASS_CHARS].strip()
     if not head:
         return "empty"
     if head[0] in "{[":
         return "json"
-    if head.startswith("call "):
+    if step.calls and head.startswith(f"call {step.calls[0].name}("):
         return "call"
     if _NUMBER.fullmatch(head):
         return "number"

@@ -8,10 +8,12 @@ are removed before any analysis; quotes are looked up in the same text.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Final
 
-from semconv.model import Step, Trajectory
+from semconv.model import Step, Trajectory, at_marks, marks_of
+from semconv.record import replace
 
 _CHARACTERS: Final = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls except tab and line ends; they begin terminal escapes
@@ -63,11 +65,20 @@ def _hides_something(text: str) -> bool:
 def _visible_step(step: Step) -> Step:
     if not _hides_something(f"{step.input}{step.output}{step.error}{step.instructions}{step.tools}"):
         return step
+    given, marks = _visible_marked(step.input, marks_of(step))
     return replace(
         step,
-        input=visible(step.input),
+        input=given,
+        heard=at_marks(step, marks),
         output=visible(step.output),
+        calls=tuple([replace(call, arguments=visible(call.arguments)) for call in step.calls]),
         error=visible(step.error),
         instructions=visible(step.instructions),
         tools=visible(step.tools),
     )
+
+
+def _visible_marked(text: str, marks: Sequence[int]) -> tuple[str, Sequence[int]]:
+    """Return the visible text, and where ``marks``, ascending places in ``text``, are in it."""
+    parts = [visible(text[start:end]) for start, end in pairwise((0, *marks, len(text)))]
+    return "".join(parts), list(accumulate(map(len, parts)))[:-1]

@@ -1,7 +1,7 @@
 """Tool failures that only a later model call shows: no span of the tool can be read.
 
 Many programs run tools without a span, or hide what they return. The next model call of the same agent then
-receives the failure: ``tool: Error: the register is down``. The call that requested the tool is responsible.
+receives the failure in a message of the tool. The call that requested the tool is responsible.
 """
 
 from __future__ import annotations
@@ -14,12 +14,6 @@ from typing import Final
 
 from semconv.model import Step, StepKind
 
-_RESULT: Final = re.compile(
-    r"^(?:tool|function)(?: \((?P<tool>[^)\n]{1,80})\))?: (?P<text>.*?)"
-    r"(?=^(?:system|user|assistant|tool|function)(?: \([^)\n]{1,80}\))?: |\Z)",
-    re.MULTILINE | re.DOTALL,
-)
-_CALL: Final = re.compile(r"^call ([^\s(]+)\(", re.MULTILINE)
 GIVES_UP: Final = re.compile(
     r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
     r"|(?:cannot|can't|could not|couldn't) (?:be )?"
@@ -104,7 +98,7 @@ def _turns(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
             shown.add(step.agent)
         elif step.kind is StepKind.LLM:
             asker = last.get(step.agent)
-            if asker is not None and step.agent not in shown and "call " in steps[asker].output:
+            if asker is not None and step.agent not in shown and steps[asker].calls:
                 yield asker, position
             shown.discard(step.agent)
             last[step.agent] = position
@@ -112,10 +106,11 @@ def _turns(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
 
 def _results(steps: Sequence[Step], asker: int, hearer: int) -> Iterator[tuple[str, str]]:
     """Yield the results that a model call receives, each with the tool, if known."""
-    received = steps[hearer].input[:_HEAD]
-    if "tool" not in received and "function" not in received:
-        return
-    called = _CALL.findall(steps[asker].output[:_HEAD])
-    for found in _RESULT.finditer(received):
-        tool = found["tool"] or (called[0] if len(called) == 1 else "")
-        yield tool, found["text"].strip()[:_LONGEST]
+    calls, step = steps[asker].calls, steps[hearer]
+    names = {call.call_id: call.name for call in calls if call.call_id}
+    for one in step.heard:
+        if one.role != "tool":
+            continue
+        called = next((names[answered] for answered in one.answers if answered in names), "")
+        tool = called or one.author or (calls[0].name if len(calls) == 1 else "")
+        yield tool, step.input[one.start : one.end].strip()[:_LONGEST]

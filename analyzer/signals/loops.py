@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.run_view import HEAD, QUOTE, Fault, Finding, Reading, Role
+from analyzer.signals.run_view import HEAD, QUOTE, Fault, Finding, Reading, Role, only_calls
 from semconv.model import StepKind
 
 _PATIENCE: Final = 4
@@ -93,7 +93,8 @@ def repeated(reading: Reading, places: tuple[int, ...]) -> str:
 
 
 def _is_call(reading: Reading, position: int) -> bool:
-    return reading.steps[position].kind is StepKind.TOOL or reading.texts[position].startswith("call ")
+    step = reading.steps[position]
+    return step.kind is StepKind.TOOL or only_calls(step)
 
 
 def _loop(reading: Reading, first: int, again: int) -> Finding:

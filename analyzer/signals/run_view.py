@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 from analyzer.signals.heard import HeardFault, failures_told, heard_faults
 from analyzer.signals.normalize import lowercased, normalized, plain_typography
 from analyzer.signals.repairs import repaired
+from semconv.dialects.reading.messages import render_call
 from semconv.dialects.reading.tools import is_plain_transfer
 from semconv.dialects.reading.values import mapping
 from semconv.model import UNKNOWN_AGENT, ContentState, SpanStatus, Step, StepKind, Trajectory
@@ -59,10 +60,8 @@ def callers_of(steps: Sequence[Step]) -> tuple[int | None, ...]:
         found.append(_tied(steps, step) if step.kind is StepKind.TOOL else None)
         if step.kind is StepKind.TOOL and found[-1] is None and step.target:
             found[-1] = requested.get(_call(step.target, step.input))
-        for line in step.output.splitlines() if step.kind is StepKind.LLM else ():
-            if line.startswith("call "):
-                name, _, arguments = line.removeprefix("call ").removesuffix(")").partition("(")
-                requested[_call(name, arguments)] = position
+        for call in step.calls:
+            requested[_call(call.name, call.arguments)] = position
     return tuple(found)
 
 
@@ -73,7 +72,7 @@ def _tied(steps: Sequence[Step], step: Step) -> int | None:
         if asker is None or asker.kind is not StepKind.LLM:
             continue
         own = asker.agent == step.agent != UNKNOWN_AGENT
-        if own or (step.target and f"call {step.target}(" in asker.output):
+        if own or any(call.name == step.target for call in asker.calls):
             return cause
     return None
 
@@ -227,6 +226,20 @@ def read(trajectory: Trajectory) -> Reading:
     )
 
 
+def own_words(step: Step) -> str:
+    """Return what an agent wrote itself, without the lines of the calls that it requested."""
+    text = step.output
+    for call in reversed(step.calls):  # calls stand below the words
+        head, line, tail = text.rpartition(render_call(call))
+        text = f"{head}{tail}" if line else text
+    return text if text is step.output else text.strip()
+
+
+def only_calls(step: Step) -> bool:
+    """Tell whether a step requested calls without a word of its own."""
+    return bool(step.calls) and not own_words(step)
+
+
 def spoken_input(step: Step) -> str:
     """Return a step's input, without a handoff's payload (state, ids, token counts)."""
     if step.kind is not _HANDOFF or not step.input.lstrip().startswith(_PAYLOADS):
@@ -250,7 +263,9 @@ def final_answer(trajectory: Trajectory) -> str:
     if output and output != trajectory.task.strip():
         return output
     speaking = (StepKind.LLM, StepKind.AGENT)
-    last = (_without_sign_off(step.output) for step in reversed(trajectory.steps) if step.kind in speaking)
+    last = (
+        _without_sign_off(own_words(step)) for step in reversed(trajectory.steps) if step.kind in speaking
+    )
     return next((text for text in last if text), "")
 
 

@@ -46,7 +46,6 @@ _SENTENCE: Final = re.compile(r"[.!?;](?=\s|$)|\n")
 _FIGURE: Final = re.compile(r"\d+(?:[.,]\d+)*")
 _NAME: Final = 3
 """Characters of an agent's name below which a match may be chance."""
-_CALL: Final = re.compile(r"\s*call [\w.-]+\(")
 _EXCUSE: Final = re.compile(
     r"\b(?:unable|not able|could(?: not|n't)|can(?:not|'t| not)|did(?: not|n't)|fail\w*|errors?|sorry"
     r"|unfortunately|not available|unavailable|problem|no (?:answer|result|response|reply)|try again"
@@ -239,12 +238,11 @@ def _evades(answer: str, trajectory: Trajectory) -> bool:
     """Tell whether each sentence of an answer is an excuse, postpones the work, or is empty talk."""
     agents = [name for name in map(normalized, trajectory.agents) if len(name) >= _NAME]
     known = frozenset(_FIGURE.findall(trajectory.task))
-    words = "\n".join(line for line in answer.splitlines() if not _CALL.match(line))
     return all(
         not frozenset(_FIGURE.findall(sentence)) - known
         and not _GOES_ON.search(sentence)
         and (_EXCUSE.search(sentence) or _NO_WORD.fullmatch(sentence) or _defers(sentence, agents))
-        for sentence in _SENTENCE.split(words)
+        for sentence in _SENTENCE.split(answer)
         if sentence.strip()
     )
 

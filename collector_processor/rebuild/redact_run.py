@@ -13,10 +13,11 @@ from threading import Lock
 from typing import Any, Final, TypeAlias
 
 from collector_processor.rebuild.redaction import Redactor, RunRedactor, describe
-from semconv.model import Step, Trajectory
+from semconv.model import Step, Trajectory, at_marks, marks_of
 from semconv.record import replace
 
 _STEP_TEXTS: Final = ("name", "instructions", "tools", "input", "output", "error")
+"""Texts of a step. Arguments of calls stand in ``output``, and what it heard in ``input``."""
 _texts_of_step: Final[Callable[[Step], tuple[str, ...]]] = attrgetter(*_STEP_TEXTS)
 
 CleanRun: TypeAlias = Callable[[Trajectory], Trajectory]
@@ -90,11 +91,14 @@ def _cleaned(trajectory: Trajectory, redact: RunRedactor) -> Trajectory:
 
 def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
     for step in steps:
-        before = _texts_of_step(step)
-        after = tuple(map(redact, before))
-        is_clean = after == before  # the usual case
+        around = (redact(step.name), redact(step.instructions), redact(step.tools))
+        given, marks = redact.marked(step.input, marks_of(step))
+        after = (*around, given, redact(step.output), redact(step.error))
+        is_clean = after == _texts_of_step(step)  # the usual case
         changes: Any = {} if is_clean else dict(zip(_STEP_TEXTS, after, strict=True))
-        yield step if is_clean else replace(step, **changes)
+        cleaned = step if is_clean else replace(step, **changes, heard=at_marks(step, marks))
+        calls = tuple([replace(call, arguments=redact.again(call.arguments)) for call in step.calls])
+        yield cleaned if calls == step.calls else replace(cleaned, calls=calls)
 
 
 def _texts_of(trajectory: Trajectory) -> Iterable[str]:

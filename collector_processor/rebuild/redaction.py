@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from collector_processor.rebuild.secret_rules import (
     ALL_KINDS,
@@ -76,17 +76,26 @@ class Redactor:
 
     def replace(self, text: str, name: Callable[[_Secret], str]) -> str:
         """Return ``text`` with each secret replaced by its name."""
+        return self.replace_marked(text, (), name)[0]
+
+    def replace_marked(
+        self, text: str, marks: Sequence[int], name: Callable[[_Secret], str]
+    ) -> tuple[str, Sequence[int]]:
+        """Return ``text`` with each secret replaced by its name, and where ``marks`` are then.
+
+        Args:
+            text: the text.
+            marks: places in it, ascending; one inside a secret moves to the end of the secret's name.
+            name: returns the name of a secret.
+        """
         text = _without_surrogates(text)
         for _ in range(_ROUNDS):
             if self.holds_nothing(text):
                 break
-            out: list[str] = []
-            at = 0
-            for secret in _apart(self._secrets(text)):
-                out += (text[at : secret.start], name(secret))
-                at = secret.end
-            text = "".join((*out, text[at:]))
-        return text
+            edits = [(secret.start, secret.end, name(secret)) for secret in _apart(self._secrets(text))]
+            marks = _moved(marks, edits)
+            text = _edited(text, edits)
+        return text, marks
 
     def holds_nothing(self, text: str, depth: int = 0) -> bool:
         """Return whether ``text``, which has no surrogates, contains no secret."""
@@ -110,6 +119,33 @@ class Redactor:
             inner = next(_apart(self._secrets(said, depth + 1)), None)
             if inner is not None:  # the whole run of characters: part of it cannot be replaced
                 yield _Secret(*reading.place(start, end), inner.rule, inner.value)
+
+
+_Edit: TypeAlias = tuple[int, int, str]
+"""Start and end of a secret, and the name that replaces it."""
+
+
+def _edited(text: str, edits: Sequence[_Edit]) -> str:
+    out: list[str] = []
+    at = 0
+    for start, end, name in edits:
+        out += (text[at:start], name)
+        at = end
+    return "".join((*out, text[at:]))
+
+
+def _moved(marks: Sequence[int], edits: Sequence[_Edit]) -> Sequence[int]:
+    """Return where ascending places in a text are after the edits."""
+    moved: list[int] = []
+    shift, place = 0, 0
+    for mark in marks:
+        while place < len(edits) and edits[place][1] <= mark:
+            start, end, name = edits[place]
+            shift += len(name) - (end - start)
+            place += 1
+        inside = edits[place] if place < len(edits) and edits[place][0] < mark else None
+        moved.append(mark + shift if inside is None else inside[0] + shift + len(inside[2]))
+    return moved
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,6 +183,20 @@ class RunRedactor:
         if redacted == text:
             self._clean.add(text)
         return redacted
+
+    def again(self, text: str) -> str:
+        """Return ``text``, which stands in another text too, redacted without counting its secrets again."""
+        counted = Counter(self.counts)
+        redacted = self(text)
+        self.counts.clear()
+        self.counts.update(counted)
+        return redacted
+
+    def marked(self, text: str, marks: Sequence[int]) -> tuple[str, Sequence[int]]:
+        """Return ``text`` redacted, and where ``marks``, ascending places in it, are then."""
+        if not text or text in self._clean:
+            return text, marks
+        return self.redactor.replace_marked(text, marks, self._name)
 
     def _name(self, secret: _Secret) -> str:
         word = secret.rule.word

@@ -16,9 +16,9 @@ from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS
 from collector_processor.trajectory.assign_agents import agents_of
 from collector_processor.trajectory.handoffs import Settled, settle
 from collector_processor.trajectory.relations import causes_of
-from collector_processor.trajectory.step_texts import NewMessages, output_text, shortened
-from semconv.dialects import Action, ActionKind
-from semconv.dialects.reading.messages import last_answer, last_request
+from collector_processor.trajectory.step_texts import NewInput, NewMessages, output_text, shortened
+from semconv.dialects import Action, ActionKind, Message
+from semconv.dialects.reading.messages import body_of, last_answer, last_request
 from semconv.dialects.reading.tools import Lists, listing_tools, tools_in
 from semconv.dialects.reading.values import error_of
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
@@ -33,6 +33,7 @@ from semconv.model import (
     SpanStatus,
     Step,
     StepKind,
+    ToolCall,
     Trace,
     Trajectory,
 )
@@ -281,7 +282,7 @@ def _steps(ordering: Ordering, acts: Sequence[Act]) -> tuple[Step, ...]:
     steps: list[Step] = []
     following: Sequence[Act | None] = [*acts[1:], None]
     for index, (act, after) in enumerate(zip(acts, following, strict=False)):
-        new_input = new_messages.take(act) if act.action.input_messages else act.action.input
+        new_input = new_messages.take(act) if act.action.input_messages else NewInput(act.action.input)
         settled, group = settle(act, after, agents), ordering.groups.get(act.position)
         step = _step(act, settled, new_input, toolbox.of(act), index=index, group=group, causes=causes[index])
         steps.append(step)
@@ -328,7 +329,7 @@ class _Toolbox:
 def _step(
     act: Act,
     settled: Settled,
-    new_input: str,
+    new_input: NewInput,
     tools: str,
     *,
     index: int,
@@ -337,8 +338,9 @@ def _step(
 ) -> Step:
     action, span = act.action, act.span
     output = output_text(action.output_messages) if action.output_messages else action.output
-    kept_input, kept_output = shortened(new_input), shortened(output)
+    kept_input, kept_output = new_input.shortened(), shortened(output)
     is_cut = kept_input is not new_input or kept_output is not output
+    has_words = bool(new_input.text or output)
     return Step(
         index=index,
         agent=act.agent or UNKNOWN_AGENT,
@@ -351,15 +353,23 @@ def _step(
         end_ns=span.end_ns,
         status=act.status,
         error=shortened(action.error),
-        input=kept_input,
+        input=kept_input.text,
+        heard=kept_input.heard,
         output=kept_output,
+        calls=tuple(map(_kept_call, action.requested)),
+        call_id=action.call_id,
         target=settled.target,
-        content=_content(act, has_words=bool(new_input or output), has_output=bool(output), is_cut=is_cut),
+        content=_content(act, has_words=has_words, has_output=bool(output), is_cut=is_cut),
         instructions=shortened(action.instructions),
         tools=tools,
         group=group,
         causes=causes,
     )
+
+
+def _kept_call(call: ToolCall) -> ToolCall:
+    kept = shortened(call.arguments)
+    return call if kept is call.arguments else replace(call, arguments=kept)
 
 
 def _content(act: Act, *, has_words: bool, has_output: bool, is_cut: bool) -> ContentState:
@@ -372,10 +382,16 @@ def _content(act: Act, *, has_words: bool, has_output: bool, is_cut: bool) -> Co
     return ContentState.TRUNCATED if is_cut else ContentState.COMPLETE
 
 
-def _recovered(step: Step, output: str) -> Step:
+def _recovered(step: Step, said: Message) -> Step:
+    output = body_of(said)
     is_cut = step.content is ContentState.DROPPED or shortened(output) is not output
     kept = ContentState.COMPLETE if step.content is ContentState.ABSENT else step.content
-    return replace(step, output=shortened(output), content=ContentState.TRUNCATED if is_cut else kept)
+    return replace(
+        step,
+        output=shortened(output),
+        calls=tuple(map(_kept_call, said.calls)),
+        content=ContentState.TRUNCATED if is_cut else kept,
+    )
 
 
 def _warnings(ordering: Ordering, steps: Sequence[Step]) -> tuple[str, ...]:

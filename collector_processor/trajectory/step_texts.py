@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from collector_processor.trajectory.acts import LLM, TOOL_KINDS, Act, Ordering
 from semconv.dialects import Action, Message, ToolCall
@@ -20,7 +20,7 @@ from semconv.dialects.reading.messages import body_of, render
 from semconv.dialects.reading.payloads import reported_failure, unwrapped
 from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS, transfer_target
 from semconv.dialects.reading.values import mapping
-from semconv.model import UNKNOWN_AGENT
+from semconv.model import UNKNOWN_AGENT, Heard
 from semconv.record import replace
 
 _Print: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
@@ -80,6 +80,23 @@ def _with_content(action: Action, call: ToolCall, results: Mapping[str, str]) ->
     )
 
 
+class NewInput(NamedTuple):
+    """The input that is new to a step, as text and with the places of its messages."""
+
+    text: str
+    heard: tuple[Heard, ...] = ()
+
+    def shortened(self) -> NewInput:
+        """Return the input as it is kept; of a text that is too long, only messages of its head."""
+        kept = shortened(self.text)
+        if kept is self.text:
+            return self
+        head = _MAX_CHARS - _TAIL_CHARS
+        return NewInput(
+            kept, tuple(replace(one, end=min(one.end, head)) for one in self.heard if one.start < head)
+        )
+
+
 @dataclass(slots=True)
 class _Memory:
     """State of one agent's last call."""
@@ -98,11 +115,11 @@ class NewMessages:
     _speakers: dict[_Print, _Line] = field(default_factory=dict)
     """The agent that said each text last."""
     _latest: dict[str, _Line] = field(default_factory=dict)
-    recovered: dict[int, str] = field(default_factory=dict)
+    recovered: dict[int, Message] = field(default_factory=dict)
     """Outputs that only a later call quotes, by the index of the act that produced them."""
 
-    def take(self, act: Act) -> str:
-        """Return the new content of the call's input as text, and remember the call."""
+    def take(self, act: Act) -> NewInput:
+        """Return the new content of the call's input, and remember the call."""
         messages = [message for message in act.action.input_messages if message.role != "system"]
         prints = [_print(message) for message in messages]
         line = self._line_of(act)
@@ -112,7 +129,7 @@ class NewMessages:
         else:
             fresh = self._since(before, line, messages, prints)
         self._remember(act, line, prints)
-        return render(fresh)
+        return NewInput(*render(fresh))
 
     def _line_of(self, act: Act) -> _Line:
         """Return the line of conversation a call belongs to; limits evict the instructions first."""
@@ -155,7 +172,7 @@ class NewMessages:
 
     def _recover(self, before: _Memory, fresh: list[Message]) -> None:
         if _lost_output(before.act) and fresh and fresh[0].role == "assistant":
-            self.recovered[before.act.index] = body_of(fresh.pop(0))
+            self.recovered[before.act.index] = fresh.pop(0)
 
     def recover_answers(self, ordering: Ordering) -> None:
         """Restore lost outputs of agents' last calls from the agents' answers.
@@ -169,7 +186,7 @@ class NewMessages:
             answered.add(act.runner)
             answer = _answer_of(ordering.acts[act.runner], ordering)
             if answer and _lost_output(act):
-                self.recovered.setdefault(act.index, answer)
+                self.recovered.setdefault(act.index, Message(role="assistant", text=answer))
 
 
 def _answer_of(runner: Act, ordering: Ordering) -> str:

@@ -43,10 +43,9 @@ from semconv.dialects.reading.action import (
     Message,
     Read,
     Surroundings,
-    ToolCall,
     key_of,
 )
-from semconv.model import Span
+from semconv.model import Span, ToolCall
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     BLAMESPAN,

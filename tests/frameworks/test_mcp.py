@@ -16,7 +16,8 @@ from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.experiment.replay.trial import TrialReport
-from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.action import Message
+from semconv.model import ToolCall
 from semconv.record import replace
 from tests.backends.supervise import accepts, free_ports
 from tests.frameworks.catalogue import catalogue

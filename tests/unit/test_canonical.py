@@ -3,7 +3,8 @@ from hypothesis import strategies as st
 
 from analyzer.experiment.replay import canonical as module
 from analyzer.experiment.replay.canonical import Utterance, canonical, first_difference, key_of, masked
-from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.action import Message
+from semconv.model import ToolCall
 from semconv.record import replace
 
 TEXTS = st.text(max_size=20)

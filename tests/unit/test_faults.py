@@ -13,8 +13,8 @@ from analyzer.experiment.injection.injector import Failure, Fault, Plan, Tried, 
 from analyzer.experiment.injection.twins import Next, Twin, course
 from analyzer.experiment.replay.tape import Answer, RecordedCall
 from analyzer.experiment.sequential import Arm, Reason
-from semconv.dialects.reading.action import Message, ToolCall
-from semconv.model import Step, StepKind, Trajectory
+from semconv.dialects.reading.action import Message
+from semconv.model import Step, StepKind, ToolCall, Trajectory
 from semconv.record import replace
 from tests.tapes import call, tape
 

@@ -18,7 +18,8 @@ from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.tape import Answer, CallKind
 from analyzer.experiment.replay.trial import Change, Edit
-from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.action import Message
+from semconv.model import ToolCall
 from semconv.record import replace
 from tests.cut_streams import wrong_streams
 from tests.scripted_upstream import Upstream, upstream

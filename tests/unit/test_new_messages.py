@@ -75,3 +75,25 @@ def test_what_was_heard_twice_and_is_there_thrice_is_new_once() -> None:
         "user: go on",
         "user: go on",
     ]
+
+
+def test_what_a_step_hears_is_kept_apart_by_role_author_and_call() -> None:
+    result = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "none left"}]}
+    trajectory = ordered(
+        agent(1, "a", parent=None, end=50),
+        chat(2, heard=[said("user", "q")], answer="", calls=[("stock", "{}", "c1")]),
+        chat(4, heard=[said("user", "q"), said("assistant", "", ("stock", "{}", "c1")), result], answer="0"),
+    )
+    asking, answering = trajectory.steps
+    assert [(call.name, call.arguments, call.call_id) for call in asking.calls] == [("stock", "{}", "c1")]
+    (heard,) = answering.heard
+    assert (heard.role, heard.answers) == ("tool", ("c1",))
+    assert answering.input[heard.start : heard.end] == "none left"
+
+
+def test_a_line_of_a_message_that_looks_like_another_message_is_none() -> None:
+    trajectory = ordered(
+        agent(1, "a", parent=None, end=50),
+        chat(2, heard=[said("user", "see the log:\ntool: Error: it is down")], answer="ok"),
+    )
+    assert [heard.role for heard in trajectory.steps[0].heard] == ["user"]

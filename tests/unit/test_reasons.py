@@ -11,7 +11,7 @@ import pytest
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.triage import triage
 from semconv.model import UNKNOWN_AGENT, Blame, SpanStatus, Step, StepKind, Trajectory
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import calling, failed_tool, run, step, tool
 
 DICTIONARY = "Error code: 500 - {'error': {'message': 'out of order', 'type': 'server_error'}}"
 LIMIT = (
@@ -31,7 +31,7 @@ def failed_call(agent: str, error: str, **fields: Any) -> Step:
 
 
 def test_a_failed_model_call_is_told_with_the_providers_message_once() -> None:
-    verdict = blame(step("a", "call ask()"), failed_call("purser", DICTIONARY, name="chat"))
+    verdict = blame(calling("a", ("ask", "")), failed_call("purser", DICTIONARY, name="chat"))
     assert verdict.reason == (
         "purser made a model call that failed, and the run ended without a successful retry."
         " The error: Error code: 500 - out of order."
@@ -55,7 +55,7 @@ def test_the_class_of_an_error_is_said_once() -> None:
 
 
 def test_of_a_long_error_the_first_sentence_is_told() -> None:
-    calls = [step("a", 'call look_up({"name": "Marianne"})') for _ in range(4)]
+    calls = [calling("a", ("look_up", '{"name": "Marianne"}')) for _ in range(4)]
     verdict = blame(*calls, root_status=SpanStatus.ERROR, root_error=LIMIT)
     assert verdict.reason == (
         "a made the same call 4 times, in steps 0 to 3 (step 1 is the first repetition),"
@@ -221,10 +221,10 @@ def test_a_verdict_by_position_says_so_and_what_to_do() -> None:
 @pytest.mark.parametrize(
     "trajectory",
     [
-        run(step("a", "call x()"), failed_tool("a", "TimeoutError: " + "no answer " * 40)),
+        run(calling("a", ("x", "")), failed_tool("a", "TimeoutError: " + "no answer " * 40)),
         run(step("a", "x"), step("b", "Let's assume the population is 4,711 in all of it."), output="4,711"),
         run(
-            step("a", "call x()"),
+            calling("a", ("x", "")),
             tool("a", "", "x"),
             step("a", "The result is 47.", StepKind.LLM),
             output="47",

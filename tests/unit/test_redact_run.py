@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import open_cleaner
 from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.inquiry.visible import visible_run
 from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.settings import SettingsError, load_settings
-from tests.runs import run, step, tool
+from tests.runs import calling, hearing, run, step, tool
 
 KEY = "sk-proj-abcdefghijklmnop1234"
 RUN = run(
@@ -101,3 +105,29 @@ async def test_a_model_sees_no_secret_and_may_quote_what_it_was_shown() -> None:
     for secret in (KEY, "eve@example.org", "bob@example.org"):
         assert secret not in prompt
         assert secret not in document
+
+
+def test_what_a_step_heard_and_called_stays_in_place_and_is_counted_once() -> None:
+    asked = calling("ann", ("mail", '{"to": "bob@example.org"}'))
+    heard = hearing(asked, ("user", f"take {KEY} and eve@example.org"), ("tool", "sent to bob@example.org"))
+    (cleaned,) = Cleaner(make_redactor(ALL_KINDS))(run(heard)).steps
+    texts = [cleaned.input[one.start : one.end] for one in cleaned.heard]
+    assert texts == ["take [key 1] and [e-mail 1]", "sent to [e-mail 2]"]
+    assert cleaned.calls[0].arguments == '{"to": "[e-mail 2]"}'
+    assert cleaned.output == 'call mail({"to": "[e-mail 2]"})'
+    redact = make_redactor(ALL_KINDS).for_run()
+    Cleaner(make_redactor(ALL_KINDS))(run(heard), redact)
+    assert dict(redact.counts) == {"keys": 1, "emails": 3}
+
+
+@given(
+    texts=st.lists(st.sampled_from(["hello", KEY, f"use {KEY} now", "a@example.org", "b@example.org, c"])),
+    visible=st.sampled_from(["", "\u200b", "\x1b[31m"]),
+)
+def test_messages_stay_those_of_the_text_whatever_is_taken_out(texts: list[str], visible: str) -> None:
+    given = run(hearing(step("a"), *[("user", f"{visible}{text}") for text in texts]))
+    (cleaned,) = visible_run(Cleaner(make_redactor(ALL_KINDS))(given)).steps
+    plain = [make_redactor(ALL_KINDS).redact(text) for text in texts]
+    unnumbered = [re.sub(r" \d+]", "]", cleaned.input[one.start : one.end]) for one in cleaned.heard]
+    assert unnumbered == plain
+    assert all(cleaned.input[: one.start].endswith("user: ") for one in cleaned.heard)

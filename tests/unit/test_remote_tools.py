@@ -18,7 +18,7 @@ from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.experiment.replay.trial import Change
 from analyzer.experiment.replay.trial_tools import ToolRules, first_undeclared
-from semconv.dialects.reading.action import ToolCall
+from semconv.model import ToolCall
 from semconv.record import replace
 from tests.tapes import call, chat_body, tape, tool
 from tests.web_application import served

@@ -9,7 +9,7 @@ import pytest
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.run_view import read
 from semconv.model import Blame
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import calling, failed_tool, run, step, tool
 
 
 def is_repaired(first: object, then: object, task: str = "t") -> bool:
@@ -61,7 +61,7 @@ def test_what_the_task_asks_for_one_by_one_is_not_made_good_by_one_another() -> 
 
 
 def test_what_was_asked_for_before_the_failure_is_no_answer_to_it() -> None:
-    asking = step("a", 'call mail({"to": "x", "s": 1})\ncall mail({"to": "y", "s": 1})')
+    asking = calling("a", ("mail", '{"to": "x", "s": 1}'), ("mail", '{"to": "y", "s": 1}'))
     failed = failed_tool("a", target="mail", input='{"to": "x", "s": 1}', causes=(0,))
     other = tool("a", "sent", "mail", input='{"to": "y", "s": 1}', causes=(0,))
     again = tool("a", "sent", "mail", input='{"to": "x", "s": 1}', causes=(0,))
@@ -88,9 +88,9 @@ def test_the_mail_that_was_never_sent_is_blamed() -> None:
 def test_the_only_error_of_a_run_leads_over_where_the_answer_comes_from() -> None:
     verdict = judge_by_signals(
         run(
-            step("hotelier", 'call book_hotel({"city": "Oslo"})'),
+            calling("hotelier", ("book_hotel", '{"city": "Oslo"}')),
             failed_tool("hotelier", "ConnectionError: hotel API down", "book_hotel", causes=(0,)),
-            step("pilot", 'call book_flight({"city": "Oslo"})'),
+            calling("pilot", ("book_flight", '{"city": "Oslo"}')),
             tool("pilot", "flight SK12 booked", "book_flight", causes=(2,)),
             step("pilot", "Flight SK12 is booked."),
             output="Flight SK12 is booked.",

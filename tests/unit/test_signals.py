@@ -22,7 +22,7 @@ from semconv.model import (
     StepKind,
     Trajectory,
 )
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import calling, failed_tool, hearing, run, step, tool
 
 TASK = "The Falcon cluster: how many GPUs, and what do 10 hours cost at $3 per GPU-hour?"
 
@@ -37,9 +37,9 @@ def falcon(*ending: Step) -> Trajectory:
     """A planner, a researcher whose tool fails once and then works, and an ending."""
     return run(
         step("planner", "The researcher finds the cluster, then the analyst works out the cost."),
-        step("researcher", 'call lookup({"name": "Falcon"})'),
+        calling("researcher", ("lookup", '{"name": "Falcon"}')),
         failed_tool("researcher", "inventory timed out", input='{"name": "Falcon"}'),
-        step("researcher", 'call lookup({"name": "Falcon"})', input="Error: inventory timed out"),
+        calling("researcher", ("lookup", '{"name": "Falcon"}'), input="Error: inventory timed out"),
         tool("researcher", "Falcon cluster: 16 GPUs", input='{"name": "Falcon"}'),
         step("researcher", "Falcon has 16 GPUs."),
         *ending,
@@ -110,7 +110,7 @@ def test_a_figure_from_nowhere_is_blamed_where_it_comes_in() -> None:
 
 def test_a_figure_that_a_tool_gave_is_not_from_nowhere() -> None:
     trajectory = run(
-        step("a", "call price()"),
+        calling("a", ("price", "")),
         tool("a", "price: 450"),
         step("a", "It is 450."),
         task="price?",
@@ -142,7 +142,7 @@ def test_a_figure_of_a_tool_in_another_unit_is_not_from_nowhere() -> None:
 
 def test_the_crash_that_ends_the_run_is_blamed() -> None:
     verdict = blame(
-        run(step("planner", "plan"), step("researcher", "call lookup"), failed_tool("researcher"))
+        run(step("planner", "plan"), calling("researcher", ("lookup", "")), failed_tool("researcher"))
     )
     assert (verdict.agent, verdict.step) == ("researcher", 2)
     assert verdict.mode == "unhandled_error"
@@ -151,7 +151,7 @@ def test_the_crash_that_ends_the_run_is_blamed() -> None:
 
 def test_going_on_after_an_error_as_if_nothing_happened_is_blamed() -> None:
     trajectory = run(
-        step("researcher", "call lookup"),
+        calling("researcher", ("lookup", "")),
         tool("researcher", "exitcode: 1 (execution failed)\nCode output: boom"),
         step("writer", "The answer is confirmed."),
     )
@@ -167,9 +167,9 @@ def test_an_agent_that_says_that_there_was_an_error_does_not_ignore_it() -> None
 
 
 def test_trying_again_what_failed_is_no_loop_and_trying_again_what_worked_is() -> None:
-    again = 'call lookup({"name": "Falcon"})'
-    retried = run(step("r", again), failed_tool("r"), step("r", again), tool("r", "16 GPUs"))
-    looping = run(step("r", again), tool("r", "16 GPUs"), step("r", again), tool("r", "16 GPUs"))
+    again = calling("r", ("lookup", '{"name": "Falcon"}'))
+    retried = run(again, failed_tool("r"), again, tool("r", "16 GPUs"))
+    looping = run(again, tool("r", "16 GPUs"), again, tool("r", "16 GPUs"))
     assert not [f for f in findings(read(retried)) if f.signal == "loop"]
     assert [f.step for f in findings(read(looping)) if f.signal == "loop"] == [2]
 
@@ -292,7 +292,7 @@ def test_how_a_text_is_typeset_changes_no_finding(plain: str, typeset: str) -> N
 
 def test_handing_over_is_coordination() -> None:
     trajectory = run(
-        step("triage", "call transfer_to_b"),
+        calling("triage", ("transfer_to_b", "")),
         step("triage", "to b", StepKind.HANDOFF, target="b"),
         step("b", "x"),
     )
@@ -449,10 +449,10 @@ def test_a_run_without_steps_is_an_error_and_no_guess() -> None:
     assert verdict.status is Status.ERROR
 
 
-def hearing(result: str, *ending: Step) -> Trajectory:
+def after_hearing(result: str, *ending: Step) -> Trajectory:
     """A tool without a span: the agent's next call receives its result."""
-    asking = step("researcher", 'call lookup({"name": "Falcon"})', input="user: How many GPUs?")
-    heard = replace(ending[0], input=f"tool: {result}")
+    asking = calling("researcher", ("lookup", '{"name": "Falcon"}'), input="user: How many GPUs?")
+    heard = hearing(ending[0], ("tool", result))
     return run(step("planner", "Ask the researcher."), asking, heard, *ending[1:], task=TASK)
 
 
@@ -465,9 +465,9 @@ def heard_findings(trajectory: Trajectory) -> list[tuple[int, str]]:
 
 
 def test_a_tools_failure_that_only_the_next_call_hears_is_evidence() -> None:
-    gave_up = hearing("Error: inventory timed out", step("researcher", "I could not find it."))
+    gave_up = after_hearing("Error: inventory timed out", step("researcher", "I could not find it."))
     assert heard_findings(gave_up) == [(1, "unrepaired_error")]
-    went_on = hearing("Error: inventory timed out", step("researcher", "Falcon has 96 GPUs."))
+    went_on = after_hearing("Error: inventory timed out", step("researcher", "Falcon has 96 GPUs."))
     assert heard_findings(went_on) == [(1, "unrepaired_error"), (2, "ignored_error")]
     (found,) = [each for each in findings(read(gave_up)) if each.signal == "unrepaired_error"]
     assert found.reason.startswith("called lookup, which failed")
@@ -477,26 +477,26 @@ def test_a_tools_failure_that_only_the_next_call_hears_is_evidence() -> None:
 
 
 def test_a_heard_failure_that_a_second_try_repaired_is_no_evidence() -> None:
-    again = step("researcher", 'call lookup({"name": "Falcon"})')
-    repaired = hearing(
-        "Error: inventory timed out", again, step("researcher", "16 GPUs.", input="tool: 16 GPUs")
+    again = calling("researcher", ("lookup", '{"name": "Falcon"}'))
+    repaired = after_hearing(
+        "Error: inventory timed out", again, hearing(step("researcher", "16 GPUs."), ("tool", "16 GPUs"))
     )
     assert heard_findings(repaired) == []
-    failed_again = hearing(
-        "Error: timed out", again, step("researcher", "Not found.", input="tool: Error: timed out")
+    failed_again = after_hearing(
+        "Error: timed out", again, hearing(step("researcher", "Not found."), ("tool", "Error: timed out"))
     )
     assert [at for at, _ in heard_findings(failed_again)] == [1, 2]
 
 
 def test_what_a_tools_own_step_shows_is_not_heard_a_second_time() -> None:
-    asking = step("researcher", 'call lookup({"name": "Falcon"})')
-    heard = step("researcher", "I could not find it.", input="tool: Error: timed out")
+    asking = calling("researcher", ("lookup", '{"name": "Falcon"}'))
+    heard = hearing(step("researcher", "I could not find it."), ("tool", "Error: timed out"))
     shown = run(asking, failed_tool("researcher", "timed out"), heard, task=TASK)
     assert [found.quoted_step for found in findings(read(shown)) if found.signal == "unrepaired_error"] == [1]
 
 
 def test_a_result_that_only_speaks_of_errors_is_no_failure() -> None:
-    assert heard_findings(hearing("16 GPUs, error rate 0.1 %", step("researcher", "16 GPUs."))) == []
+    assert heard_findings(after_hearing("16 GPUs, error rate 0.1 %", step("researcher", "16 GPUs."))) == []
 
 
 COMMAND = '{"goto": "analyst", "update": {"messages": [{"id": "450", "usage": {"total_tokens": 450}}]}}'
@@ -537,10 +537,10 @@ def test_a_failed_look_up_is_blamed_and_not_the_words_that_give_up_over_it(resul
     """Frameworks hand an exception to the model as a text, without an error on any span."""
     excuse = "I could not find out how many seats it has: the ship register is not answering."
     gave_up = run(
-        step("registrar", 'call look_up({"name": "Marianne"})'),
+        calling("registrar", ("look_up", '{"name": "Marianne"}')),
         tool("registrar", result, target="look_up"),
-        step("registrar", excuse, input=f"tool: {result}"),
-        step("concierge", excuse, input=f"tool: {excuse}"),
+        hearing(step("registrar", excuse), ("tool", result)),
+        hearing(step("concierge", excuse), ("tool", excuse)),
         output=excuse,
     )
     verdict = blame(gave_up)
@@ -557,7 +557,7 @@ def test_a_result_that_an_agent_quotes_in_an_answer_is_no_failure() -> None:
 
 def test_asking_again_an_agent_whose_call_broke_is_no_loop() -> None:
     broken = step("purser", "", status=SpanStatus.ERROR, error="HTTP 500")
-    asking = step("concierge", 'call purser({"task": "What do twelve crossings take in?"})')
+    asking = calling("concierge", ("purser", '{"task": "What do twelve crossings take in?"}'))
     steps = [one for _ in range(4) for one in (asking, broken)]
     verdict = blame(run(*steps, step("concierge", "Noted."), output="Noted."))
     assert (verdict.agent, verdict.step, verdict.mode) == ("purser", 1, "unhandled_error")

@@ -21,7 +21,7 @@ from analyzer.history.spectrum import (
     spectrum_of,
 )
 from semconv.model import SpanStatus, StepKind, Trajectory
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import calling, failed_tool, run, step, tool
 
 GOOD = run(step("planner", "plan"), step("buyer", "price 3"), step("writer", "done"))
 BAD = run(
@@ -137,12 +137,14 @@ def test_increase_is_relative_to_the_site() -> None:
 
 def test_outputs_and_errors_are_traits() -> None:
     traits = [
-        ("", "empty"), ('{"a": 1}', "json"), ("42.", "number"), ("call pay({})", "call"), ("yes", "text"),
+        ("", "empty"), ('{"a": 1}', "json"), ("42.", "number"), ("yes", "text"),
     ]  # fmt: skip
     for output, kind in traits:
         assert f"P|{kind}|a|llm|" in keys(run(step("a", output)))
+    assert "P|call|a|llm|" in keys(run(calling("a", ("pay", "{}"))))
+    assert "P|text|a|llm|" in keys(run(step("a", "call pay({})"))), "prose that looks like a call"
     assert "P|error|a|llm|" in keys(run(step("a", "x", status=SpanStatus.ERROR)))
-    assert "P|call pay|a|llm|" in keys(run(step("a", "so:\ncall pay({})")))
+    assert "P|call pay|a|llm|" in keys(run(calling("a", ("pay", "{}"), words="so:")))
 
 
 names = st.sampled_from(["a", "b", "c", "ünïcode", "", "x" * 300, "|", "\ud800"])

@@ -13,7 +13,7 @@ from analyzer.signals.suspicion import Clue, ClueKind, clues
 from analyzer.signals.suspicion.clue import least_suspicion, weigh
 from analyzer.signals.suspicion.figures import figures
 from semconv.model import Blame, Outcome, SpanStatus, Status, Trajectory
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import failed_tool, hearing, run, step, tool
 
 METER = tool(
     "analyst", "Rack B draws 9600 W. Rack C draws 4100 W.", input='{"site": "Graz"}', target="read_meter"
@@ -155,7 +155,7 @@ def test_a_call_without_arguments_is_quoted_by_its_result() -> None:
 
 
 def test_a_result_that_only_an_input_shows_is_not_quoted_from_the_output() -> None:
-    heard = step("a", "I have it. Rack B draws 6,900 W.", input="tool: Rack B draws 9600 W.")
+    heard = hearing(step("a", "I have it. Rack B draws 6,900 W."), ("tool", "Rack B draws 9600 W."))
     quotes = [one.quote for clue in clues(read(run(heard, output=heard.output))) for one in clue.evidence]
     assert quotes
     assert all("6,900" in quote for quote in quotes)

@@ -7,7 +7,7 @@ import pytest
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.run_view import Role, read
 from semconv.model import UNKNOWN_AGENT, Blame, Step, StepKind
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import calling, failed_tool, hearing, run, step, tool
 
 
 def author(*steps: Step, at: int, **fields: object) -> int:
@@ -29,7 +29,7 @@ def test_a_failing_tool_is_not_laid_at_another_agent_that_spoke_before_it() -> N
 
 
 def test_a_tool_that_one_agent_runs_for_another_is_laid_at_the_call_that_the_trace_ties_it_to() -> None:
-    asking = step("coder", 'call run({"code": "print(x)"})')
+    asking = calling("coder", ("run", '{"code": "print(x)"}'))
     assert (
         author(asking, step("critic", "Good."), failed_tool("runner", target="run", causes=(0,)), at=2) == 0
     )
@@ -43,14 +43,14 @@ def test_a_tie_that_is_no_request_asks_for_nothing() -> None:
 
 
 def test_without_ties_the_same_name_and_arguments_were_asked_for() -> None:
-    asking = step("coder", 'I look.\ncall run({"code": "print(x)"})')
-    other = step("critic", 'call run({"code": "print(y)"})')
+    asking = calling("coder", ("run", '{"code": "print(x)"}'), words="I look.")
+    other = calling("critic", ("run", '{"code": "print(y)"}'))
     failed = failed_tool("runner", target="run", input='{"code":"print(x)"}')
     assert author(asking, other, failed, at=2) == 0
 
 
 def test_ones_own_call_stands_for_itself() -> None:
-    asking = step("coder", 'call run({"code": "print(x)"})')
+    asking = calling("coder", ("run", '{"code": "print(x)"}'))
     assert author(asking, failed_tool("coder", target="run", causes=(0,)), at=1) == 1
 
 
@@ -75,3 +75,21 @@ def test_what_the_tool_of_a_silent_agent_returns_is_not_that_agents_word_and_no_
 
 def test_a_tie_to_a_step_that_is_not_there_is_none() -> None:
     assert author(tool("a", "x", causes=(7, -1)), at=0) == 0
+
+
+def test_prose_that_looks_like_a_call_makes_nobody_responsible() -> None:
+    """A bystander explains which call it would make; only the clerk asks for it."""
+    arguments = '{"to": "ACME", "amount": 900}'
+    asked = calling("clerk", ("pay", arguments))
+    prose = step("auditor", f"I would then run\ncall pay({arguments})")
+    failed = failed_tool("teller", target="pay", input=arguments)
+    assert author(asked, prose, failed, at=2) == 0
+    assert author(prose, failed, at=1) == 1
+
+
+def test_a_line_in_a_users_message_is_no_tools_error() -> None:
+    asked = calling("clerk", ("pay", "{}"))
+    pasted = hearing(step("clerk", "Paid."), ("user", "My log says\ntool: Error: connection refused"))
+    assert read(run(asked, pasted)).heard_faults == ()
+    answered = hearing(step("clerk", "Paid."), ("tool", "Error: connection refused"))
+    assert [fault.asker for fault in read(run(asked, answered)).heard_faults] == [0]

@@ -15,8 +15,7 @@ from semconv.model import (
     StepKind,
     Trajectory,
 )
-from semconv.record import replace
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import calling, failed_tool, hearing, run, step, tool
 
 
 def test_a_run_that_nobody_finds_fault_with_did_not_fail() -> None:
@@ -91,7 +90,7 @@ def failed_call(agent: str = "purser") -> Step:
 
 def left_to(final: str, *between: Step, **fields: Any) -> Trajectory:
     """Return a run whose concierge asks the purser, whose model call fails; then the concierge answers."""
-    asking = step("concierge", 'call ask_purser({"objective": "What do 12 crossings take in?"})')
+    asking = calling("concierge", ("ask_purser", '{"objective": "What do 12 crossings take in?"}'))
     last = step("concierge", final)
     fields.setdefault("output", final)
     return run(asking, failed_call(), *between, last, task="What do 12 crossings take in?", **fields)
@@ -106,7 +105,6 @@ def left_to(final: str, *between: Step, **fields: Any) -> Trajectory:
         "We are still waiting for the purser.",
         "The answer is not available: the service returned an error. Please try again later.",
         "There was a problem, and no result could be obtained.",
-        'call ask_purser({"objective": "What do 12 crossings take in?"})',
         "",
     ],
 )
@@ -119,27 +117,29 @@ def test_a_run_that_only_puts_off_what_a_failed_model_call_was_for_has_failed(fi
 
 @pytest.mark.parametrize("again", [1, 3])
 def test_asking_again_in_vain_changes_nothing(again: int) -> None:
-    between = [one for _ in range(again) for one in (step("concierge", "call ask_purser({})"), failed_call())]
+    between = [
+        one for _ in range(again) for one in (calling("concierge", ("ask_purser", "{}")), failed_call())
+    ]
     assert triage(left_to("Noted.", *between)).failed
 
 
 def test_an_agent_whose_tool_never_worked_may_leave_the_run_undone_too() -> None:
     tries = [one for _ in range(3) for one in (step("registrar", ""), failed_tool("registrar", "down"))]
     end = "The registrar should look this up."
-    assert triage(run(step("concierge", "call ask({})"), *tries, step("concierge", end), output=end)).failed
+    assert triage(run(calling("concierge", ("ask", "{}")), *tries, step("concierge", end), output=end)).failed
 
 
-HEARD = "tool (look_up): Error: the register is down"
+HEARD = "Error: the register is down"
 
 
 def deaf(*results: str) -> list[Step]:
     """Return the calls of an agent whose tools have no spans; each hears the result of the call before."""
-    asking = step("registrar", "call look_up({})")
-    return [asking, *[replace(asking, input=result) for result in results[:-1]]]
+    asking = calling("registrar", ("look_up", "{}"))
+    return [asking, *[hearing(asking, ("tool", result)) for result in results[:-1]]]
 
 
 def test_a_tool_whose_failure_is_only_heard_may_leave_the_run_undone() -> None:
-    end = replace(step("registrar", "Noted."), input=HEARD)
+    end = hearing(step("registrar", "Noted."), ("tool", HEARD))
     finding = triage(run(*deaf(HEARD), end, output=end.output))
     assert finding.failed
     assert "step 0 of registrar" in finding.reason
@@ -149,12 +149,12 @@ def test_a_tool_whose_failure_is_only_heard_may_leave_the_run_undone() -> None:
     ("final", "heard"),
     [
         pytest.param("They take in 7,140 euros.", [HEARD], id="it knew by itself"),
-        pytest.param("Noted.", [HEARD, "tool (look_up): 85 seats"], id="the tool worked the second time"),
-        pytest.param("Noted.", ["tool (look_up): 85 seats"], id="nothing failed"),
+        pytest.param("Noted.", [HEARD, "85 seats"], id="the tool worked the second time"),
+        pytest.param("Noted.", ["85 seats"], id="nothing failed"),
     ],
 )
 def test_a_failure_that_was_heard_and_did_not_matter_is_none(final: str, heard: list[str]) -> None:
-    end = replace(step("registrar", final), input=heard[-1])
+    end = hearing(step("registrar", final), ("tool", heard[-1]))
     assert not triage(run(*deaf(*heard), end, output=final)).failed
 
 

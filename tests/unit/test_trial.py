@@ -22,7 +22,8 @@ from analyzer.experiment.replay.trial import (
 )
 from analyzer.experiment.replay.trial_tools import RunTool, ToolRules
 from analyzer.experiment.replay.wire import WIRES
-from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.action import Message
+from semconv.model import ToolCall
 from semconv.record import replace
 from tests.tapes import again, asking, call, said, tape, tool
 

@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from analyzer.experiment.replay.tape import Answer, CallKind, RecordedCall, Tape
-from semconv.dialects.reading.action import ToolCall
 from semconv.dialects.reading.tools import transfer_target
 from semconv.json_text import read_json
+from semconv.model import ToolCall
 from semconv.record import replace
 
 _NUMBER: Final = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*(?![\w%]|\.\d)")

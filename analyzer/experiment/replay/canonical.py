@@ -18,8 +18,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NewType
 
-from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.action import Message
 from semconv.json_text import read_json
+from semconv.model import ToolCall
 from semconv.record import record
 
 Key = NewType("Key", bytes)

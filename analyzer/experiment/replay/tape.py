@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
-from semconv.dialects.reading.action import Message, ToolCall
-from semconv.model import SpanId, TraceId
+from semconv.dialects.reading.action import Message
+from semconv.model import SpanId, ToolCall, TraceId
 from semconv.record import record
 
 

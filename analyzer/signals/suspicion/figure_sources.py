@@ -18,10 +18,7 @@ from analyzer.signals.run_view import HEAD, Reading, spoken_input
 from analyzer.signals.suspicion.figures import Figure, figures
 from semconv.model import ContentState, Step, StepKind
 
-_SPEAKER: Final = re.compile(
-    r"^(system|user|human|tool|assistant|ai|developer|function)\b(?: \([^)\n]*\))?: ", re.MULTILINE
-)
-_OWN: Final = frozenset({"assistant", "ai"})
+_OWN: Final = frozenset({"assistant"})
 _RELAYED: Final = 15
 """Number of characters from which equal texts are the same text and not equal by chance."""
 _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
@@ -82,7 +79,7 @@ def _texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
             if not said.repeats(step.output) and not _encloses(steps, position):
                 yield position, step.output, True
             continue
-        for text, is_result in _heard(spoken_input(step)):
+        for text, is_result in _heard(step):
             if not said.repeats(text):
                 yield position, text if is_result else said.without_repeated(text), is_result
         if step.kind is StepKind.HUMAN:
@@ -91,17 +88,13 @@ def _texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
             said.add(step.output)
 
 
-def _heard(text: str) -> Iterator[tuple[str, bool]]:
+def _heard(step: Step) -> Iterator[tuple[str, bool]]:
     """Yield the messages of an input that no agent wrote, each with whether it is a tool's result."""
-    marks = list(_SPEAKER.finditer(text))
-    if not marks:
-        yield text, False
-        return
-    yield text[: marks[0].start()], False
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        if mark[1] not in _OWN:
-            body = text[mark.end() : following.start() if following else len(text)]
-            yield body, mark[1] in ("tool", "function")
+    if not step.heard:
+        yield spoken_input(step), False
+    for one in step.heard:
+        if one.role not in _OWN:
+            yield step.input[one.start : one.end], one.role == "tool"
 
 
 def _encloses(steps: tuple[Step, ...], position: int) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.run_view import QUOTE, Fault, Reading, Role, final_answer
+from analyzer.signals.run_view import QUOTE, Fault, Reading, Role, final_answer, only_calls
 from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.figures import figures, prose_of, words_of
 from semconv.model import Evidence, StepKind
@@ -121,7 +121,7 @@ def loops(reading: Reading) -> Iterator[Clue]:
     calls: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     has_tools = any(step.kind is StepKind.TOOL for step in reading.steps)
     for position, step in enumerate(reading.steps):
-        if has_tools and reading.texts[position].startswith("call "):
+        if has_tools and only_calls(step):
             continue  # the call is a step of its own
         if step.kind is StepKind.TOOL:
             calls[step.agent, step.target or step.name, step.input.strip()].append(position)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semconv.attributes import GEN_AI_OPERATION_NAME
-from semconv.dialects.reading.action import Action, ActionKind, Key, Message, Surroundings, ToolCall, key_of
+from semconv.dialects.reading.action import Action, ActionKind, Key, Message, Surroundings, key_of
 from semconv.dialects.reading.agent_names import NO_AGENT, Found
 from semconv.dialects.reading.messages import body_of, last_answer, last_request, message_of, system_text
 from semconv.dialects.reading.observations import Observation, action_of
 from semconv.dialects.reading.payloads import content_of
 from semconv.dialects.reading.values import items, mapping, text, words
-from semconv.model import AgentSource, Span
+from semconv.model import AgentSource, Span, ToolCall
 from semconv.record import replace
 
 SCOPE: Final = "opentelemetry.instrumentation.llamaindex"

@@ -7,8 +7,8 @@ from typing import Final
 
 from semconv.dialects.generic.clues import Clues
 from semconv.dialects.generic.speakers import bare_name
-from semconv.dialects.reading.action import ToolCall
 from semconv.dialects.reading.tools import transfer_target
+from semconv.model import ToolCall
 
 
 class ToolRequests:

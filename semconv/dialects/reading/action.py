@@ -12,7 +12,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-from semconv.model import AgentSource, Outcome, OutcomeSource, Span, SpanId, TraceId
+from semconv.model import AgentSource, Outcome, OutcomeSource, Span, SpanId, ToolCall, TraceId
 from semconv.record import record
 
 Key: TypeAlias = tuple[TraceId, SpanId]
@@ -146,15 +146,6 @@ class ActionKind(StrEnum):
 
 FUNCTION_KINDS: Final = frozenset({ActionKind.CONTAINER, ActionKind.WORKFLOW})
 """Kinds of spans that may trace a user's function."""
-
-
-@record
-class ToolCall:
-    """A tool call requested by a model."""
-
-    name: str
-    arguments: str = ""
-    call_id: str = ""
 
 
 @record

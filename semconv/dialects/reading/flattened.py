@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.action import Message
 from semconv.dialects.reading.messages import message_of
 from semconv.dialects.reading.values import below, mapping, text, words
-from semconv.model import AttributeValue, Span
+from semconv.model import AttributeValue, Span, ToolCall
 
 PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
 COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")

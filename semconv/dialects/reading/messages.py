@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.action import Message
 from semconv.dialects.reading.python_repr import message_fields
 from semconv.dialects.reading.values import items, structured, words
+from semconv.model import Heard, ToolCall
 
 _ROLES: Final[Mapping[str, str]] = {
     "human": "user",
@@ -331,13 +332,25 @@ def render_call(call: ToolCall) -> str:
     return f"call {call.name}({call.arguments})"
 
 
-def render(messages: Iterable[Message]) -> str:
-    """Return messages as text, each under its role (and name); empty messages are left out."""
-    return "\n".join(
-        f"{message.role}{f' ({message.name})' if message.name else ''}: {body}"
-        for message in messages
-        if (body := body_of(message))
-    )
+def render(messages: Iterable[Message]) -> tuple[str, tuple[Heard, ...]]:
+    """Return messages as text, each under its role (and name), and their places in it.
+
+    Empty messages are left out.
+    """
+    parts: list[str] = []
+    heard: list[Heard] = []
+    end = -1  # the first message follows no line end
+    for message in messages:
+        if not (body := body_of(message)):
+            continue
+        label = f"{message.role}{f' ({message.name})' if message.name else ''}: "
+        start = end + 1 + len(label)
+        end = start + len(body)
+        parts.append(f"{label}{body}")
+        heard.append(
+            Heard(role=message.role, start=start, end=end, author=message.name, answers=message.answers)
+        )
+    return "\n".join(parts), tuple(heard)
 
 
 def body_of(message: Message) -> str:

@@ -9,9 +9,10 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.experiment.replay.tape import Answer, CallKind
 from analyzer.experiment.replay.trial import Edit
-from semconv.dialects.reading.action import Message, ToolCall
+from semconv.dialects.reading.action import Message
 from semconv.dialects.reading.tools import is_delegation, is_plain_transfer, transfer_target
 from semconv.json_text import read_json
+from semconv.model import ToolCall
 from semconv.record import record
 
 Body: TypeAlias = Mapping[str, Any]
