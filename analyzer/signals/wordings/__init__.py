@@ -1,0 +1,72 @@
+"""What people and models say in many languages when they give up, apologise, promise or claim success.
+
+The phrases are data: one table a language beside this file. ``said`` looks for a kind of phrase in the tables
+of the languages that a text is written in, so that a short word of one language does not match in another.
+The search is linear in the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from analyzer.signals.wordings.folding import fold, original_span
+from analyzer.signals.wordings.languages import is_covered, languages_in, unchecked
+from analyzer.signals.wordings.patterns import first_match
+from analyzer.signals.wordings.tables import ANY_LANGUAGE, Kind, Table, tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A phrase found in a text."""
+
+    kind: Kind
+    language: str
+    """Code of the table; ``mul`` for a phrase that programs write in any language."""
+    start: int
+    end: int
+    """The phrase is ``text[start:end]``, without the characters around it."""
+    words: str
+    """The phrase as matched: in lower case, with plain apostrophes, without vocalisation."""
+
+
+def said(kind: Kind, text: str, languages: tuple[str, ...] | None = None) -> Match | None:
+    """Return the first phrase of a kind in a text; ``None`` if there is none.
+
+    Args:
+        kind: What the phrase does, such as giving up.
+        text: A text, or a sentence of one.
+        languages: The languages to look for, by default those of the text. For a sentence, hand over those
+            of the whole text: a few words say little about their language.
+    """
+    folded = fold(text)
+    wanted = (*(languages_in(text) if languages is None else languages), ANY_LANGUAGE)
+    found = [(*span, language) for language in wanted if (span := first_match(language, kind, folded))]
+    if not found:
+        return None
+    start, end, language = min(found, key=lambda each: each[0])
+    first, last = original_span(text, start, end)
+    return Match(kind=kind, language=language, start=first, end=last, words=folded[start:end])
+
+
+_KINDS: Final = tuple(Kind)
+
+
+def kinds_said(text: str, languages: tuple[str, ...] | None = None) -> frozenset[Kind]:
+    """Return all kinds of phrases that a text contains (see ``said``)."""
+    known = languages_in(text) if languages is None else languages
+    return frozenset(kind for kind in _KINDS if said(kind, text, known) is not None)
+
+
+__all__ = [
+    "ANY_LANGUAGE",
+    "Kind",
+    "Match",
+    "Table",
+    "is_covered",
+    "kinds_said",
+    "languages_in",
+    "said",
+    "tables",
+    "unchecked",
+]

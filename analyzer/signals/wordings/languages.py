@@ -1,0 +1,175 @@
+"""Which languages a text is written in, judged by its scripts and by the function words of the tables.
+
+Function words (``the``, ``nicht``, ``что``) are frequent in any text of two sentences, whatever it is about.
+A very short text may have none: then every language of its script is possible.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from analyzer.signals.wordings.folding import fold
+from analyzer.signals.wordings.tables import ANY_LANGUAGE, Boundary, Table, tables
+
+_HEAD: Final = 2_000
+_TAIL: Final = 1_000
+"""Characters at the beginning and the end of a text that its languages are judged by."""
+_TOKEN: Final = re.compile(
+    r"[^\s\d_!-@\[-^{-\u00bf\u00d7\u00f7\u2000-\u206f\u2190-\u2bff\u3000-\u303f\u0964\u0965\u060c\u061b\u061f\u06d4]+"
+)
+_FAMILIES: Final = {"HIRAGANA": "CJK", "KATAKANA": "CJK"}
+"""Scripts that one text mixes: Japanese is written with Han characters too."""
+_CLOSE: Final = 0.7
+"""Share of the best language's function words from which another is as likely."""
+_FEW: Final = 1
+"""Function words that may be there by chance: ``hasta`` is a Spanish one, and a patient in Turkish."""
+_MORE: Final = 3
+"""Function words that no better language has, from which a text has a second language."""
+_ENOUGH_LETTERS: Final = 24
+_ENOUGH_WORDS: Final = 8
+"""Letters and different words below which a text is too short to say that no table fits."""
+_SHARE: Final = 0.2
+"""Share of a text's letters from which a script counts as one that it is written in."""
+_LEAST_KNOWN: Final = 0.14
+"""Share of function words among different words: 0.3 to 0.6 in the languages of the tables."""
+_FOREIGN: Final = 0.025
+"""Share of letters that none of a text's languages has, from which it is another language."""
+
+
+def languages_in(text: str) -> tuple[str, ...]:
+    """Return the codes of a text's languages that have a table, most likely first.
+
+    All languages of a script are returned if the text is too short to tell them apart.
+    """
+    return _languages(_sample(text))
+
+
+def is_covered(text: str) -> bool:
+    """Tell whether tables cover a text's languages; true for a text that is too short to tell."""
+    return not unchecked(text)
+
+
+def unchecked(text: str) -> str:
+    """Name the script or language of a text that no table covers, for people; empty if tables cover it."""
+    return _unchecked(_sample(text))
+
+
+def _sample(text: str) -> str:
+    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
+
+
+@functools.lru_cache(maxsize=64)
+def _languages(sample: str) -> tuple[str, ...]:
+    folded = fold(sample)
+    words = frozenset(_TOKEN.findall(folded))
+    chosen: list[str] = []
+    for family in _letters(folded):
+        known = _by_family().get(family, ())
+        hits = {table.code: _hits(table, words, folded) for table in known}
+        if max(map(len, hits.values()), default=0) <= _FEW:
+            hits = {table.code: hits[table.code] | (_vocabulary(table) & words) for table in known}
+        chosen += _likely(hits)
+    return tuple(chosen)
+
+
+@functools.cache
+def _vocabulary(table: Table) -> frozenset[str]:
+    """Return the words of a language's phrases: a text of a few words may have no others to judge by."""
+    rows = (*table.phrases.values(), *table.unless.values(), *table.groups.values())
+    return frozenset(_TOKEN.findall(fold("\n".join(phrase for row in rows for phrase in row))))
+
+
+def _likely(hits: Mapping[str, frozenset[str]]) -> list[str]:
+    """Return the languages that explain the words found, most likely first; all if there are hardly any."""
+    ordered = sorted(hits, key=lambda code: -len(hits[code]))
+    best = len(hits[ordered[0]]) if ordered else 0
+    if best <= _FEW:
+        return ordered
+    chosen: list[str] = []
+    explained: frozenset[str] = frozenset()
+    for code in ordered:
+        if len(hits[code]) >= _CLOSE * best or len(hits[code] - explained) >= _MORE:
+            chosen.append(code)
+            explained |= hits[code]
+    return chosen
+
+
+def _hits(table: Table, words: frozenset[str], folded: str) -> frozenset[str]:
+    """Return the function words of a language in a text; in a script without blanks, parts of the text."""
+    if table.boundary is Boundary.NONE:
+        return frozenset(word for word in table.function_words if word in folded)
+    return table.function_words & words
+
+
+def _letters(folded: str) -> Counter[str]:
+    """Count the letters of each family of scripts, most frequent first."""
+    if folded.isascii():
+        return Counter({"LATIN": 1}) if re.search("[a-z]", folded) else Counter()
+    counted: Counter[str] = Counter()
+    for character, times in Counter(folded).items():
+        script = _script(character)
+        if script:
+            counted[script] += times
+    return Counter(dict(counted.most_common()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _script(character: str) -> str:
+    """Return a letter's family of scripts, as its Unicode name begins; empty for other characters."""
+    if not character.isalpha():
+        return ""
+    script = unicodedata.name(character, "").partition(" ")[0]
+    return _FAMILIES.get(script, script)
+
+
+@functools.cache
+def _by_family() -> Mapping[str, tuple[Table, ...]]:
+    found: dict[str, tuple[Table, ...]] = {}
+    for table in tables().values():
+        for family in {_FAMILIES.get(script, script) for script in table.scripts}:
+            if table.code != ANY_LANGUAGE:
+                found[family] = (*found.get(family, ()), table)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _unchecked(sample: str) -> str:
+    folded = fold(sample)
+    letters = _letters(folded)
+    if folded.isascii():
+        letters = Counter({"LATIN": sum(map(str.isalpha, folded))})
+    for family, count in letters.items():
+        if count < _ENOUGH_LETTERS or count < _SHARE * letters.total():
+            continue
+        known = [tables()[code] for code in _languages(sample)]
+        those = [table for table in known if table in _by_family().get(family, ())]
+        if not those:
+            return f"{family.capitalize()} script"
+        if not _fits(those, folded, family):
+            return f"a language in {family.capitalize()} script"
+    return ""
+
+
+def _fits(known: Iterable[Table], folded: str, family: str) -> bool:
+    """Tell whether the languages explain enough of a text's words and letters."""
+    known = list(known)
+    is_spaced = all(table.boundary is not Boundary.NONE for table in known)
+    words = frozenset(word for word in _TOKEN.findall(folded) if _script(word[0]) == family)
+    hits = frozenset[str]().union(*(_hits(table, words, folded) for table in known))
+    if not is_spaced:
+        return bool(hits)
+    if len(words) >= _ENOUGH_WORDS and len(hits) < _LEAST_KNOWN * len(words):
+        return False
+    if not all(table.letters for table in known):
+        return True
+    own = frozenset(fold("".join(table.letters for table in known)))
+    counted = [
+        (character, times) for character, times in Counter(folded).items() if _script(character) == family
+    ]
+    foreign = sum(times for character, times in counted if not character.isascii() and character not in own)
+    return foreign <= _FOREIGN * sum(times for _character, times in counted)
