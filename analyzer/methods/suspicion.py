@@ -37,6 +37,8 @@ _MODES: Final[dict[ClueKind, FailureMode]] = {
     ClueKind.IGNORED_ERROR: FailureMode.IGNORED_RESULT,
     ClueKind.LOOP: FailureMode.LOOP,
     ClueKind.CONSTRAINT: FailureMode.OFF_TASK,
+    ClueKind.UNDONE: FailureMode.INCOMPLETE_WORK,
+    ClueKind.INVENTED: FailureMode.IGNORED_RESULT,
 }
 _FIXES: Final[dict[ClueKind, str]] = {
     ClueKind.WRONG_FIGURE: "Check each figure in the answer of {agent} against its tools' results.",
@@ -45,6 +47,8 @@ _FIXES: Final[dict[ClueKind, str]] = {
     ClueKind.IGNORED_ERROR: "Tell {agent} to stop when a call fails or returns nothing, or to say so.",
     ClueKind.LOOP: "Stop {agent} after two equal calls with an equal result.",
     ClueKind.CONSTRAINT: "Check the answer of {agent} against the task's demands before it is sent.",
+    ClueKind.UNDONE: "Give {agent} another way when a call fails, or end the run as failed.",
+    ClueKind.INVENTED: "Tell {agent} to claim only what a call returned, and to say so when a call fails.",
 }
 _RANKED: Final = 5
 _SHOWN: Final = 3

@@ -14,7 +14,8 @@ from analyzer.inquiry.present import beginning
 from analyzer.signals.loops import repeated, repeats_of
 from analyzer.signals.normalize import normalized
 from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, Fault, Finding, Reading, Role
+from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role
+from analyzer.signals.tool_results import Fault
 from analyzer.signals.wording import CLAIMS_DONE
 from semconv.model import SpanStatus, Step, StepKind
 

@@ -8,7 +8,8 @@ from itertools import accumulate
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.run_view import HEAD, QUOTE, Fault, Finding, Reading, Role, only_calls
+from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role, only_calls
+from analyzer.signals.tool_results import Fault
 from semconv.model import StepKind
 
 _PATIENCE: Final = 4

@@ -22,10 +22,11 @@ from typing import Final, TypeAlias
 from analyzer.signals.heard import HeardFault, failures_told, heard_faults
 from analyzer.signals.normalize import lowercased, normalized, plain_typography
 from analyzer.signals.repairs import repaired
+from analyzer.signals.tool_results import Fault, fault_of, reports_failure
 from semconv.dialects.reading.messages import render_call
 from semconv.dialects.reading.tools import is_plain_transfer
 from semconv.dialects.reading.values import mapping
-from semconv.model import UNKNOWN_AGENT, ContentState, SpanStatus, Step, StepKind, Trajectory
+from semconv.model import UNKNOWN_AGENT, Step, StepKind, Trajectory
 
 _ARGUMENTS: Final = 200
 """Compared characters of the arguments: enough to tell two calls apart."""
@@ -86,21 +87,6 @@ QUOTE: Final = 160
 HEAD: Final = 20_000
 """Characters of a step's text that signals read: enough for prose, a bound for dumps."""
 
-_EXIT_CODE: Final = re.compile(r"exit[ _]?code:?\s*(-?\d+)", re.IGNORECASE)
-_FAULT: Final = re.compile(
-    r"Traceback \(most recent call last\)|^[ \t]*\w*(?:Error|Exception)\b[ \t]*:"
-    r"|\b(?:HTTP|status)\D{0,8}[45]\d\d\b"
-    r"|^[ \t]*\"?(?:error|fatal)\"?[ \t]*:|command not found|timed out|connection refused|permission denied",
-    re.IGNORECASE | re.MULTILINE,
-)
-_OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)
-_NOTHING: Final = re.compile(
-    r"(?:none|null|nan|\[\]|\{\}|\"\"|''|\(\)"
-    r"|(?:no|0|zero) (?:results?|data|entries|matches|records?|rows|output)\b"
-    r"[^.\n]*|not found|nothing found)?[\s.]*",
-    re.IGNORECASE,
-)
-_LONGEST_NOTHING: Final = 120
 _DELEGATES: Final = re.compile(
     r"\b(?:assign(?:ing)?|delegat(?:e|ing))\s(?:[\w,-]{1,40}\s){0,6}?(?:(?:sub-?)?tasks?|work|jobs?)\s"
     r"(?:[\w,-]{1,40}\s){0,3}?(?:to|among|between)\b",
@@ -116,7 +102,6 @@ _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _RELAYED: Final = frozenset({StepKind.HUMAN, StepKind.OTHER})
 _TELLING_TASK: Final = 120
 """Number of leading characters of a task by which a step that states it is recognised."""
-_COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _PAYLOADS: Final = ("{", "[", "Command(")
 """Beginnings of a handoff's payload: JSON, or the ``repr`` of langgraph's command."""
 _SIGN_OFFS: Final = ("TERMINATE", "EXIT", "DONE")
@@ -136,14 +121,6 @@ class Role(StrEnum):
     """A person, or a component that only executes the previous step's request."""
     STATING = "stating"
     """States the task to the agents."""
-
-
-class Fault(StrEnum):
-    """Kind of failure that a step itself reports."""
-
-    NONE = "none"
-    EMPTY = "empty"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +183,7 @@ def read(trajectory: Trajectory) -> Reading:
     told = frozenset() if trajectory.is_recorded_conversation else failures_told(steps)
     faults = tuple(
         [
-            Fault.FAILED if place in told else _fault(step, output)
+            Fault.FAILED if place in told else fault_of(step, output)
             for place, (step, output) in enumerate(zip(steps, outputs, strict=True))
         ]
     )
@@ -222,7 +199,7 @@ def read(trajectory: Trajectory) -> Reading:
         repaired=repaired(steps, faulty, asked, trajectory.task),
         responsible_steps=responsible_steps(steps, _speaking_for_others(trajectory, roles), asked),
         failures_told=told,
-        heard_faults=() if trajectory.is_recorded_conversation else heard_faults(steps, _sounds_faulty),
+        heard_faults=() if trajectory.is_recorded_conversation else heard_faults(steps, reports_failure),
     )
 
 
@@ -347,24 +324,3 @@ def _states_task(trajectory: Trajectory, text: str, following: Step | None) -> b
         return False
     head = normalized(trajectory.task[: 10 * _TELLING_TASK])[:_TELLING_TASK].strip()
     return head in normalized(text) if head else trajectory.is_recorded_conversation and following is not None
-
-
-def _sounds_faulty(result: str) -> bool:
-    code = _EXIT_CODE.search(result[:200])
-    return int(code.group(1)) != 0 if code else _FAULT.search(result) is not None
-
-
-def _fault(step: Step, output: str) -> Fault:
-    if step.status is SpanStatus.ERROR or step.error:
-        return Fault.FAILED
-    if step.kind is not StepKind.TOOL:
-        return Fault.NONE  # agents also talk about errors that they did not make
-    text = _COLOURS.sub("", output).strip()
-    if _sounds_faulty(text[:2_000]):
-        return Fault.FAILED
-    if not text.strip() and step.content is not ContentState.COMPLETE:
-        return Fault.NONE  # its result was not recorded
-    has_code = _EXIT_CODE.search(text[:200]) is not None
-    body = re.sub(r"^[^\n]*\n?", "", text, count=1) if has_code else text
-    body = _OUTPUT_LABEL.sub("", body.strip())
-    return Fault.EMPTY if len(body) <= _LONGEST_NOTHING and _NOTHING.fullmatch(body) else Fault.NONE

@@ -9,8 +9,9 @@ import pytest
 
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals import findings
-from analyzer.signals.run_view import Fault, Role, read
+from analyzer.signals.run_view import Role, read
 from analyzer.signals.scoring import posterior
+from analyzer.signals.tool_results import Fault
 from semconv.model import (
     UNKNOWN_AGENT,
     Abstention,

@@ -44,8 +44,9 @@ from analyzer.methods.learned.step_columns import (
     word_features,
 )
 from analyzer.signals import findings
-from analyzer.signals.run_view import Fault, Finding, Reading, final_answer, read
+from analyzer.signals.run_view import Finding, Reading, final_answer, read
 from analyzer.signals.scoring import posterior
+from analyzer.signals.tool_results import Fault
 from semconv.model import Trajectory
 
 _WORD: Final = re.compile(r"[^\W\d_]{3,}|\d+")

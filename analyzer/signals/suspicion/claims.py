@@ -27,6 +27,7 @@ from analyzer.signals.suspicion.figure_sources import (
     sources,
 )
 from analyzer.signals.suspicion.figures import Figure, figures, prose_of, words_of
+from analyzer.signals.suspicion.time_figures import differences, durations, is_time_given
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_CLAIMS: Final = 60
@@ -125,6 +126,7 @@ def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
         return
     bare = [claim for claim in claims if not world.gives(claim)]
     bare = [claim for claim in bare if not _is_worked_out(answer, claim, all_figures)]
+    bare = _without_durations(bare, answer, origins)
     asked = _asked(reading.trajectory.task)
     plain = [*asked.values, *(claim.value for claim in claims if claim not in bare)]
     worked_out = plain_results([*dict.fromkeys(plain)][:_MOST_PLAIN])
@@ -146,6 +148,15 @@ def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
             task_has_unit=bool(claim.unit) and claim.unit in asked.units,
             product=right.as_text(claim) if right is not None and right.corrects(claim) else "",
         )
+
+
+def _without_durations(bare: list[Figure], answer: str, origins: Sequence[Source]) -> list[Figure]:
+    """Leave out durations that are written in two units, or that two times of day give."""
+    if not bare:
+        return bare
+    known = [figure.value for source in origins for figure in source.figures]
+    stated, apart = durations(answer), differences(source.text for source in origins)
+    return [claim for claim in bare if not is_time_given(answer, claim, known, stated, apart)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,10 @@ class ClueKind(StrEnum):
     """The same call with the same result, again and again."""
     CONSTRAINT = "constraint"
     """A demand of the task that the answer does not meet."""
+    UNDONE = "undone"
+    """An answer that gives nothing of what was asked for."""
+    INVENTED = "invented"
+    """An answer or a claim of success in place of what a failed call did not give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +57,18 @@ class Clue:
     """Signs by which it is weighed, each 0 to 1."""
 
 
+REASONED: Final[Mapping[str, Mapping[str, float]]] = {
+    "undone": {"": 0.5, "failed": 0.6, "words": -0.4, "promise": 0.4},
+    "invented": {"": 0.5, "figures": 1.0, "claimed": 0.8, "never": -0.4},
+}
+"""Log-odds of kinds of clues for which there are too few labelled runs to fit any; chosen, not measured.
+
+Each is above even, since nothing in the run supports the answer, and far from certain: an agent may know by
+itself what a call did not give. ``words`` alone stays the weakest.
+"""
 Weights: TypeAlias = Mapping[str, Mapping[str, float]]
 """Coefficients of each kind of clue by sign; ``""`` is the constant."""
+ALL_WEIGHTS: Final[Weights] = {**WEIGHTS, **REASONED}
 BASE_RATE: Final = 0.1
 """Assumed share of failures among runs that report none."""
 DEFAULT_FALSE_ALARMS: Final = 0.02
@@ -70,7 +84,7 @@ class Weighed:
     clues: tuple[tuple[float, Clue], ...]
 
 
-def weigh(clues: Sequence[Clue], weights: Weights = WEIGHTS) -> Weighed:
+def weigh(clues: Sequence[Clue], weights: Weights = ALL_WEIGHTS) -> Weighed:
     """Return the probability that a run with these clues failed."""
     scored = sorted(
         ((_probability(clue, weights), clue) for clue in clues), key=lambda pair: (-pair[0], pair[1].step)

@@ -23,11 +23,16 @@ _NUMBER: Final = re.compile(
     r"(?<![\w.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
     r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:[    ]\d{3})+(?:[.,]\d+)?(?!\d)"
     r"|\d{1,15}(?:[.,]\d{1,15})?)"
-    r"(?:\s?(k|K|M|G|bn|B|thousand|million|billion|trillion|Millionen|Mio\.?|millones|millions)\b(?!\s?[A-Za-z]*[Bb]ytes?))?"
+    r"(?:\s?(k|K|M|G|bn|B|thousand|million|billion|trillion|Millionen|Mio\.?|millones|millions"
+    r"|Mrd\.?|Milliarden|mln|mld|miliardi|milioni|milhões|lakh|crore|тыс|млн|млрд)\b(?!\s?[A-Za-z]*[Bb]ytes?)"
+    r"|\s?(万|萬|만|亿|億|억))?"
 )
 _SCALES: Final = {
     "k": 1e3, "K": 1e3, "thousand": 1e3, "M": 1e6, "million": 1e6, "Millionen": 1e6, "Mio": 1e6, "Mio.": 1e6,
     "millones": 1e6, "millions": 1e6, "G": 1e9, "bn": 1e9, "B": 1e9, "billion": 1e9, "trillion": 1e12,
+    "Mrd": 1e9, "Mrd.": 1e9, "Milliarden": 1e9, "mln": 1e6, "mld": 1e9, "miliardi": 1e9, "milioni": 1e6,
+    "milhões": 1e6, "lakh": 1e5, "crore": 1e7, "тыс": 1e3, "млн": 1e6, "млрд": 1e9, "万": 1e4, "萬": 1e4,
+    "만": 1e4, "亿": 1e8, "億": 1e8, "억": 1e8,
 }  # fmt: skip
 _SKIPPED: Final = re.compile(
     r"https?://\S+|\b[\w.+-]+@[\w.-]+\.\w+|(?:[\w.-]*/){2,}[\w.-]*"  # links, mail addresses, paths
@@ -49,7 +54,9 @@ _NUMBERED: Final = re.compile(
     re.IGNORECASE,
 )
 _YEAR: Final = re.compile(r"1[0-9]\d\d|20\d\d")
-_UNIT: Final = re.compile(r"\s?(?![xX]\s?[\d(])(%|°[CF]?|[A-Za-zµ€$£¥₹²³°/]{1,14})")
+_UNIT: Final = re.compile(
+    r"\s?(?![xX]\s?[\d(])(%|°[CF]?|[A-Za-zµ€$£¥₹²³°/]{1,14}|小时|小時|時間|分钟|分鐘|分|秒|天|日|시간|분|[а-я]{1,8})"
+)
 """A unit after a number; the ``x`` of ``580 x 12`` is a sign."""
 _CURRENCY: Final = re.compile(r"(US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY|INR)\s?)\s?$")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
@@ -165,7 +172,7 @@ def _stem(word: str) -> str:
 
 
 def _figure(text: str, match: re.Match[str]) -> Figure | None:
-    literal, scale = match[1], match[2]
+    literal, scale = match[1], match[2] or match[3]
     end = match.end()
     if end < len(text) and (text[end] == "_" or (text[end].isdigit())):
         return None

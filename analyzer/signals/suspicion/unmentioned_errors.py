@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.run_view import QUOTE, Fault, Reading, Role, final_answer, only_calls
+from analyzer.signals.numbers import numbers
+from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer, only_calls
 from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.figures import figures, prose_of, words_of
+from analyzer.signals.suspicion.undelivered import asks_whether
+from analyzer.signals.tool_results import Fault
 from semconv.model import Evidence, StepKind
 
 _ADMITS: Final = re.compile(
@@ -58,9 +61,17 @@ def _failures(reading: Reading) -> Iterator[_Failure]:
 
 
 def ignored_errors(reading: Reading) -> Iterator[Clue]:
-    """Yield the failed or empty calls that neither a later agent nor the answer mentions."""
+    """Yield the failed or empty calls that neither a later agent nor the answer mentions.
+
+    An empty result that answers the task's question is no failure.
+    """
     answer = final_answer(reading.trajectory)
+    is_whether = asks_whether(reading.trajectory.task)
+    stated = {one.value for one in figures(prose_of(answer)) if not one.is_small}
+    asked_for = numbers(reading.trajectory.task)
     for failure in _failures(reading):
+        if failure.is_empty and is_whether:
+            continue
         position, step = failure.at, reading.steps[failure.at]
         later = [place for place in range(failure.first_after, len(reading.steps)) if reading.texts[place]]
         spoken = [place for place in later if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
@@ -91,7 +102,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
                 "others_succeed": float(bool(others)),
                 "others_succeeded": float(bool(earlier)),
                 "about_task": float(bool(about & words_of(reading.trajectory.task))),
-                "figures": float(any(not one.is_small for one in figures(prose_of(answer)))),
+                "figures": float(bool(stated - asked_for)),
                 "nothing_else": float(not others and not earlier),
             },
         )

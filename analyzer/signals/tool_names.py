@@ -1,0 +1,44 @@
+"""What a tool does, by the words of its name: it looks something up, or it changes something. Pure.
+
+Names of functions are English in nearly all programs. A name that tells nothing is neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LOOKS_UP: Final = frozenset(
+    """
+    get fetch look lookup list search find read check query show describe view status history retrieve
+    load count track inspect monitor report select details detail info calculate compute estimate
+    convert validate verify compare analyze analyse summarize ask browse scan
+    """.split()  # noqa: SIM905 - readable in this form
+)
+_CHANGES: Final = frozenset(
+    """
+    book send create delete refund update pay cancel transfer order write post publish schedule submit
+    reserve add remove set insert place charge issue move rename upload deploy restart assign approve
+    reject close open register invite notify email mail ship buy sell purchase subscribe unsubscribe
+    edit save commit merge apply grant revoke reset enable disable escalate reply file reschedule return
+    exchange replace
+    """.split()  # noqa: SIM905 - readable in this form
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def deed_of(tool: str) -> str:
+    """Return the verb of a tool that changes something outside the run (``book``); empty if it reads."""
+    first = next((word for word in _words(tool) if word in _LOOKS_UP or word in _CHANGES), "")
+    return first if first in _CHANGES else ""
+
+
+def looks_up(tool: str) -> bool:
+    """Tell whether a tool's name says that it only reads."""
+    return not deed_of(tool) and not _LOOKS_UP.isdisjoint(_words(tool))

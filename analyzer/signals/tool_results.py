@@ -1,0 +1,183 @@
+"""What the result of a tool says about its call: it failed, it found nothing, or it answers. Pure.
+
+Many tools report a failure in their result, under a span that says OK: MCP's ``isError``, ``{"error": …}``,
+``{"status": "declined"}``, the text of an exception. A field named ``status`` is the tool's own report only
+if the tool changes something; what a tool looks up may have any status (a payment that was declined).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from analyzer.signals.tool_names import looks_up
+from semconv.dialects.reading.python_repr import from_repr
+from semconv.dialects.reading.values import structured
+from semconv.model import ContentState, SpanStatus, Step, StepKind
+
+_HEAD: Final = 2_000
+"""Characters of a result that are searched for the text of an error."""
+_LONGEST_OBJECT: Final = 20_000
+_SHORT: Final = 300
+"""Characters below which words such as ``not supported`` are a report, not part of a document."""
+_EXIT_CODE: Final = re.compile(r"exit[ _]?code:?\s*(-?\d+)", re.IGNORECASE)
+_FAULT: Final = re.compile(
+    r"Traceback \(most recent call last\)|^[ \t]*\w*(?:Error|Exception)\b[ \t]*:"
+    r"|\b(?:HTTP|status)\D{0,8}[45]\d\d\b"
+    r"|^[ \t]*\"?(?:error|fatal)\"?[ \t]*:|command not found|timed out|connection refused|permission denied",
+    re.IGNORECASE | re.MULTILINE,
+)
+_REPORT: Final = re.compile(
+    r"^\W{0,3}(?:exception\b|error\b|failed to\b|failure\b|unable to\b|(?:could|can|did) ?not\b|cannot\b)"
+    r"|\b(?:please fix your mistakes?|error (?:invoking|executing|running|calling) (?:the )?tool"
+    r"|not supported|unsupported|access denied|forbidden|unauthori[sz]ed|service unavailable"
+    r"|internal server error|rate limit|too many requests|quota exceeded|tool (?:call |execution )?failed)\b",
+    re.IGNORECASE,
+)
+"""Words of a short result that is the report of a failure."""
+_OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)
+_NOTHING: Final = re.compile(
+    r"(?:none|null|nan|\[\]|\{\}|\"\"|''|\(\)"
+    r"|(?:no|0|zero) (?:results?|data|entries|matches|records?|rows|output)\b"
+    r"[^.\n]*|not found|nothing found)?[\s.]*",
+    re.IGNORECASE,
+)
+_LONGEST_NOTHING: Final = 120
+_COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_ABSENT: Final = re.compile(
+    r"\bnot[ _]?found\b|\bno such\b|\b(?:does|do|did) not exist\b|\b(?:doesn't|don't) exist\b"
+    r"|\bunknown (?:id|order|user|customer|account|item|key|record)\b|\b(?:HTTP|status)\D{0,8}404\b"
+    r"|\bno (?:matching|results?|matches|records?|entries|rows|data)\b",
+    re.IGNORECASE,
+)
+_ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECASE)
+_OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
+_ERROR_MARKS: Final = ("iserror", "is_error")
+_NOT_OK: Final = ("success", "ok", "succeeded", "successful")
+_ERRORS: Final = ("error", "errors", "exception", "fault")
+_BESIDE_ERRORS: Final = frozenset(
+    """
+    error errors exception fault success ok succeeded successful iserror is_error result results data
+    status message messages code type detail details statuscode status_code reason hint retryable
+    traceback request_id
+    """.split()  # noqa: SIM905 - readable in this form
+)
+"""Keys of an object that does nothing but report an error."""
+_CODES: Final = ("statuscode", "status_code", "http_status", "httpstatus", "code", "status")
+_FAILED_STATES: Final = frozenset(
+    """
+    error errored failed failure fail declined rejected denied refused invalid timeout timed_out
+    unauthorized forbidden not_supported unsupported unavailable aborted
+    """.split()  # noqa: SIM905 - readable in this form
+)
+_STATES: Final = ("status", "state", "outcome", "result")
+_COUNTS: Final = frozenset(
+    """
+    total count size length n hits page pages limit offset took took_ms next cursor has_more query
+    status ok success message request_id total_count per_page
+    """.split()  # noqa: SIM905 - readable in this form
+)
+"""Keys that say how something was searched for or how much was found, not what."""
+
+
+class Fault(StrEnum):
+    """Kind of failure that a step itself reports."""
+
+    NONE = "none"
+    EMPTY = "empty"
+    FAILED = "failed"
+
+
+def fault_of(step: Step, output: str) -> Fault:
+    """Return the failure that a step reports; ``output`` is its output with plain typography."""
+    if step.status is SpanStatus.ERROR or step.error:
+        return Fault.FAILED
+    if step.kind is not StepKind.TOOL:
+        return Fault.NONE  # agents also talk about errors that they did not make
+    text = _COLOURS.sub("", output).strip()
+    if reports_failure(text, step.target or ""):
+        return Fault.FAILED
+    if not text and step.content is not ContentState.COMPLETE:
+        return Fault.NONE  # its result was not recorded
+    return Fault.EMPTY if _is_nothing(text) else Fault.NONE
+
+
+def reports_failure(result: str, tool: str = "") -> bool:
+    """Tell whether a result says that the call failed; ``tool`` is the tool's name, if known."""
+    head = result[:_HEAD]
+    code = _EXIT_CODE.search(head[:200])
+    if code:
+        return int(code.group(1)) != 0
+    if _is_failed_object(result, tool) or _FAULT.search(head):
+        return True
+    return len(result) <= _SHORT and _REPORT.search(result) is not None
+
+
+def is_whole_report(result: str, tool: str = "") -> bool:
+    """Tell whether a result is nothing but the report of a failure: short, or an object that says so."""
+    return len(result) <= _SHORT or _is_failed_object(result, tool)
+
+
+def says_absent(text: str) -> bool:
+    """Tell whether an error says that the thing asked for does not exist: an answer rather than a failure."""
+    return _ABSENT.search(text[:_SHORT]) is not None
+
+
+def _is_failed_object(result: str, tool: str) -> bool:
+    if len(result) > _LONGEST_OBJECT or not _OBJECT.match(result):
+        return False
+    if _ERROR_REPR.search(result.rstrip(" )}\n")):
+        return True
+    value = _parsed(result)
+    return isinstance(value, Mapping) and _says_failed(value, tool)
+
+
+def _parsed(result: str) -> Any:
+    value = structured(result)
+    return from_repr(result) if isinstance(value, str) else value
+
+
+def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
+    fields = {str(key).casefold(): each for key, each in value.items()}
+    if any(fields.get(key) is True for key in _ERROR_MARKS):
+        return True
+    if any(fields.get(key) is False for key in _NOT_OK):
+        return True
+    if fields.keys() <= _BESIDE_ERRORS:
+        return any(fields.get(key) for key in _ERRORS) or _has_error_code(fields) or _is_failed_state(fields)
+    return _state(fields.get("status")) == "error" or (not looks_up(tool) and _is_failed_state(fields))
+
+
+def _is_failed_state(fields: Mapping[str, Any]) -> bool:
+    return any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES)
+
+
+def _has_error_code(fields: Mapping[str, Any]) -> bool:
+    codes = (fields.get(key) for key in _CODES)
+    return any(isinstance(code, int) and 400 <= code < 600 for code in codes)
+
+
+def _state(value: Any) -> str:
+    return value.strip().casefold().replace(" ", "_").replace("-", "_") if isinstance(value, str) else ""
+
+
+def _is_nothing(text: str) -> bool:
+    has_code = _EXIT_CODE.search(text[:200]) is not None
+    body = re.sub(r"^[^\n]*\n?", "", text, count=1) if has_code else text
+    body = _OUTPUT_LABEL.sub("", body.strip())
+    if len(body) <= _LONGEST_NOTHING and _NOTHING.fullmatch(body):
+        return True
+    return body[:1] in ("{", "[") and len(body) <= _HEAD and _holds_nothing(_parsed(body))
+
+
+def _holds_nothing(value: Any) -> bool:
+    """Tell whether an object has an empty list or value, and beside it only how it was searched for."""
+    if not isinstance(value, Mapping):
+        return isinstance(value, (list, tuple)) and all(each in (None, "", [], {}) for each in value)
+    empty = {key for key, each in value.items() if each is None or each in ("", [], {}, ())}
+    rest = [(str(key).casefold(), each) for key, each in value.items() if key not in empty]
+    return bool(empty) and all(
+        key in _COUNTS and not isinstance(each, (Mapping, list, tuple)) for key, each in rest
+    )
