@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import tomllib
+import unicodedata
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from analyzer.signals.wordings import ANY_LANGUAGE, Kind, languages_in, said, tables
+from analyzer.signals.wordings import (
+    ANY_LANGUAGE,
+    Kind,
+    is_covered,
+    kinds_said,
+    languages_in,
+    said,
+    tables,
+    unchecked,
+)
 
 SENTENCES: Final[dict[str, dict[str, list[list[str]]]]] = tomllib.loads(
     (Path(__file__).parent / "wordings.toml").read_text(encoding="utf-8")
@@ -45,3 +55,146 @@ def test_a_phrase_is_found_in_its_language(language: str, kind: Kind, sentence: 
 def test_similar_words_are_no_phrase(language: str, kind: Kind, sentence: str) -> None:
     assert said(kind, sentence) is None
     assert language in languages_in(sentence)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param("This ticket cannot be cancelled or refunded.", id="en"),
+        pytest.param("Die Fahrkarte kann nicht storniert werden.", id="de"),
+        pytest.param("Le billet ne peut pas être annulé après le départ.", id="fr"),
+        pytest.param("No es posible cancelar el billete después de la salida.", id="es"),
+        pytest.param("Não é possível cancelar o bilhete após a partida.", id="pt"),
+        pytest.param("Non è possibile annullare il biglietto dopo la partenza.", id="it"),
+        pytest.param("Após a partida, os clientes não podem cancelar.", id="pt-people"),
+        pytest.param("Tiket ini tidak dapat dibatalkan.", id="id"),
+        pytest.param("Отменить билет после отправления невозможно.", id="ru"),
+        pytest.param("此票无法退款。", id="zh"),
+        pytest.param("当日のキャンセルはできません。", id="ja"),
+        pytest.param("출발 후에는 표를 취소할 수 없습니다.", id="ko"),
+        pytest.param("यात्री टिकट रद्द नहीं कर सकते।", id="hi"),
+        pytest.param("لا يمكن إلغاء التذكرة بعد المغادرة.", id="ar"),
+    ],
+)
+def test_a_rule_of_the_world_is_not_given_up_work(policy: str) -> None:
+    assert said(Kind.GIVING_UP, policy) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        pytest.param("ร้านอาหารใกล้ท่าเรือเปิดทุกวัน และมีเมนูมังสวิรัติหลายอย่าง", "Thai script", id="th"),
+        pytest.param("Το εστιατόριο κοντά στο λιμάνι είναι ανοιχτό κάθε μέρα.", "Greek script", id="el"),  # noqa: RUF001
+        pytest.param("המסעדה ליד הנמל פתוחה בכל יום ויש בה מנות צמחוניות.", "Hebrew script", id="he"),
+        pytest.param(
+            "Mkahawa ulio karibu na bandari hufunguliwa kila siku, lakini sikuweza kupata bei za vyakula"
+            " vyake vyote kwa sasa.",
+            "a language in Latin script",
+            id="sw",
+        ),
+        pytest.param(
+            "Nhà hàng gần bến cảng mở cửa mỗi ngày và có nhiều món chay, nhưng tôi không tìm thấy giá.",
+            "a language in Latin script",
+            id="vi",
+        ),
+        pytest.param(
+            "Restaurangen vid hamnen är öppen varje dag, men jag kunde inte hitta några priser på maten.",
+            "a language in Latin script",
+            id="sv",
+        ),
+        pytest.param(
+            "A kikötő melletti étterem minden nap nyitva van, de sajnos nem találtam meg az ételek árait.",
+            "a language in Latin script",
+            id="hu",
+        ),
+        pytest.param(
+            "Ресторан біля порту відчинено щодня, але, на жаль, мені не вдалося знайти ціни на їхні страви.",
+            "a language in Cyrillic script",
+            id="uk",
+        ),
+        pytest.param(
+            "रेस्टॉरंट बंदराजवळ आहे आणि ते रोज उघडे असते, पण मला त्याच्या जेवणाच्या किमती सापडल्या नाहीत.",
+            "a language in Devanagari script",
+            id="mr",
+        ),
+    ],
+)
+def test_a_language_without_a_table_is_named_as_unchecked(text: str, name: str) -> None:
+    assert unchecked(text) == name
+    assert not is_covered(text)
+
+
+@pytest.mark.parametrize("text", ["", "42", "OK", "def f(x):\n    return x + 1", "µ = 3.5 kΩ", "Málaga"])
+def test_a_text_that_says_little_is_covered(text: str) -> None:
+    assert is_covered(text)
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_the_languages_of_the_tables_are_covered(language: str) -> None:
+    own = [sentence for column in SENTENCES[language].values() for _kind, sentence in column]
+    assert is_covered(" ".join(own))
+    assert languages_in(" ".join(own)) == (language,)
+
+
+def test_a_text_may_have_two_languages() -> None:
+    text = (
+        "The letter from the tenant says the following, in his own words. "
+        "Leider konnte ich den Vertrag nicht finden, und auf meine Frage habe ich keine Antwort erhalten."
+    )
+    assert set(languages_in(text)) == {"en", "de"}
+    found = said(Kind.GIVING_UP, text)
+    assert found is not None
+    assert found.language == "de"
+    assert text[found.start : found.end].startswith("konnte ich den Vertrag nicht finden")
+
+
+def test_a_short_word_of_another_language_does_not_match() -> None:
+    text = "We had a pale ale and the ma of the house told us that she likes it."
+    assert languages_in(text) == ("en",)
+    assert said(Kind.GOES_ON, text) is None  # Polish and Italian have words for but that look like these
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("Well, we couldn\u2019t open the vault.", "we couldn\u2019t open", id="apostrophe"),
+        pytest.param("Je n'ai pas pu re\u0301server.", "Je n'ai pas pu re\u0301server", id="combining"),
+        pytest.param("لقد لم أَتَمَكَّنْ من العثـــور على المفتاح.", "لم أَتَمَكَّنْ من العثـــور", id="vowel marks"),
+        pytest.param("Mesela: BULAMADIM, üzgünüm.", "BULAMADIM", id="dotless"),
+        pytest.param("그래서 키를 찾을 수 없었습니다.", "찾을 수 없었습니다", id="composed syllables"),
+    ],
+)  # fmt: skip
+def test_the_place_of_a_phrase_is_in_the_original_text(text: str, words: str) -> None:
+    found = said(Kind.GIVING_UP, text)
+    assert found is not None
+    assert text[found.start : found.end] == words
+
+
+def test_decomposed_syllables_are_found_at_their_place() -> None:
+    text = unicodedata.normalize("NFD", "그래서 키를 찾을 수 없었습니다.")
+    found = said(Kind.GIVING_UP, text)
+    assert found is not None
+    assert unicodedata.normalize("NFC", text[found.start : found.end]) == "찾을 수 없었습니다"
+
+
+def test_what_programs_write_is_read_in_any_language() -> None:
+    found = said(Kind.ADMISSION, "服务返回 Error: 503 Service Unavailable", ("zh",))
+    assert found is not None
+    assert found.language == ANY_LANGUAGE
+
+
+def test_the_languages_of_the_whole_text_may_be_handed_over() -> None:
+    assert said(Kind.GOES_ON, "Ma ne ho due.", ("it",)) is not None
+    assert said(Kind.GOES_ON, "Ma ne ho due.", ("en",)) is None
+
+
+def test_an_apology_alone_is_no_giving_up() -> None:
+    assert kinds_said("Sorry about that!") == {Kind.EXCUSE}
+    assert kinds_said("Lo siento mucho.") == {Kind.EXCUSE}
+
+
+def test_every_phrase_compiles_and_no_phrase_is_in_its_language_twice() -> None:
+    for code, table in tables().items():
+        for kind, phrases in table.phrases.items():
+            assert len(set(phrases)) == len(phrases), (code, kind)
+            said(kind, "x", (code,))

@@ -31,12 +31,14 @@ _FEW: Final = 1
 _MORE: Final = 3
 """Function words that no better language has, from which a text has a second language."""
 _ENOUGH_LETTERS: Final = 24
-_ENOUGH_WORDS: Final = 8
+_ENOUGH_WORDS: Final = 12
 """Letters and different words below which a text is too short to say that no table fits."""
+_LEAST_SHARE: Final = 0.1
+"""Share of a text's letters below which a script is that of units and names (``km``)."""
 _SHARE: Final = 0.2
 """Share of a text's letters from which a script counts as one that it is written in."""
-_LEAST_KNOWN: Final = 0.14
-"""Share of function words among different words: 0.3 to 0.6 in the languages of the tables."""
+_LEAST_KNOWN: Final = 0.2
+"""Least share of words in a table among different words: 0.33 to 0.53 in the tests of its own language."""
 _FOREIGN: Final = 0.025
 """Share of letters that none of a text's languages has, from which it is another language."""
 
@@ -68,7 +70,10 @@ def _languages(sample: str) -> tuple[str, ...]:
     folded = fold(sample)
     words = frozenset(_TOKEN.findall(folded))
     chosen: list[str] = []
-    for family in _letters(folded):
+    letters = _letters(folded)
+    for family, count in letters.items():
+        if count < _ENOUGH_LETTERS and count < _LEAST_SHARE * letters.total():
+            continue
         known = _by_family().get(family, ())
         hits = {table.code: _hits(table, words, folded) for table in known}
         if max(map(len, hits.values()), default=0) <= _FEW:
@@ -158,11 +163,10 @@ def _unchecked(sample: str) -> str:
 def _fits(known: Iterable[Table], folded: str, family: str) -> bool:
     """Tell whether the languages explain enough of a text's words and letters."""
     known = list(known)
-    is_spaced = all(table.boundary is not Boundary.NONE for table in known)
+    if not all(table.boundary is Boundary.BOTH for table in known):
+        return True  # Chinese, Japanese and Korean share their scripts with no other large language
     words = frozenset(word for word in _TOKEN.findall(folded) if _script(word[0]) == family)
-    hits = frozenset[str]().union(*(_hits(table, words, folded) for table in known))
-    if not is_spaced:
-        return bool(hits)
+    hits = frozenset[str]().union(*((table.function_words | _vocabulary(table)) & words for table in known))
     if len(words) >= _ENOUGH_WORDS and len(hits) < _LEAST_KNOWN * len(words):
         return False
     if not all(table.letters for table in known):
