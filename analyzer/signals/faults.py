@@ -17,6 +17,7 @@ from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wording import CLAIMS_DONE
+from analyzer.signals.wordings import mentions_fault
 from semconv.model import SpanStatus, Step, StepKind
 
 _STATED: Final = 4.0
@@ -29,6 +30,7 @@ _ADMITS_FAULT: Final = re.compile(
     r"|fix\w*|correct(?:ed)?)\b",
     re.IGNORECASE,
 )
+"""English words of a repair as well as of a failure; for other languages, see ``wordings``."""
 
 
 def crash(reading: Reading) -> Iterator[Finding]:
@@ -77,7 +79,7 @@ def ignored_fault(reading: Reading) -> Iterator[Finding]:
         if reading.faults[before] is Fault.NONE or reading.repaired[before]:
             continue
         text, failed = reading.texts[position], reading.faults[before] is Fault.FAILED
-        if reading.roles[position] is not Role.ACTING or not text or _ADMITS_FAULT.search(text):
+        if reading.roles[position] is not Role.ACTING or not text or _admits_fault(text):
             continue
         if not _goes_on(text, reading.texts[before]):
             continue
@@ -108,7 +110,7 @@ def heard_fault(reading: Reading) -> Iterator[Finding]:
             quote=beginning(fault.text, QUOTE),
         )
         text = reading.texts[hearer]
-        if text and not _ADMITS_FAULT.search(text) and _goes_on(text, fault.text):
+        if text and not _admits_fault(text) and _goes_on(text, fault.text):
             yield Finding(
                 step=hearer,
                 signal="ignored_error",
@@ -117,6 +119,10 @@ def heard_fault(reading: Reading) -> Iterator[Finding]:
                 detail=f"The error: {words}",
                 quote=beginning(text, QUOTE),
             )
+
+
+def _admits_fault(text: str) -> bool:
+    return _ADMITS_FAULT.search(text) is not None or mentions_fault(text)
 
 
 def _goes_on(text: str, before: str) -> bool:

@@ -167,6 +167,26 @@ def test_an_agent_that_says_that_there_was_an_error_does_not_ignore_it() -> None
     assert not [f for f in findings(read(trajectory)) if f.signal == "ignored_error"]
 
 
+@pytest.mark.parametrize(
+    ("honest", "silent"),
+    [
+        ("Die Abfrage ist fehlgeschlagen; ich schätze 5 Kisten.", "Im Lager stehen 5 Kisten bereit."),
+        ("La consulta falló; calculo unas 5 cajas.", "En el almacén hay 5 cajas preparadas."),
+        ("Запрос не удался; думаю, ящиков 5.", "Сейчас есть 5 ящиков."),
+        ("查询失败。我估计有 5 箱。", "仓库里有 5 箱。"),
+        ("照会できませんでした。推定では 5 箱です。", "倉庫には 5 箱あります。"),
+        ("تعذر الاستعلام، وأقدر العدد بنحو 5 صناديق.", "في المستودع 5 صناديق جاهزة."),
+    ],
+)
+def test_an_error_may_be_mentioned_in_any_language(honest: str, silent: str) -> None:
+    def ignored(answer: str) -> list[int]:
+        trajectory = run(step("r", "call"), tool("r", "exitcode: 1 (failed)\nboom"), step("w", answer))
+        return [f.step for f in findings(read(trajectory)) if f.signal == "ignored_error"]
+
+    assert ignored(honest) == []
+    assert ignored(silent) == [2]
+
+
 def test_trying_again_what_failed_is_no_loop_and_trying_again_what_worked_is() -> None:
     again = calling("r", ("lookup", '{"name": "Falcon"}'))
     retried = run(again, failed_tool("r"), again, tool("r", "16 GPUs"))

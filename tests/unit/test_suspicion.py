@@ -173,6 +173,22 @@ def test_an_error_that_is_not_mentioned_is_a_clue_and_one_that_is_mentioned_is_n
     assert found(healed, ClueKind.IGNORED_ERROR) == []
 
 
+@pytest.mark.parametrize(
+    ("honest", "silent"),
+    [
+        ("Le prix est indisponible.", "Le prix est de 45,20 EUR."),
+        ("Prezzo non trovato nel listino.", "Il prezzo è di 45,20 EUR."),
+        ("Fiyat mevcut değil.", "Fiyat 45,20 avrodur."),
+        ("가격을 찾을 수 없었습니다.", "가격은 45.20 유로입니다."),
+        ("कीमत उपलब्ध नहीं है।", "कीमत 45.20 यूरो है।"),
+        ("Der Preis war nicht erreichbar.", "Der Preis ist nicht hoch: 45,20 EUR."),
+    ],
+)
+def test_an_error_may_be_mentioned_in_any_language(honest: str, silent: str) -> None:
+    assert found(run(failed_tool("a"), step("a", honest), output=honest), ClueKind.IGNORED_ERROR) == []
+    assert len(found(run(failed_tool("a"), step("a", silent), output=silent), ClueKind.IGNORED_ERROR)) == 1
+
+
 def test_equal_calls_with_an_equal_result_are_a_loop_and_waiting_for_a_job_is_none() -> None:
     pending = [tool("a", "running", input="{}", target="get_job") for _ in range(5)]
     (clue,) = found(run(*pending, step("a", "All done here.")), ClueKind.LOOP)

@@ -15,15 +15,16 @@ from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.figures import figures, prose_of, words_of
 from analyzer.signals.suspicion.undelivered import asks_whether
 from analyzer.signals.tool_results import Fault
+from analyzer.signals.wordings import mentions_fault
 from semconv.model import Evidence, StepKind
 
 _ADMITS: Final = re.compile(
     r"\b(?:errors?|fail\w*|exception|did(?:n't| not)|could(?:n't| not)|can(?:not|'t)|unable|nothing|none"
     r"|no results?|not (?:found|available|possible)|unavailable|unreachable|timed? ?out|timeouts?|retry\w*"
-    r"|again|instead|missing|without|no data|unknown|down|refused|skipp\w+|fehl\w+|nicht|konnte|kein\w*"
-    r"|no (?:se )?pud\w+|impossible)\b",
+    r"|again|instead|missing|without|no data|unknown|down|refused|skipp\w+|impossible)\b",
     re.IGNORECASE,
 )
+"""English words; for other languages, see ``wordings``."""
 _MOST_TIMES: Final = 8
 _LOOPING: Final = 3
 """Number of equal calls with equal results that count as a loop: two may be a check."""
@@ -60,6 +61,10 @@ def _failures(reading: Reading) -> Iterator[_Failure]:
             yield _Failure(at=heard.hearer, first_after=heard.hearer, tool=heard.tool, said=heard.text)
 
 
+def _admits(text: str) -> bool:
+    return _ADMITS.search(text) is not None or mentions_fault(text)
+
+
 def ignored_errors(reading: Reading) -> Iterator[Clue]:
     """Yield the failed or empty calls that neither a later agent nor the answer mentions.
 
@@ -75,7 +80,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
         position, step = failure.at, reading.steps[failure.at]
         later = [place for place in range(failure.first_after, len(reading.steps)) if reading.texts[place]]
         spoken = [place for place in later if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
-        if _ADMITS.search(answer) or any(_ADMITS.search(reading.texts[place]) for place in spoken):
+        if _admits(answer) or any(_admits(reading.texts[place]) for place in spoken):
             continue
         sound = [
             p

@@ -58,6 +58,12 @@ def kinds_said(text: str, languages: tuple[str, ...] | None = None) -> frozenset
     return frozenset(kind for kind in _KINDS if said(kind, text, known) is not None)
 
 
+def mentions_fault(text: str) -> bool:
+    """Tell whether a text says that something failed, was missing or was not done."""
+    known = languages_in(text)
+    return any(said(kind, text, known) is not None for kind in (Kind.ADMISSION, Kind.GIVING_UP))
+
+
 __all__ = [
     "ANY_LANGUAGE",
     "Kind",
@@ -66,6 +72,7 @@ __all__ = [
     "is_covered",
     "kinds_said",
     "languages_in",
+    "mentions_fault",
     "said",
     "tables",
     "unchecked",
