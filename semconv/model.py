@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import NewType, TypeAlias
+from typing import Final, NewType, TypeAlias
 
 from semconv.record import record, replace
 
@@ -189,6 +189,19 @@ class OutcomeSource(StrEnum):
     HEURISTIC = "heuristic"
 
 
+class Stop(StrEnum):
+    """Why a step or a run ended early although nothing failed; its error text only says so in other words."""
+
+    WAITING = "waiting"
+    """It waits for a person, or for a result that its caller has to bring."""
+    CANCELLED = "cancelled"
+    """Its caller cancelled it, set a deadline for the whole run, or stopped listening."""
+    HANDED_OVER = "handed_over"
+    """A transfer to another agent, which the framework raises as an exception."""
+    GUARDED = "guarded"
+    """A guardrail of the application stopped it, as it is there to do."""
+
+
 UNKNOWN_AGENT = "unknown"
 _COMMON_NOUNS = frozenset({"agent", "assistant", "ai", "llm", "model", "bot"})
 
@@ -269,6 +282,13 @@ class Step:
     """The agent's available tools, one per line, if recorded."""
     causes: tuple[int, ...] = ()
     """Earlier steps linked to this one by the spans: enclosing it, linking to it, or requesting it."""
+    stop: Stop | None = None
+    """Set if the step ended early on purpose; ``error`` is then no failure."""
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the step reports an error that is a failure."""
+        return self.stop is None and (self.status is SpanStatus.ERROR or bool(self.error))
 
 
 def marks_of(step: Step) -> tuple[int, ...]:
@@ -310,6 +330,8 @@ class Trajectory:
 
     Present even if the root says OK, if an agent or the last step below it failed and no step followed.
     """
+    stop: Stop | None = None
+    """Set if the run ended early on purpose and did not go on; ``root_error`` is then no failure."""
     is_recorded_conversation: bool = False
     """True for a conversation log instead of a trace: a failure by definition."""
 
@@ -340,10 +362,20 @@ class Status(StrEnum):
     NO_FAILURE = "no_failure"
     UNDETERMINED = "undetermined"
     """Analysed, but no step could be blamed."""
+    WAITING = "waiting"
+    """The run waits for a person or for a result from outside; it may be resumed."""
+    CANCELLED = "cancelled"
+    """The run's caller cancelled it or stopped listening."""
     UNREADABLE = "unreadable"
     """The run's steps could not be read."""
     ERROR = "error"
     """The analysis failed."""
+
+
+UNFINISHED: Final = frozenset({Status.WAITING, Status.CANCELLED})
+"""Statuses of runs that ended early on purpose: neither passed nor failed, so they count as neither."""
+BLAMELESS: Final = frozenset({Status.NO_FAILURE, *UNFINISHED})
+"""Statuses of runs that have not failed."""
 
 
 @record

@@ -24,7 +24,7 @@ from analyzer.inquiry.calibration import Confident
 from analyzer.inquiry.conversation import Label
 from analyzer.inquiry.intervals import Interval, wilson
 from analyzer.inquiry.match_agents import same_agent
-from semconv.model import Attribution, Blame, Effort, Status
+from semconv.model import BLAMELESS, Attribution, Blame, Effort, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ def summarise(scores: Sequence[Score], subject: Subject, *, subset: str) -> dict
         "method": subject.method,
         "model": subject.model,
         **_accuracies(scores),
-        "undetermined": sum(s.status in (Status.UNDETERMINED, Status.NO_FAILURE) for s in scores),
+        "undetermined": sum(s.status in {Status.UNDETERMINED, *BLAMELESS} for s in scores),
         "errors": sum(s.status is Status.ERROR for s in scores),
         "brier": brier(pairs),
         "ece": calibration_error(pairs),

@@ -151,7 +151,7 @@ def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attributi
 
 
 def _passed(trajectory: Trajectory, finding: Finding) -> Attribution:
-    return _abstained(trajectory, Status.NO_FAILURE, finding.reason)
+    return _abstained(trajectory, finding.status, finding.reason)
 
 
 def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:

@@ -34,7 +34,7 @@ from collector_processor.exporters.backend import untraced
 from collector_processor.otlp import TOKEN_HEADER
 from collector_processor.otlp.tls import ClientTls
 from collector_processor.pipeline.analyst_protocol import Analysis, Analyst
-from semconv.model import Attribution, Status, Trajectory
+from semconv.model import BLAMELESS, Attribution, Status, Trajectory
 
 
 class TooLargeError(Exception):
@@ -171,7 +171,7 @@ class RemoteAnalyst:
     async def analyse(self, trajectory: Trajectory) -> Analysis:
         """Triage here and attribute remotely; by signals if no analyzer answers in time."""
         own = await self.local.analyse(trajectory)
-        if own.attribution.status in {Status.NO_FAILURE, Status.UNREADABLE}:
+        if own.attribution.status in {*BLAMELESS, Status.UNREADABLE}:
             return own
         try:
             attribution = await self.ask(trajectory)

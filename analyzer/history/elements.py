@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
-from semconv.model import SpanStatus, Step, StepKind, Trajectory
+from semconv.model import Step, StepKind, Trajectory
 from semconv.record import record
 
 MAX_ELEMENTS: Final = 80
@@ -135,7 +135,7 @@ def _without_retries(steps: Sequence[Step]) -> list[Step]:
     kept: list[Step] = []
     for step in reversed(steps):
         call = (action_of(step), step.input)
-        if step.status is not SpanStatus.ERROR and not step.error:
+        if not step.is_failed:
             succeeded.add(call)
         elif call in succeeded:
             continue
@@ -198,7 +198,7 @@ def _what(step: Step) -> str:
 
 
 def _traits(step: Step) -> Iterator[tuple[str, str]]:
-    if step.status is SpanStatus.ERROR or step.error:
+    if step.is_failed:
         yield _ERROR, "with an error"
     for name in dict.fromkeys(call.name[:_LONGEST_NAME] for call in step.calls[:_MOST_CALLS]):
         yield f"call {name}", f"and requests {name}"

@@ -50,6 +50,8 @@ _TITLES: Final[Mapping[Status, tuple[str, str]]] = {
     Status.SUSPECTED: ("yellow", "Suspected failure"),
     Status.NO_FAILURE: ("green", "Nothing broke"),
     Status.UNDETERMINED: ("yellow", "Undetermined"),
+    Status.WAITING: ("cyan", "Waiting"),
+    Status.CANCELLED: ("cyan", "Cancelled"),
     Status.UNREADABLE: ("magenta", "Steps not readable"),
     Status.ERROR: ("magenta", "Could not analyse"),
 }

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from analyzer.inquiry.visible import visible
-from semconv.model import ContentState, SpanStatus, Step, StepKind, Trajectory
+from semconv.model import ContentState, Step, StepKind, Stop, Trajectory
 
 _NAME: Final = 80
 _INSTRUCTION_SHARE: Final = 0.25
@@ -197,6 +197,14 @@ def _step_parts(group: Sequence[Step], trajectory: Trajectory, remarks: Mapping[
         yield _Part(heading=heading, text=_step_text(step, trajectory))
 
 
+_STOPPED: Final = {
+    Stop.WAITING: "waited for a person or a result from outside, no failure",
+    Stop.CANCELLED: "cancelled from outside, no failure",
+    Stop.HANDED_OVER: "handed over by an exception, no failure",
+    Stop.GUARDED: "stopped by a guardrail, no failure",
+}
+
+
 def _manner(step: Step) -> str:
     words: list[str] = []
     if step.kind is StepKind.HANDOFF and step.target:
@@ -207,8 +215,10 @@ def _manner(step: Step) -> str:
         words.append("human")
     if step.group is not None:
         words.append(f"at the same time as the others of group {step.group}")
-    if step.status is SpanStatus.ERROR or step.error:
+    if step.is_failed:
         words.append("failed")
+    elif step.stop is not None:
+        words.append(_STOPPED[step.stop])
     if step.content in (ContentState.REDACTED, ContentState.DROPPED, ContentState.TRUNCATED):
         words.append(f"text {step.content}")
     return f" ({', '.join(words)})" if words else ""

@@ -38,7 +38,7 @@ from analyzer.telemetry.verdict_counters import Move, RunCount, exemplar_of
 from collector_processor.otlp import Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.store.records import StoredVerdict
-from semconv.model import Blame, Status, Trajectory
+from semconv.model import UNFINISHED, Blame, Status, Trajectory
 
 _LABELS: Final = "labels"
 _KINDS: Final = {Change.NEW: NoticeKind.NEW, Change.REGRESSED: NoticeKind.REGRESSED}
@@ -285,14 +285,15 @@ def noted_run(
     """Return the counted part of an analysis, with the prose that receivers may read."""
     attribution = analysis.attribution
     verdict = attribution.verdict
-    is_error = attribution.status is Status.ERROR  # not analysed: it says nothing about any agent
+    # Not analysed, or without a result: it says nothing about any agent.
+    is_without_result = attribution.status in {Status.ERROR, *UNFINISHED}
     acted = dict.fromkeys(step.agent for step in trajectory.steps)
     if not isinstance(verdict, Blame) or not 0 <= verdict.step < len(trajectory.steps):
         return NotedRun(
             tenant=tenant,
             run_id=trajectory.run_id,
             status=attribution.status.value,
-            agents=() if is_error else tuple(acted),
+            agents=() if is_without_result else tuple(acted),
             blamed=verdict.agent if isinstance(verdict, Blame) else None,
         )
     return NotedRun(

@@ -43,7 +43,7 @@ from collector_processor.rebuild.stages import Run
 from collector_processor.settings import Settings
 from collector_processor.store.run_history import RunFacts
 from collector_processor.writeback.outgoing import service_of
-from semconv.model import Status, Trajectory
+from semconv.model import BLAMELESS, Status, Trajectory
 
 
 def work_from_settings(settings_json: bytes) -> Work:
@@ -60,7 +60,7 @@ def keeping(settings: Settings) -> KeepRun:
     texts, noticed = kept_texts(settings), notice_text(settings)
 
     def kept(trajectory: Trajectory, analysis: Analysis) -> KeptRun:
-        is_failure = analysis.attribution.status is not Status.NO_FAILURE
+        is_failure = analysis.attribution.status not in BLAMELESS
         # Successful runs keep only task, agents and order: most runs succeed, and cleaning text takes time.
         packed = pack(trajectory, texts) if is_failure else pack(trajectory, omit, clean_task=texts)
         noted = noted_document(noted_run(NO_TENANT, trajectory, analysis, noticed))
@@ -108,7 +108,7 @@ def passed_by(unasked: Look) -> Look:
 
     def look(trajectory: Trajectory) -> Analysis | None:
         analysis = unasked(trajectory)
-        is_done = analysis and analysis.attribution.status in {Status.NO_FAILURE, Status.UNREADABLE}
+        is_done = analysis and analysis.attribution.status in {*BLAMELESS, Status.UNREADABLE}
         return analysis if is_done else None
 
     return look

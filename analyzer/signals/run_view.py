@@ -183,7 +183,7 @@ def read(trajectory: Trajectory) -> Reading:
     told = frozenset() if trajectory.is_recorded_conversation else failures_told(steps)
     faults = tuple(
         [
-            Fault.FAILED if place in told else fault_of(step, output)
+            Fault.NONE if step.stop else Fault.FAILED if place in told else fault_of(step, output)
             for place, (step, output) in enumerate(zip(steps, outputs, strict=True))
         ]
     )

@@ -15,7 +15,7 @@ from typing import Any, Final
 from analyzer.signals.tool_names import looks_up
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.values import structured
-from semconv.model import ContentState, SpanStatus, Step, StepKind
+from semconv.model import ContentState, Step, StepKind
 
 _HEAD: Final = 2_000
 """Characters of a result that are searched for the text of an error."""
@@ -92,7 +92,7 @@ class Fault(StrEnum):
 
 def fault_of(step: Step, output: str) -> Fault:
     """Return the failure that a step reports; ``output`` is its output with plain typography."""
-    if step.status is SpanStatus.ERROR or step.error:
+    if step.is_failed:
         return Fault.FAILED
     if step.kind is not StepKind.TOOL:
         return Fault.NONE  # agents also talk about errors that they did not make

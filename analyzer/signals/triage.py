@@ -3,7 +3,8 @@
 The claims are checked in order of authority: the outcome stated by the run or an evaluator in it, the correct
 answer if known, the user's own rules, an error that ended the run, and last the wording of the final answer,
 alone and after an error that nothing repaired. The first claim with a result decides. A run without any claim
-is ``no_failure``.
+is ``no_failure``. A run that waits or was cancelled has no result yet: only an outcome that somebody stated
+comes before that.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from semconv.model import (
     Outcome,
     OutcomeSource,
     SpanStatus,
+    Status,
     Step,
     StepKind,
+    Stop,
     Trajectory,
     agent_in_prose,
 )
@@ -78,6 +81,8 @@ class Finding:
     source: OutcomeSource | None
     """Source of the result; ``None`` if no claim applied."""
     reason: str
+    status: Status = Status.NO_FAILURE
+    """Status of a run that did not fail."""
 
 
 Claim: TypeAlias = Callable[[Trajectory], Finding | None]
@@ -86,7 +91,16 @@ Claim: TypeAlias = Callable[[Trajectory], Finding | None]
 
 def triage(trajectory: Trajectory, rules: Sequence[Claim] = ()) -> Finding:
     """Decide whether a run failed; ``rules`` are the user's own claims."""
-    for claim in (recorded, stated, against_reference, *rules, ended_by_error, sounds_failed, left_undone):
+    for claim in (
+        recorded,
+        stated,
+        ended_on_purpose,
+        against_reference,
+        *rules,
+        ended_by_error,
+        sounds_failed,
+        left_undone,
+    ):
         finding = claim(trajectory)
         if finding is not None:
             return finding
@@ -139,6 +153,41 @@ def stated(trajectory: Trajectory) -> Finding | None:
     )
 
 
+def ended_on_purpose(trajectory: Trajectory) -> Finding | None:
+    """Claim that a run which waits, was cancelled or was stopped by a guardrail has not failed."""
+    steps, stop = trajectory.steps, trajectory.stop
+    if stop is None:
+        return None
+    last = next((step for step in reversed(steps) if step.stop is stop), None)
+    match stop:
+        case Stop.WAITING:
+            status, reason = Status.WAITING, f"the run waits for {_awaited(last)}"
+        case Stop.CANCELLED:
+            status, reason = Status.CANCELLED, f"the run was cancelled by its caller{_when(last, steps)}"
+        case _:
+            status, reason = Status.NO_FAILURE, f"{_check(last)} stopped the run, as it is there to do"
+    return Finding(failed=False, source=OutcomeSource.ERROR, reason=reason, status=status)
+
+
+def _awaited(step: Step | None) -> str:
+    if step is None:
+        return "a person, or for a result that its caller brings"
+    if step.kind is StepKind.TOOL and step.target:
+        return f"a person's approval of {step.target} (step {step.index})"
+    return f"a person's answer (step {step.index} of {agent_in_prose(step.agent)})"
+
+
+def _when(step: Step | None, steps: Sequence[Step]) -> str:
+    if step is not None:
+        return f" while step {step.index} of {agent_in_prose(step.agent)} was running"
+    return f" after step {steps[-1].index} of {agent_in_prose(steps[-1].agent)}" if steps else ""
+
+
+def _check(step: Step | None) -> str:
+    name = (step.target or step.name) if step is not None and step.kind is StepKind.OTHER else ""
+    return f"the check {name}" if name else "a guardrail"
+
+
 def against_reference(trajectory: Trajectory) -> Finding | None:
     """Compare the final answer with the correct one, if both are known."""
     answer = final_answer(trajectory)
@@ -159,7 +208,7 @@ def ended_by_error(trajectory: Trajectory) -> Finding | None:
         words = _shortened(trajectory.root_error) or "no message"
         return Finding(failed=True, source=OutcomeSource.ERROR, reason=f"the run ended in an error: {words}")
     last = trajectory.steps[-1] if trajectory.steps else None
-    if last is None or not _errored(last):
+    if last is None or not last.is_failed:
         return None
     words = _shortened(last.error) or "no message"
     step = f"the last step, {last.index} of {agent_in_prose(last.agent)},"
@@ -221,7 +270,7 @@ def _lost_work(reading: Reading) -> Step | None:
     says. In a run without any text, a failed model call is no evidence either: the caller may have recovered.
     """
     steps = reading.steps
-    seen = [_Lost(at, at + 1, reading.repaired[at]) for at, step in enumerate(steps) if _errored(step)]
+    seen = [_Lost(at, at + 1, reading.repaired[at]) for at, step in enumerate(steps) if step.is_failed]
     heard = [_Lost(fault.asker, fault.hearer, fault.is_repaired) for fault in reading.heard_faults]
     last = max([*seen, *heard], key=lambda each: each.after, default=None)
     if last is None or last.is_repaired:
@@ -230,7 +279,7 @@ def _lost_work(reading: Reading) -> Step | None:
     is_dark = any(not step.output and step.content is not ContentState.COMPLETE for step in after)
     speakers = {step.agent for step in after}
     acted = any(step.kind is StepKind.TOOL for step in after)
-    is_whole = lost.kind is StepKind.LLM and _errored(lost) and any(step.output for step in steps)
+    is_whole = lost.kind is StepKind.LLM and lost.is_failed and any(step.output for step in steps)
     return None if (is_dark and not is_whole) or acted or len(speakers) > 1 else lost
 
 
@@ -272,10 +321,6 @@ def _tokens(text: str) -> frozenset[str | float]:
         elif token not in _ARTICLES:
             tokens.add(token)
     return frozenset(tokens)
-
-
-def _errored(step: Step) -> bool:
-    return step.status is SpanStatus.ERROR or bool(step.error)
 
 
 def _shortened(text: str) -> str:

@@ -44,6 +44,8 @@ STATUS_WORDS: Final = {
     "suspected": "suspected",
     "no_failure": "no failure",
     "undetermined": "undetermined",
+    "waiting": "waiting",
+    "cancelled": "cancelled",
     "unreadable": "not readable",
     "error": "not analysed",
 }

@@ -32,7 +32,7 @@ from collector_processor.writeback.outgoing import SERVICE_NAME
 from collector_processor.writeback.span_places import pack_steps
 from semconv.attributes import ERROR, TRIAL
 from semconv.dialects import USUAL, Reader
-from semconv.model import Completion, Span, Status, Step, Trace, TraceId, Trajectory
+from semconv.model import BLAMELESS, Completion, Span, Step, Trace, TraceId, Trajectory
 
 _MOST_ERROR: Final = 300
 """Characters of an error that are kept, for the kind of failure."""
@@ -212,7 +212,7 @@ class Preparer:
         if not run.is_news or trace.completion is Completion.IDLE_OPEN:
             return False
         status = None if run.analysis is None else run.analysis.attribution.status
-        return self.spans.wants(is_failure=None if status is None else status is not Status.NO_FAILURE)
+        return self.spans.wants(is_failure=None if status is None else status not in BLAMELESS)
 
     def _prepared(self, run: Run, trace: TraceBytes) -> PreparedRun:
         identity = RunIdentity(

@@ -24,11 +24,13 @@ from collector_processor.trajectory.leaves import choose_steps
 from collector_processor.trajectory.relations import group_parallel_steps
 from collector_processor.trajectory.siblings import attach_detached_agents, merge_duplicate_calls
 from collector_processor.trajectory.step_texts import inherit_content
+from collector_processor.trajectory.stops import mark_stops
 from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, Trace, Trajectory
 
 PASSES: Final[tuple[Pass, ...]] = (
-    attach_detached_agents,  # first: an agent whose calls are its siblings is not a step itself
+    mark_stops,  # before any pass that asks what failed
+    attach_detached_agents,  # first of the names: an agent whose calls are its siblings is not a step itself
     merge_duplicate_calls,  # before steps are chosen, which counts the model calls below an act
     name_by_function,  # after agents beside calls are found; before steps are chosen, which compares agents
     name_by_prompt,  # where one function is around several agents' calls

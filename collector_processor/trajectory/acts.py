@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from collector_processor.trajectory.plain_tools import with_requested_tools
 from semconv.dialects import USUAL, Action, ActionKind, Inferred, Reader, Surroundings
-from semconv.model import AgentSource, Span, SpanStatus
+from semconv.model import AgentSource, Span, SpanStatus, Stop
 from semconv.record import record, replace
 
 # Members and sets of kinds are looked up once: an enum's attribute costs 0.1 to 0.3 µs in Python 3.11.
@@ -67,7 +67,9 @@ class Act:
 
     @property
     def status(self) -> SpanStatus:
-        """The span's status, or error if its dialect reports the failure elsewhere."""
+        """The span's status, or error if its dialect reports the failure elsewhere; unset after a stop."""
+        if self.action.stop is not None:
+            return SpanStatus.UNSET
         return _ERROR if self.action.failed else self.span.status
 
     @property
@@ -95,6 +97,7 @@ def merge(act: Act, other: Act) -> Act:
         target=mine.target or theirs.target,
         failed=mine.failed or theirs.failed,
         error=mine.error or theirs.error,
+        stop=mine.stop or theirs.stop,
         judgements=mine.judgements + theirs.judgements,
     )
     named = act if act.agent is not None else other
@@ -124,6 +127,8 @@ class Ordering:
     """Time that orders a step after the steps it encloses; all other steps are ordered by their start."""
     groups: Mapping[int, int] = field(default_factory=dict)
     """Group number of steps that overlap in time, by the position of their span."""
+    stops: Mapping[int, Stop] = field(default_factory=dict)
+    """Why spans ended early on purpose, by position; dialects need not read them."""
     inferred: Inferred | None = None
     """Not ``None`` if no dialect reads the run and its actions were inferred."""
 

@@ -17,6 +17,7 @@ from collector_processor.trajectory.assign_agents import agents_of
 from collector_processor.trajectory.handoffs import Settled, settle
 from collector_processor.trajectory.relations import causes_of
 from collector_processor.trajectory.step_texts import NewInput, NewMessages, output_text, shortened
+from collector_processor.trajectory.stops import stop_of_run, words_of_stop
 from semconv.dialects import Action, ActionKind, Message
 from semconv.dialects.reading.messages import body_of, last_answer, last_request
 from semconv.dialects.reading.tools import Lists, listing_tools, tools_in
@@ -33,6 +34,7 @@ from semconv.model import (
     SpanStatus,
     Step,
     StepKind,
+    Stop,
     ToolCall,
     Trace,
     Trajectory,
@@ -53,6 +55,8 @@ class Ending:
     status: SpanStatus = SpanStatus.UNSET
     error: str = ""
     """Set even if the root says OK but something below ended the run in error."""
+    stop: Stop | None = None
+    """Why the run ended early on purpose; ``error`` then says so in the framework's words."""
 
 
 @record
@@ -86,9 +90,9 @@ def output_of(ordering: Ordering, steps: Sequence[Act]) -> str:
     Empty if the run's last step failed; text from before a top span's failure is not an answer.
     """
     tops = sorted(ordering.tops, key=lambda top: (top[0].end_ns, top[0].span_id))
-    unfailed = takewhile(lambda top: not top[1].failed, reversed(tops))
+    unfailed = takewhile(lambda top: not (top[1].failed or top[1].stop), reversed(tops))
     stated = next((action.answer for _, action in unfailed if action.answer), "")
-    if stated or not steps or steps[-1].action.failed:
+    if stated or not steps or steps[-1].action.failed or steps[-1].action.stop:
         return stated
     for act in reversed(steps):
         output = last_answer(act.action.output_messages) or (
@@ -192,11 +196,16 @@ def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
     if root is None:
         return Ending(root=None)
     heads = [root] if top is None or top[0] is root else [root, top[0]]
-    failed = [span for span in heads if span.status is SpanStatus.ERROR]
+    stop = stop_of_run(ordering, steps)
+    if stop is not None:
+        return Ending(root=root, status=root.status, error=words_of_stop(ordering), stop=stop)
+    stopped = {ordering.spans[position].span_id for position in ordering.stops}
+    failed = [span for span in heads if span.status is SpanStatus.ERROR and span.span_id not in stopped]
     if failed:
         error = next(filter(None, map(error_of, failed)), "")
         return Ending(root=root, status=SpanStatus.ERROR, error=error or _fatal_error(ordering, steps))
-    return Ending(root=root, status=root.status, error=_fatal_error(ordering, steps))
+    status = SpanStatus.UNSET if root.span_id in stopped else root.status
+    return Ending(root=root, status=status, error=_fatal_error(ordering, steps))
 
 
 def _root_of(ordering: Ordering, span: Span | None) -> Span | None:
@@ -268,6 +277,7 @@ def trajectory_of(trace: Trace, ordering: Ordering) -> Trajectory:
         root_span_id=ending.root.span_id if ending.root else None,
         root_status=ending.status,
         root_error=shortened(ending.error),
+        stop=ending.stop,
     )
 
 
@@ -364,6 +374,7 @@ def _step(
         tools=tools,
         group=group,
         causes=causes,
+        stop=action.stop,
     )
 
 

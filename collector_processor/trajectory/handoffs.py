@@ -13,6 +13,7 @@ from collector_processor.trajectory.assign_agents import Agents, agents_of, plai
 from semconv.dialects import Action, ActionKind, ToolCall
 from semconv.dialects.reading.messages import last_answer
 from semconv.dialects.reading.tools import is_plain_transfer, transfer_target
+from semconv.model import Stop
 from semconv.record import record, replace
 
 _MOST_BETWEEN: Final = 100
@@ -209,7 +210,8 @@ def settle(act: Act, following: Act | None, agents: Agents) -> Settled:
         target, is_known = known or action.target, known is not None
         if target is None and following is not None and following.agent != act.agent:
             target = following.agent  # hidden arguments: the next speaker is the target
-        if action.tool is None or is_known or is_plain_transfer(action.input):
+        is_raised = action.stop is Stop.HANDED_OVER
+        if action.tool is None or is_known or is_raised or is_plain_transfer(action.input):
             return Settled(kind=HANDOFF, target=target)
         return Settled(kind=TOOL, target=action.tool)
     if action.kind is TOOL:

@@ -104,9 +104,9 @@ class _Choice:
         elif kind is not GUARDRAIL:
             if shown.count == 0:
                 self._keep(act, shown)
-        elif act.action.failed and shown.count > 0:
+        elif (act.action.failed or act.action.stop) and shown.count > 0:
             self._close(act, shown)
-        elif act.action.failed:
+        elif act.action.failed or act.action.stop:
             self._keep(act, shown)
 
     def _keep(self, act: Act, shown: _Shown) -> None:

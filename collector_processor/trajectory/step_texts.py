@@ -75,7 +75,7 @@ def _with_content(action: Action, call: ToolCall, results: Mapping[str, str]) ->
         input=action.input or call.arguments,
         output=action.output or unwrapped(result),
         target=action.target or transfer_target(call.name, call.arguments),
-        failed=action.failed or bool(complaint),
+        failed=action.failed or (bool(complaint) and action.stop is None),
         error=complaint or action.error,
     )
 

@@ -58,6 +58,8 @@ SCOPE: Final = Scope(name=names.SCOPE_ANALYZER)
 _UNBLAMED: Final = {
     Status.NO_FAILURE: "no failure found",
     Status.UNDETERMINED: "failure: undetermined",
+    Status.WAITING: "waiting",
+    Status.CANCELLED: "cancelled",
     Status.UNREADABLE: "steps unreadable",
     Status.ERROR: "not analysed",
 }

@@ -29,11 +29,11 @@ from collector_processor.writeback.annotate import (
 from collector_processor.writeback.carriers import carriers, evaluation_log, withdrawal
 from collector_processor.writeback.span_places import pack_place
 from semconv.attributes import ERROR
-from semconv.model import AttributeValue, Attribution, Blame, Effort, Span, SpanId, Status, TraceId
+from semconv.model import BLAMELESS, AttributeValue, Attribution, Blame, Effort, Span, SpanId, Status, TraceId
 
 SERVICE_NAME: Final = "service.name"
 
-_NO_FAILURES: Final = frozenset({Status.NO_FAILURE, Status.UNREADABLE})
+_NO_FAILURES: Final = BLAMELESS | {Status.UNREADABLE}
 _LATEST_NS: Final = 2**63 - 1
 """Largest integer of SQLite; as a time in ns it is in the year 2262."""
 SpanKey = tuple[TraceId, SpanId]

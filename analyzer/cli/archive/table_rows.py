@@ -115,7 +115,7 @@ def _of_step(step: Step, clean: Clean) -> Row:
         "kind": step.kind.value,
         "target": _cleaned(step.target, clean),
         "status": step.status.value,
-        "is_error": bool(step.error),
+        "is_error": bool(step.error) and step.stop is None,
         "trace_id": step.trace_id,
         "span_id": step.span_id,
         "started_at": _microseconds(step.start_ns),

@@ -45,10 +45,11 @@ _TEXTS: Final = 3
 """Number of leading text fields in each record."""
 _RUN_FIELDS: Final = (
     "task", "output", "root_error", "root_status", "root_trace_id", "agents", "is_recorded_conversation",
+    "stop",
 )  # fmt: skip
 _STEP_FIELDS: Final = (
     "input", "output", "error", "agent", "kind", "agent_source", "span_id", "name", "status", "target",
-    "group", "content", "causes",
+    "group", "content", "causes", "stop",
 )  # fmt: skip
 _RUN: Final = TypeAdapter(Trajectory)
 

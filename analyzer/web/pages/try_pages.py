@@ -28,7 +28,7 @@ from analyzer.web.reads.documents import read_document
 from analyzer.web.rendering import seconds, usd
 from analyzer.web.requested_analyses import Asked, Job, Jobs, TooBusy
 from analyzer.web.views.run_page import view
-from semconv.model import Status
+from semconv.model import BLAMELESS
 
 MAX_UPLOAD: Final = 8 << 20
 """Largest upload, in bytes."""
@@ -160,7 +160,7 @@ async def _asked_again(
     """Return the analysis to start, or an earlier opinion on the same request."""
     jobs = _jobs(context.front)
     verdict = await context.find(request)
-    failed = verdict.status != Status.NO_FAILURE or "failed" in fields
+    failed = verdict.status not in BLAMELESS or "failed" in fields
     choice = await read_choice(jobs, fields, takes_as_failed=failed)
     kept = await kept_run(context, verdict)
     if kept is None or not kept.has_texts:

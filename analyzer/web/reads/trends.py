@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from analyzer.web.reads.page_records import Bucket, RunQuery, Sort, Trend
-from semconv.model import Status
+from semconv.model import BLAMELESS
 
 MOST_BUCKETS: Final = 60
 FRESH_NS: Final = 30 * 10**9
@@ -38,7 +38,7 @@ def trend_of(
     failed: Counter[int] = Counter()
     for bucket, status, count in rows:
         runs[bucket] += count
-        failed[bucket] += count if status != Status.NO_FAILURE else 0
+        failed[bucket] += count if status not in BLAMELESS else 0
     if not runs:
         return Trend(width_ns=width_ns, is_whole=is_whole)
     numbers = range(since_ns // width_ns, max(until_ns - 1, since_ns) // width_ns + 1)

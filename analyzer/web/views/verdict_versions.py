@@ -12,6 +12,8 @@ from semconv.model import Status, agent_label
 _WORDS: Final = {
     Status.NO_FAILURE: "no failure",
     Status.UNDETERMINED: "undetermined",
+    Status.WAITING: "waiting",
+    Status.CANCELLED: "cancelled",
     Status.UNREADABLE: "not readable",
     Status.ERROR: "not analysed",
 }

@@ -12,7 +12,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-from semconv.model import AgentSource, Outcome, OutcomeSource, Span, SpanId, ToolCall, TraceId
+from semconv.model import AgentSource, Outcome, OutcomeSource, Span, SpanId, Stop, ToolCall, TraceId
 from semconv.record import record
 
 Key: TypeAlias = tuple[TraceId, SpanId]
@@ -198,6 +198,8 @@ class Action:
     failed: bool = False
     """True if the span reports a failure, by its status or in its dialect's own way."""
     error: str = ""
+    stop: Stop | None = None
+    """Set once all spans are known if the action ended early on purpose; it has then not failed."""
     is_unended: bool = False
     """True if only its beginning was sent: it failed, unless the run is still going on."""
     task: str = ""

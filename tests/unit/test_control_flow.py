@@ -1,0 +1,417 @@
+"""A run that waits, was cancelled or hands over by an exception has not failed; its look-alikes have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.methods.attribution import Attributor
+from semconv.dialects.reading.control_flow import Raised, raised_by
+from semconv.model import Attribution, Blame, Event, Outcome, Span, Status, StepKind, Stop, Trajectory
+from semconv.record import replace
+from tests.factories import agent, chat, openinference, ordered, said, span, tool, workflow
+
+PAUSE = "langgraph.errors.GraphInterrupt"
+INTERRUPT = "(Interrupt(value={'lift': 7}, id='a1'),)"
+CANCEL = "asyncio.exceptions.CancelledError"
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "team.py", line 9, in run
+  |     async with asyncio.TaskGroup() as group:
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "team.py", line 5, in ask
+    |     raise GraphInterrupt(value)
+    | {member}: what it says
+    +------------------------------------
+"""
+
+
+def threw(kind: str, message: str = "", trace: str = "") -> Event:
+    said = {"exception.type": kind, "exception.message": message, "exception.stacktrace": trace}
+    return Event(name="exception", attributes={key: value for key, value in said.items() if value})
+
+
+def raising(kind: str, message: str = "", *, status: str | None = None, trace: str = "") -> dict[str, Any]:
+    return {"error": message or kind if status is None else status, "events": (threw(kind, message, trace),)}
+
+
+def judged(trajectory: Trajectory) -> Attribution:
+    analysis = RunAnalyst(attributor=Attributor()).unasked(trajectory)
+    assert analysis is not None
+    return analysis.attribution
+
+
+def asking(number: int, name: str, **more: Any) -> Span:
+    return chat(number, calls=[(name, '{"lift": 7}', f"c{number}")], **more)
+
+
+def lift(*, top: dict[str, Any], middle: dict[str, Any], call: dict[str, Any]) -> Sequence[Span]:
+    """A workflow, its agent, and the tool call at which the run ends; each may raise something."""
+    return (
+        workflow(1, task="Take lift 7 out of service.", end=100, **top),
+        agent(2, "warden", parent=1, end=90, **middle),
+        asking(3, "stop_lift", parent=2),
+        tool(5, "stop_lift", parent=2, call_id="c3", arguments='{"lift": 7}', end=80, **call),
+    )
+
+
+def everywhere(kind: str, message: str = "") -> Sequence[Span]:
+    return lift(**each(raising(kind, message)))
+
+
+def each(raised: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Have all three spans raise the same."""
+    return {"top": raised, "middle": raised, "call": raised}
+
+
+QUIET: dict[str, Any] = {}
+PAUSED = raising(PAUSE, INTERRUPT)
+CANCELLED = raising(CANCEL)
+LATE = raising("TimeoutError")
+CRASHED = raising("ValueError", "no such lift")
+AFTER = (
+    tool(10, "stop_lift", parent=2, arguments='{"lift": 7}', result="stopped"),
+    chat(12, parent=2, answer="Stopped."),
+)
+FAILS_AFTER = (tool(10, "post_notice", parent=2, start=95, end=98, **raising("OSError", "no paper")),)
+
+
+def group(member: str) -> Sequence[Span]:
+    wrapped = raising(
+        "ExceptionGroup",
+        "unhandled errors in a TaskGroup (1 sub-exception)",
+        trace=GROUP.replace("{member}", member),
+    )
+    return lift(top=wrapped, middle=wrapped, call=wrapped)
+
+
+def guarded(*, crashed: bool) -> Sequence[Span]:
+    named: dict[str, Any] = {
+        "gen_ai.operation.name": "guardrail_check",
+        "gen_ai.guardrail.name": "no_secrets",
+    }
+    scope = "opentelemetry.instrumentation.openai_agents"
+    trips = raising("KeyError", "'rules'") if crashed else {"error": "Guardrail tripwire triggered"}
+    more: dict[str, Any] = {} if crashed else {"gen_ai.guardrail.triggered": True}
+    return (
+        agent(2, "porter", parent=None, end=90, error=trips["error"]),
+        span(3, name="guardrail_check", parent=2, scope=scope, attributes=named | more, **trips),
+    )
+
+
+def silent_top(*, then: Sequence[Span] = ()) -> Sequence[Span]:
+    """An agent whose spans do not record that its tool was cancelled."""
+    return (*lift(top=QUIET, middle=QUIET, call=CANCELLED), *then)
+
+
+def crash_beside(*, crash: dict[str, Any], top: dict[str, Any]) -> Sequence[Span]:
+    return (
+        workflow(1, task="Count the bikes of both yards.", end=100, **top),
+        agent(2, "north", parent=1, start=5, end=50, **crash),
+        chat(3, parent=2, start=6, end=49, **crash),
+        agent(4, "south", parent=1, start=5, end=51, **CANCELLED),
+        chat(5, parent=4, start=6, end=50.5, **CANCELLED),
+    )
+
+
+def two_attempts(second: dict[str, Any], answer: str = "") -> Sequence[Span]:
+    """A run that waits, and its continuation as a second top span of the same run."""
+    return (
+        *lift(top=PAUSED, middle=PAUSED, call=PAUSED),
+        workflow(20, task="Take lift 7 out of service.", start=7_000, end=7_100, answer=answer, **second),
+        agent(21, "warden", parent=20, start=7_001, end=7_090, **second),
+        tool(
+            22,
+            "stop_lift",
+            parent=21,
+            start=7_002,
+            end=7_050,
+            arguments='{"lift": 7}',
+            result="" if second else "stopped",
+            **second,
+        ),
+        *(() if second else (chat(23, parent=21, start=7_060, end=7_080, answer=answer),)),
+    )
+
+
+WAITING = {
+    "everywhere": everywhere(PAUSE, INTERRUPT),
+    "below a quiet top": lift(top=QUIET, middle=PAUSED, call=PAUSED),
+    "only the tool": lift(top=QUIET, middle=QUIET, call=PAUSED),
+    "bare class": everywhere("NodeInterrupt", INTERRUPT),
+    "message alone": lift(**each({"error": f"GraphInterrupt{INTERRUPT}"})),
+    "qualified in message": lift(**each({"error": f"{PAUSE}: lift 7"})),
+    "repr of interrupt": lift(top=QUIET, middle=QUIET, call={"error": INTERRUPT}),
+    "wrapped": everywhere("Exception", f"GraphInterrupt({INTERRUPT})"),
+    "group": group(PAUSE),
+    "group without list": lift(top=raising("ExceptionGroup", "1 sub-exception"), middle=QUIET, call=PAUSED),
+    "deferred": lift(top=QUIET, middle=QUIET, call=raising("pydantic_ai.exceptions.CallDeferred")),
+    "approval": lift(top=QUIET, middle=QUIET, call=raising("pydantic_ai.exceptions.ApprovalRequired")),
+    "strands": lift(top=QUIET, middle=QUIET, call=raising("strands.types.interrupt.InterruptException")),
+    "elicitation": lift(
+        top=QUIET, middle=QUIET, call=raising("UrlElicitationRequiredError", "open the page")
+    ),
+    "error.type": lift(
+        top=QUIET, middle=QUIET, call={"error": "", "attributes": {"error.type": "GraphInterrupt"}}
+    ),
+    "recorded as success": (
+        workflow(1, end=100),
+        tool(2, "stop_lift", end=50, events=(threw(PAUSE, INTERRUPT),)),
+    ),
+    "second approval": two_attempts(PAUSED),
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_run_that_waits_blames_nobody(name: str) -> None:
+    found = judged(ordered(*WAITING[name]))
+    assert (found.status, isinstance(found.verdict, Blame)) == (Status.WAITING, False)
+    assert "waits for a person" in found.verdict.reason
+
+
+CANCELS = {
+    "everywhere": everywhere(CANCEL),
+    "keyboard": everywhere("KeyboardInterrupt"),
+    "consumer left": everywhere("GeneratorExit"),
+    "abort": everywhere("AbortError", "This operation was aborted"),
+    "abort without class": lift(**each({"error": "This operation was aborted"})),
+    "java": everywhere("java.util.concurrent.CancellationException"),
+    "java wrapped": everywhere(
+        "java.util.concurrent.ExecutionException", "java.util.concurrent.CancellationException: x"
+    ),
+    "dotnet": everywhere("System.Threading.Tasks.TaskCanceledException", "A task was canceled."),
+    "go": lift(**each({"error": "context canceled"})),
+    "deadline of the run": lift(top=LATE, middle=CANCELLED, call=CANCELLED),
+    "deadline around a whole loop": (
+        agent(1, "warden", parent=None, end=100, **LATE),
+        span(2, name="turn", parent=1, end=90, **CANCELLED),
+        asking(3, "stop_lift", parent=2),
+        tool(5, "stop_lift", parent=2, end=80, **CANCELLED),
+    ),
+    "nothing said above": silent_top(),
+    "client gone": (
+        span(100, name="POST /ask", kind=2, start=0, end=110, attributes={"http.response.status_code": 499}),
+        replace(workflow(1, end=100, **CANCELLED), parent_id=span(100).span_id),
+        chat(3, parent=1, end=90, **CANCELLED),
+    ),
+    "pipe of the client": (
+        span(100, name="POST /ask", kind=2, start=0, end=110, **raising("BrokenPipeError", "Broken pipe")),
+        agent(2, "porter", parent=100, end=100, **raising("GeneratorExit")),
+        chat(3, parent=2, end=90, **raising("GeneratorExit")),
+    ),
+    "while a tool failed and was handled": (
+        workflow(1, end=100, **CANCELLED),
+        agent(2, "warden", parent=1, end=99, **CANCELLED),
+        tool(3, "find_lift", parent=2, **CRASHED),
+        chat(5, parent=2, end=98, **CANCELLED),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CANCELS)
+def test_a_cancelled_run_blames_nobody(name: str) -> None:
+    found = judged(ordered(*CANCELS[name]))
+    assert (found.status, isinstance(found.verdict, Blame)) == (Status.CANCELLED, False)
+    assert "cancelled by its caller" in found.verdict.reason
+
+
+FAILURES = {
+    "own timeout of the tool": (everywhere("TimeoutError"), "warden"),
+    "deadline of one call": (lift(top=QUIET, middle=LATE, call=CANCELLED), "warden"),
+    "http client's timeout": (
+        everywhere(
+            "System.Threading.Tasks.TaskCanceledException",
+            "The request was canceled due to the configured HttpClient.Timeout of 100 seconds elapsing.",
+        ),
+        "warden",
+    ),
+    "class of the application": (everywhere("shop.errors.PaymentInterrupted", "card declined"), "warden"),
+    "same name, other package": (everywhere("shop.errors.CancelledError", "order 5 is void"), "warden"),
+    "everyday word": (everywhere("Cancelled", "order 5 is void"), "warden"),
+    "application's approval": (everywhere("ApprovalRequired", "no approver is configured"), "warden"),
+    "name in the middle": (
+        lift(top=QUIET, middle=QUIET, call={"error": "could not raise GraphInterrupt: x"}),
+        "warden",
+    ),
+    "prose that begins with it": (
+        lift(top=QUIET, middle=QUIET, call={"error": "GraphInterrupt is not defined"}),
+        "warden",
+    ),
+    "message of another class": (everywhere("NameError", f"GraphInterrupt{INTERRUPT}"), "warden"),
+    "group with a crash": (group("shop.errors.LiftStuck"), "warden"),
+    "crash beside a cancellation": (
+        crash_beside(crash=CRASHED, top=raising("ExceptionGroup", "1 sub-exception")),
+        "north",
+    ),
+    "crash that had the run cancelled": (crash_beside(crash=CRASHED, top=CANCELLED), "north"),
+    "resumed, then failed": (two_attempts(CRASHED), "warden"),
+    "broken pipe of a call": (lift(top=QUIET, middle=QUIET, call=raising("BrokenPipeError")), "warden"),
+    "guardrail that crashed": (guarded(crashed=True), "porter"),
+    "filter of the provider": (
+        (
+            agent(1, "porter", parent=None, end=90, error="content_filter"),
+            chat(2, end=80, **raising("openai.BadRequestError", "Error code: 400 - content_filter")),
+        ),
+        "porter",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_that_looks_alike_is_attributed_as_before(name: str) -> None:
+    spans, blamed = FAILURES[name]
+    found = judged(ordered(*spans))
+    assert found.status is Status.ATTRIBUTED
+    assert isinstance(found.verdict, Blame)
+    assert found.verdict.agent == blamed
+
+
+def test_a_deadline_of_one_call_stays_a_failure_if_the_agent_only_gives_up() -> None:
+    told = (chat(85, parent=2, start=85, end=88, answer="Sorry, I could not stop the lift."),)
+    trajectory = ordered(*silent_top(then=told))
+    assert [step.is_failed for step in trajectory.steps] == [False, True, False]
+    assert judged(trajectory).status is Status.ATTRIBUTED
+
+
+def test_a_wait_that_was_resumed_is_no_evidence() -> None:
+    trajectory = ordered(*two_attempts(QUIET, answer="Lift 7 is out of service."))
+    assert trajectory.stop is None
+    assert [step.stop for step in trajectory.steps] == [None, Stop.WAITING, None, None]
+    assert judged(trajectory).status is Status.NO_FAILURE
+
+
+def test_a_wait_that_was_resumed_in_the_same_span_is_no_evidence() -> None:
+    spans = (
+        *lift(top=QUIET, middle=QUIET, call=PAUSED)[:3],
+        tool(5, "stop_lift", parent=2, call_id="c3", **PAUSED),
+        *AFTER,
+    )
+    assert judged(ordered(*spans)).status is Status.NO_FAILURE
+
+
+def test_a_run_that_waited_and_then_failed_elsewhere_is_attributed_there() -> None:
+    spans = (*lift(top=QUIET, middle=QUIET, call=PAUSED), *FAILS_AFTER)
+    found = judged(ordered(*spans)).verdict
+    assert isinstance(found, Blame)
+    assert "post_notice" in found.reason
+
+
+def test_a_result_that_lists_interrupts_says_that_the_run_waits() -> None:
+    result = json.dumps({"__interrupt__": [{"value": "approve?"}], "messages": []})
+    spans = (
+        openinference(
+            1, "CHAIN", name="LangGraph", parent=None, end=100, attributes={"output.value": result}
+        ),
+        openinference(2, "LLM", name="model", attributes={"output.value": "Let me ask."}),
+    )
+    assert judged(ordered(*spans)).status is Status.WAITING
+
+
+def test_deferred_requests_as_the_result_say_that_the_run_waits() -> None:
+    result = json.dumps({"calls": [], "approvals": [{"tool_name": "stop_lift"}], "metadata": {}})
+    spans = (
+        agent(1, "warden", parent=None, end=100, attributes={"final_result": result}),
+        asking(2, "stop_lift"),
+    )
+    assert judged(ordered(*spans)).status is Status.WAITING
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        '{"calls": [], "approvals": []}',
+        '{"status": "suspended", "account": 7}',
+        '{"status": "paused", "subscription": "gold"}',
+        '{"calls": [1], "approvals": [2], "visits": 3}',
+        "GraphInterrupt(Interrupt(value=1))",
+    ],
+)
+def test_a_result_in_the_users_own_words_says_nothing_of_the_kind(result: str) -> None:
+    top = agent(1, "warden", parent=None, end=100, attributes={"final_result": result})
+    assert judged(ordered(top, chat(2, answer=result))).status is Status.NO_FAILURE
+
+
+@pytest.mark.parametrize("text", [f"GraphInterrupt{INTERRUPT}", "CancelledError", f"{PAUSE}: wait"])
+def test_what_a_model_says_or_a_tool_returns_is_no_stop(text: str) -> None:
+    spans = (
+        workflow(1, answer=text, end=100),
+        asking(2, "read_log"),
+        tool(4, "read_log", result=text, call_id="c2"),
+        chat(6, answer=text, heard=[said("user", text)]),
+    )
+    trajectory = ordered(*spans)
+    assert trajectory.stop is None
+    assert not any(step.stop for step in trajectory.steps)
+
+
+def test_a_transfer_by_exception_is_a_handoff() -> None:
+    command = raising("langgraph.errors.ParentCommand", "Command(graph='__parent__', goto='cashier')")
+    spans = (
+        workflow(1, task="What do I owe?", answer="You owe 12.40.", end=100),
+        agent(2, "desk", end=30, **command),
+        asking(3, "to_cashier", parent=2, start=21, end=22),
+        tool(4, "to_cashier", parent=2, start=23, end=25, call_id="c3", **command),
+        agent(5, "cashier", start=40, end=90),
+        chat(6, parent=5, answer="You owe 12.40.", start=41, end=80),
+    )
+    trajectory = ordered(*spans)
+    assert [(step.kind, step.target, step.stop) for step in trajectory.steps[1:2]] == [
+        (StepKind.HANDOFF, "cashier", Stop.HANDED_OVER)
+    ]
+    assert judged(trajectory).status is Status.NO_FAILURE
+
+
+def test_a_guardrail_that_did_its_job_blames_nobody() -> None:
+    found = judged(ordered(*guarded(crashed=False)))
+    assert found.status is Status.NO_FAILURE
+    assert found.verdict.reason == "the check no_secrets stopped the run, as it is there to do"
+
+
+def test_the_reason_names_what_is_waited_for_and_what_was_running() -> None:
+    waits, cancelled = judged(ordered(*WAITING["everywhere"])), judged(ordered(*CANCELS["everywhere"]))
+    assert waits.verdict.reason == "the run waits for a person's approval of stop_lift (step 1)"
+    assert (
+        cancelled.verdict.reason == "the run was cancelled by its caller while step 1 of warden was running"
+    )
+
+
+@pytest.mark.parametrize("spans", [WAITING["everywhere"], CANCELS["everywhere"]])
+async def test_no_model_is_asked(spans: Sequence[Span]) -> None:
+    model = ScriptedModel(replies=("{}",))
+    found = await RunAnalyst(attributor=Attributor(model=model)).analyse(ordered(*spans))
+    assert found.attribution.status in {Status.WAITING, Status.CANCELLED}
+    assert model.prompts == []
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_stated_outcome_wins(outcome: Outcome) -> None:
+    trajectory = replace(ordered(*WAITING["everywhere"]), outcome=outcome)
+    wanted = Status.ATTRIBUTED if outcome is Outcome.FAILURE else Status.NO_FAILURE
+    assert judged(trajectory).status is wanted
+
+
+@pytest.mark.parametrize(
+    ("event", "means"),
+    [
+        (threw("langgraph.errors.ParentCommand"), Raised.TRANSFER),
+        (threw("trio.Cancelled"), Raised.CANCELLATION),
+        (threw("agno.exceptions.RunCancelledException"), Raised.ABANDONED),
+        (threw("OutputGuardrailTripwireTriggered"), Raised.GUARDRAIL),
+        (threw("httpx.ReadTimeout"), Raised.TIMEOUT),
+        (threw("ExceptionGroup", "2 sub-exceptions"), Raised.GROUP),
+        (threw("ValueError", "Interrupt(value=1)"), Raised.ERROR),
+    ],
+)
+def test_an_exception_says_what_was_raised(event: Event, means: Raised) -> None:
+    assert raised_by(span(1, error="it raised", events=(event,)), None) is means
+
+
+def test_the_last_exception_decides() -> None:
+    events = (threw(CANCEL), threw("ValueError", "no such lift"))
+    assert raised_by(span(1, error="x", events=events), None) is Raised.ERROR
