@@ -3,7 +3,8 @@
 Recall: made-up secrets in the formats that vendors document (not taken from the rules), each written in
 several ways and put in several places of a run, which is encoded, rebuilt and redacted as by the service. A
 secret leaks if any text of the run, raw or decoded, still holds it. False positives and cost: the recorded
-runs in ``FILE…``; a verdict without a model must be the same with and without redaction.
+runs in ``FILE…``; a verdict without a model must be the same with and without redaction. Cost of hostile
+texts: made of the words before secrets that the rules know, compared with the clean texts of the lists.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import string
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -28,7 +29,7 @@ from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor, redact
-from collector_processor.rebuild.secret_rules import EMAILS
+from collector_processor.rebuild.secret_rules import EMAILS, all_rules
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.rebuild.unescape import readings
 from semconv.model import Blame, Event, Link, Span, SpanId, Trajectory
@@ -302,6 +303,66 @@ def _blind() -> dict[str, object]:
     return {"blind lists": {name: dict(counts) for name, counts in found.items()}}
 
 
+def hostile_text(words: Sequence[str], size: int, seed: int = 1) -> str:
+    """Return a text of these words at irregular distances, with beginnings of options and values between."""
+    rng, parts, length = random.Random(seed), [""], 0
+    while length < size:
+        parts.append(f"{rng.choice(words)} {'x' * rng.randrange(9)}{rng.choice(_BETWEEN)}")
+        length += len(parts[-1])
+    return "".join(parts)
+
+
+_BETWEEN: Final = (" ", "", " -", '="', ": ")
+
+
+def cost_s(texts: Iterable[str]) -> float:
+    """Return the CPU seconds that the redaction of a MiB of such texts takes."""
+    texts = list(texts)
+    started = time.process_time()
+    for text in texts:
+        redact(text)
+    return (time.process_time() - started) / sum(map(len, texts)) * (1 << 20)
+
+
+def command_cost_s(name: str) -> float:
+    """Return the cost of a text that repeats the name of a command."""
+    return cost_s([hostile_text([name], 30_000)])
+
+
+def _hostile() -> dict[str, object]:
+    """Return the cost of texts that repeat the words which the rules look for, in seconds for a MiB."""
+    rows = [json.loads(line) for line in gzip.decompress(BLIND.read_bytes()).splitlines()]
+    usual = cost_s(row["text"] for row in rows if not row["secrets"])
+    words = sorted({word for rule in all_rules() for word in rule.keywords})
+    alone = {word: cost_s([hostile_text([word], 20_000)]) for word in words}
+    worst = sorted(alone, key=alone.__getitem__)[:-6:-1]
+    return {
+        "s_per_MiB": {
+            "clean texts of the lists": round(usual, 2),
+            "name of a command repeated": round(max(map(command_cost_s, COMMAND_NAMES)), 2),
+            **{f"{word!r} repeated": round(alone[word], 2) for word in worst},
+        }
+    }
+
+
+COMMAND_NAMES: Final = (
+    *(
+        "mysql",
+        "redis-cli",
+        "docker login",
+        "mongo",
+        "zip ",
+        "7z x",
+        "openssl",
+        "ncftp",
+        "ftp ",
+        "ldapsearch",
+    ),
+    *("rdesktop", "smbclient", "curl", "net use", "tacacs"),
+)
+"""One for each of the commands whose passwords are found."""
+
+
 def _recorded(paths: Iterable[Path]) -> dict[str, object]:
     runs = [run for _, run in RecordedRuns(list(paths), [])]
     cleaner, attributor = Cleaner(make_redactor(ALL_KINDS)), Attributor(method="signals")
@@ -336,13 +397,14 @@ def _blamed(verdict: object) -> object:
 
 
 def main() -> int:
-    """Print a JSON object for the lists, one for our own formats, and one for the recorded runs."""
+    """Print a JSON object each for the lists, our own formats, hostile texts, and the recorded runs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", type=Path, help="recorded runs")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     sys.stdout.write(json.dumps(_blind()) + "\n")
     sys.stdout.write(json.dumps(_recall(options.seed)) + "\n")
+    sys.stdout.write(json.dumps(_hostile()) + "\n")
     if options.files:
         sys.stdout.write(json.dumps(_recorded(options.files)) + "\n")
     return 0

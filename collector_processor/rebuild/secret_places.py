@@ -7,32 +7,61 @@ begins with ``(?i)`` (``secret_rules``).
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _GIVEN: Final = r"""(?:"([^"\n]{1,200})"|'([^'\n]{1,200})'|([^\s"'<>$|&;-][^\s"'<>|;]{0,200}))"""
 _NAMES: Final = r"(?:PASS|PWD|SECRET|TOKEN|KEY|CREDENTIAL)"
-_ON: Final = r"[^\n|;&]{0,200}?\s"
+_VALUE: Final = r"""(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'<>$|&;-][^\s"'<>|;]*))"""
+"""The same, of any length."""
+_ON: Final = r"[^\n|;&]*?\s"
 """More of a command's line."""
-COMMANDS: Final[tuple[tuple[str, str], ...]] = (
-    ("sshpass", rf"\bsshpass\s+-p\s?{_GIVEN}"),
-    ("redis-cli", rf"\bredis-cli\b{_ON}(?:-a|--pass)\s+{_GIVEN}"),
+COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
+    ("redis-cli", r"\bredis-cli\b", rf"{_ON}(?:-a|--pass)\s+{_VALUE}"),
     (
         "login",
-        rf"\b(?:docker|podman|nerdctl|helm|oc|az|skopeo|buildah|argocd|cf)\b[^\n|;&]{{0,120}}\blogin\b{_ON}-p\s?{_GIVEN}",
+        r"\b(?:docker|podman|nerdctl|helm|oc|az|skopeo|buildah|argocd|cf)\b[^\n|;&]*?\blogin\b",
+        rf"{_ON}-p\s?{_VALUE}",
     ),
-    ("mysql mariadb", rf"\b(?:mysql|mariadb)\w*(?:-dump)?\b{_ON}-p{_GIVEN}"),
+    ("mysql mariadb", r"\b(?:mysql|mariadb)\w*(?:-dump)?\b", rf"{_ON}-p{_VALUE}"),
     (
         "mongo cqlsh sqlplus rabbitmqadmin useradd",
-        rf"\b(?:mongo\w*|cqlsh|sqlplus|rabbitmqadmin|useradd)\b{_ON}-p\s+{_GIVEN}",
+        r"\b(?:mongo\w*|cqlsh|sqlplus|rabbitmqadmin|useradd)\b",
+        rf"{_ON}-p\s+{_VALUE}",
     ),
     (
         "sqlcmd bcp~ mosquitto_ ipmitool zip~",
-        rf"\b(?:sqlcmd|bcp|mosquitto_\w+|ipmitool|zip|unzip)\b{_ON}-P\s?{_GIVEN}",
+        r"\b(?:sqlcmd|bcp|mosquitto_\w+|ipmitool|zip|unzip)\b",
+        rf"{_ON}-P\s?{_VALUE}",
     ),
-    ("7z~x 7z~a 7z~e 7za~", rf"\b7za?\b{_ON}-p{_GIVEN}"),
-    ("openssl", rf"\bopenssl\b{_ON}-(?:k|pass)\s+{_GIVEN}"),
-    ("ncftp", rf"\bncftp\w*\b{_ON}-p\s+{_GIVEN}"),
-    ("ftp~", r"\bl?ftp\b[^\n|;&]{0,80}\s-u\s+[^\s,]{1,60},([^\s\"']{1,200})"),
+    ("7z~x 7z~a 7z~e 7za~", r"\b7za?\b", rf"{_ON}-p{_VALUE}"),
+    ("openssl", r"\bopenssl\b", rf"{_ON}-(?:k|pass)\s+{_VALUE}"),
+    ("ncftp", r"\bncftp\w*\b", rf"{_ON}-p\s+{_VALUE}"),
+    ("ftp~", r"\bl?ftp\b", rf"{_ON}-u\s+[^\s,]+,([^\s\"']+)"),
+    ("ldap", r"\bldap\w+\b", rf"{_ON}-w\s+{_VALUE}"),
+    ("freerdp rdesktop mstsc", r"\b(?:xfreerdp|rdesktop|mstsc)\b", rf"{_ON}/p:{_VALUE}"),
+    (
+        "smbclient rpcclient smbmap winexe",
+        r"\b(?:smbclient|rpcclient|smbmap|winexe)\b",
+        rf"{_ON}-U\s?[\"']?[^\s%\"']+%([^\s\"']+)",
+    ),
+    (
+        "curl wget http~",
+        r"\b(?:curl|wget|https?|ab|hey)\b",
+        rf"{_ON}(?:-u|--user|-a|--auth)[ =]?[\"']?([^\s:\"'/]*:[^\s\"']+)",
+    ),
+    ("net~use", r"\bnet\s+use\b", rf"(?s:.*?)/user:\S+\s+{_VALUE}"),
+    ("net~use", r"\bnet\s+use\s", rf"\s*\S+\s(?s:.+?)\s{_VALUE}\s+/user:"),
+    ("tacacs radius", r"\b(?:tacacs|radius)[\w-]*\b", rf"{_ON}key\s+(?:\d\s+)?{_VALUE}"),
+)
+"""Commands with a password among their arguments: the words of which a text must have one (``~`` for a blank), the
+command's name, and what follows it up to the password.
+
+Bounded repeats would be slow: in a text that repeats a name, each set of open counts is a new state for RE2, and a
+byte takes microseconds. So the search has no bounds; ``is_near`` checks the distance afterwards.
+"""
+SETTINGS: Final[tuple[tuple[str, str], ...]] = (
+    ("sshpass", rf"\bsshpass\s+-p\s?{_GIVEN}"),
     (
         "sqlplus impdp expdp sqlldr oracle",
         r"(?:\b(?:sqlplus|impdp|expdp|sqlldr)\s+(?:-\w+\s+)*|oracle:thin:)\w{1,40}/(?:\"([^\"\n]+)\"|([^\s@\"]+))@",
@@ -45,16 +74,6 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     (
         "login: credentials: credential: creds: user: username: account:",
         r"(?i)\b(?:login|credentials?|creds|user(?:name)?|account)\s{0,2}:\s{0,2}\S{1,80}\s/\s([^\n/ ]*(?:[A-Za-z][^\n/ ]*[0-9]|[0-9][^\n/ ]*[A-Za-z])[^\n/ ]*)",
-    ),
-    ("ldap", rf"\bldap\w+\b{_ON}-w\s+{_GIVEN}"),
-    ("freerdp rdesktop mstsc", rf"\b(?:xfreerdp|rdesktop|mstsc)\b{_ON}/p:{_GIVEN}"),
-    (
-        "smbclient rpcclient smbmap winexe",
-        rf"\b(?:smbclient|rpcclient|smbmap|winexe)\b{_ON}-U\s?[\"']?[^\s%\"']{{1,80}}%([^\s\"']{{1,200}})",
-    ),
-    (
-        "curl wget http~",
-        rf"\b(?:curl|wget|https?|ab|hey)\b{_ON}(?:-u|--user|-a|--auth)[ =]?[\"']?([^\s:\"'/]{{0,100}}:[^\s\"']{{1,200}})",
     ),
     ("pass:", rf"\bpass:{_GIVEN}"),
     (
@@ -71,10 +90,7 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
     ),
     ("chpasswd", r"\becho\s+[\"']?[\w.-]{1,40}:([^\s\"']{1,200})[\"']?\s{0,3}\|\s{0,3}(?:sudo\s+)?chpasswd"),
     ("net~user", rf"\bnet\s+user\s+\S{{1,60}}\s+{_GIVEN}\s+/add"),
-    ("net~use", rf"\bnet\s+use\b(?s:.{{0,120}}?)/user:\S{{1,80}}\s+{_GIVEN}"),
-    ("net~use", rf"\bnet\s+use\s+\S{{1,40}}\s(?s:.{{1,80}}?)\s{_GIVEN}\s+/user:"),
     (":~eap :~psk :~xauth", r":\s(?:EAP|PSK|XAUTH)\s+[\"']([^\"'\n]{1,200})[\"']"),
-    ("tacacs radius", rf"\b(?:tacacs|radius)[\w-]*\b{_ON}key\s+(?:\d\s+)?{_GIVEN}"),
     (
         "name=",
         r"(?i)<(?:parameter|param|property|arg|argument|entry|string|value|item|field)\b[^>\n]{0,80}name=[\"'][\w.-]{0,30}(?:password|passwd|secret|token|api_?key)[\"'][^>\n]{0,40}>([^<\n]{3,200})</",
@@ -109,8 +125,7 @@ COMMANDS: Final[tuple[tuple[str, str], ...]] = (
         r"(?i)\b(?:identified\s+(?:with\s+\w{1,40}\s+)?by|password)\s+'([^'\n]{1,200})'",
     ),
 )
-"""Commands and settings with a password among their arguments, each by what takes it: the words of which a text
-must have one (``~`` for a blank), and the pattern."""
+"""Other commands and settings with a password: the words of which a text must have one, and the pattern."""
 OPTION: Final = rf"(?i)(?:^|[\s\"'(])--?(?:[\w-]{{0,40}}[-_.])?(?:password|passwd|passphrase|\w{{0,20}}pass|pwd|passcode)[= ]{_GIVEN}"
 OTHER_OPTION: Final = (
     r"(?i)(?:^|[\s\"'(])--?(?:[\w-]{0,40}[-_.])?(?:secret|token|api-?key|access-?key|private-?key|secret-?key"
@@ -171,3 +186,20 @@ POSITIONAL: Final = (
 """Arguments of well-known functions, by their place."""
 TELEGRAM: Final = r"(?:bot|\b)([0-9]{8,10}:AA[\w-]{32,36})"
 DISCORD: Final = r"(?:^|[^\w.-])([MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40})"
+_FARTHEST: Final = 220
+"""In characters, from a command's name to the password."""
+_LONGEST_PHRASE: Final = 200
+
+
+def is_near(name: str, text: str, line: int, start: int, end: int) -> bool:
+    """Return whether a command's name stands closely before its password, and the password is not a long text.
+
+    Args:
+        name: the name's pattern.
+        text: the text.
+        line: where the command begins.
+        start: where the password begins.
+        end: where the password ends.
+    """
+    found = re.compile(name, re.ASCII).search(text, max(line, start - _FARTHEST), start)
+    return found is not None and (end - start <= _LONGEST_PHRASE or " " not in text[start:end])

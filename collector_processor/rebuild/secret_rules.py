@@ -79,6 +79,8 @@ class Rule:
     allowed: tuple[Allowed, ...] = ()
     spans: Callable[[str, int, int], Iterable[tuple[int, int]]] | None = None
     """Returns the secrets within a match, for conditions that a pattern cannot express."""
+    command: str = ""
+    """Pattern of the command's name that must stand closely before the secret."""
 
 
 class Found(NamedTuple):
@@ -157,7 +159,8 @@ def _matches(rule: Rule, text: str) -> Iterator[Found]:
         groups = range(1, (match.re.groups or 0) + 1)
         group = rule.group or next((each for each in groups if match.group(each)), 0)
         start, end = match.span(group)
-        if start < end and _is_secret(rule, text, match, text[start:end]):
+        is_near = not rule.command or places.is_near(rule.command, text, match.start(), start, end)
+        if start < end and is_near and _is_secret(rule, text, match, text[start:end]):
             yield Found(start, end, rule)
 
 
@@ -216,10 +219,14 @@ _NAMED: Final = (
             kind=SECRETS,
             word="password",
             keywords=tuple(word.replace("~", " ") for word in words.split()),
-            pattern=pattern,
+            pattern=command + pattern,
             allowed=(_PLAIN,),
+            command=command,
         )
-        for words, pattern in places.COMMANDS
+        for words, command, pattern in (
+            *places.COMMANDS,
+            *((words, "", pattern) for words, pattern in places.SETTINGS),
+        )
     ),
     *(
         Rule(kind=SECRETS, word=word, keywords=keywords, pattern=pattern, allowed=(_PLAIN,))

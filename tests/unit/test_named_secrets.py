@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from benchmarks.hostile.redaction import COMMAND_NAMES, command_cost_s, cost_s
 from collector_processor.rebuild.redaction import redact
 
 NAMED = [
@@ -166,6 +167,38 @@ def test_no_text_makes_the_search_slow(part: str) -> None:
     began = time.process_time()
     redact(text)
     assert time.process_time() - began < 5
+
+
+def test_the_name_of_a_command_costs_little_more_than_prose() -> None:
+    """CPU time: less than prose here; 10 to 20 times as much where RE2 counted the distance to the option."""
+    prose = "The agent asked for the password of the printer. " + "It was told to ask again, and did so. " * 9
+    plain = min(cost_s([prose * 80]) for _ in range(3))
+    assert max(min(command_cost_s(name) for _ in range(2)) for name in COMMAND_NAMES) < 5 * plain
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("mysql " + "-e x " * 30 + "-pS3cret db", "S3cret"),
+        ("mysql mysql " * 100 + "-pS3cret db", "S3cret"),
+        ('mysql -p"mysql -pS3cret" db', "mysql -pS3cret"),
+        ("curl -u " + "a" * 300 + ":b12 x", "a" * 300 + ":b12"),
+        ("net use z: \\\\nas\\x /user:bob Quiet9", "Quiet9"),
+        ("net use z: \\\\nas\\x Quiet9 /user:bob", "Quiet9"),
+        ("smbclient //nas/x -U bob%Quiet9", "Quiet9"),
+        ("lftp -u bob,Quiet9 x", "Quiet9"),
+    ],
+)
+def test_an_option_belongs_to_the_nearest_command(text: str, secret: str) -> None:
+    assert secret not in redact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["mysql " + "and more " * 40 + "mkdir -pv x", "mysql\nrm -pv x", 'mysql -p"' + "a b " * 90 + '" x'],
+)
+def test_an_option_far_from_a_command_is_not_its_own(text: str) -> None:
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize("columns", [1, 3, 165])
