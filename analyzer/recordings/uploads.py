@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import UnreadableInput
@@ -20,7 +22,7 @@ MOST_RUNS: Final = 10
 MAX_UNPACKED: Final = 48 << 20
 """Bytes of an upload's files together, unpacked."""
 MOST_HELD: Final = 64 << 20
-"""Bytes of an upload's runs in memory."""
+"""Bytes of an upload's runs as JSON: runs go to other processes in this form."""
 _STEP_BYTES: Final = 1_500
 """Memory of a step without its texts."""
 MOST_VALUES: Final = 5_000_000
@@ -74,9 +76,26 @@ def read_runs(
     if not found:
         raise UnreadableInput("this holds no run: no spans of agents and no conversation in it")
     del found[MOST_RUNS + 1 :]
-    if sum(map(held_bytes, found)) > MOST_HELD:
+    if json_bytes(found) > MOST_HELD:
         raise UnreadableInput(f"its runs take more than {MOST_HELD >> 20} MiB: too many steps, or too long")
     return [clean(expecting(trajectory, reference)) for trajectory in found]
+
+
+def json_bytes(runs: Sequence[Trajectory]) -> int:
+    """Return about how many bytes runs take as JSON, without making it.
+
+    A text that many steps share, such as the name of the agent around them, is written for each of them.
+    """
+    length = cache(lambda text: len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")))
+    steps = sum(len(run.steps) for run in runs)
+    return _STEP_BYTES * steps + sum(length(text) for run in runs for text in _texts(run))
+
+
+def _texts(run: Trajectory) -> Iterator[str]:
+    yield from (run.run_id, run.task, run.output, run.root_error, *run.agents, *run.warnings)
+    for step in run.steps:
+        yield from (step.agent, step.target or "", step.name, step.error)
+        yield from (step.input, step.output, step.instructions, step.tools)
 
 
 def held_bytes(run: Trajectory) -> int:

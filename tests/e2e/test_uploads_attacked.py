@@ -18,7 +18,7 @@ from tests.backends.supervise import wait_until
 from tests.big_traces import SHAPES
 from tests.e2e.line import Line, starting
 from tests.e2e.traffic import play_demo
-from tests.factories import span
+from tests.factories import agent, chat, said, span, workflow
 
 _MIB: Final = 1 << 20
 MOST_GROWTH: Final = 300 * _MIB
@@ -31,6 +31,12 @@ def lists(size: int) -> bytes:
     return b"[" + b"[]," * (size // 3) + b"[]]"
 
 
+def named(name: str, steps: int) -> bytes:
+    """Return a run in which one agent takes all steps: each has the agent's name, which is sent once."""
+    calls = (chat(number, parent=2, heard=[said("user", "q")], answer="ok") for number in range(3, 3 + steps))
+    return encode([workflow(1, task="t", answer="a"), agent(2, name, parent=1), *calls])
+
+
 HOSTILE: Final[Mapping[str, Callable[[], bytes]]] = {
     "16 million lists": lambda: lists(47 * _MIB),
     "16 million lines": lambda: b"{}" + b"\n1" * (16 * _MIB),
@@ -40,6 +46,7 @@ HOSTILE: Final[Mapping[str, Callable[[], bytes]]] = {
     "spans of two bytes": lambda: invalid(16),
     "nesting": lambda: b"[" * 200_000 + b"]" * 200_000,
     "messages": lambda: b'{"history":[' + b'{"role":"a","content":""},' * 1_000_000 + b"{}]}",
+    "one name for 2,000 steps": lambda: named("n" * 150_000, 2_000),
     "YAML": lambda: b"a: 1\n" + b"- []\n" * 3_000_000,
 }
 

@@ -1,0 +1,44 @@
+"""Bounds of uploads that hold before their runs are written for another process."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.executor.codec import write_run
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.uploads import json_bytes, read_runs
+from collector_processor.rebuild.encode import encode
+from semconv.model import Trajectory
+from tests.factories import agent, chat, said, workflow
+
+
+def upload(*, name: str = "a", answer: str = "ok", steps: int = 10) -> bytes:
+    """Return a run in which an agent, whose name stands in the upload once, takes all steps."""
+    calls = (
+        chat(number, parent=2, heard=[said("user", "q")], answer=answer) for number in range(3, 3 + steps)
+    )
+    return encode([workflow(1, task="t", answer="a"), agent(2, name, parent=1), *calls])
+
+
+def read(body: bytes) -> Trajectory:
+    (run,) = read_runs([body], lambda run: run)
+    return run
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(upload(name="n" * 200_000, steps=400), id="one name for 400 steps"),
+        pytest.param(upload(name="\x01" * 100_000, steps=150), id="six bytes a character"),
+    ],
+)
+def test_a_run_that_grows_when_it_is_written_is_refused_unwritten(body: bytes) -> None:
+    assert len(body) < 1_000_000
+    with pytest.raises(UnreadableInput, match="more than 64 MiB"):
+        read(body)
+
+
+@pytest.mark.parametrize("text", ["plain", '"quoted"\n', "\x01\x02", "Grüße, 世界 😀"])
+def test_the_size_of_a_run_is_known_before_it_is_written(text: str) -> None:
+    run = read(upload(name=text * 1_000, answer=text * 1_000))
+    assert len(write_run(run)) < json_bytes([run]) < 1.5 * len(write_run(run))
