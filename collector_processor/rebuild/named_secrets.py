@@ -132,26 +132,47 @@ def named_password(text: str, start: int, end: int) -> Iterator[tuple[int, int]]
     between = _BETWEEN.match(text, end)
     if between is None:
         yield from _directly(text, start, end)
-        return
-    is_placeholder = (
-        text[max(0, start - 1) : start] == "[" and not text[max(0, start - 2) : start - 1].isalnum()
+    elif not _is_about_it(between) and not _is_placeholder(text, start):
+        is_line = ":" in between["sign"] and not between["of"] and _is_alone(text, start)
+        for begin, stop in _value(text, between.end(), is_line=is_line):
+            if _is_password(text, between, begin, stop):
+                yield begin, stop
+
+
+def _is_about_it(between: re.Match[str]) -> bool:
+    """Return whether the name goes on as that of something else: ``password_min_length``, or a quoted title."""
+    return bool(_ABOUT_IT.fullmatch(between["tail"]) or (between["of"] and between["quote"]))
+
+
+def _is_placeholder(text: str, start: int) -> bool:
+    """Return whether a bracket opens before the name, as in ``[password]``, but not in ``user[password]``."""
+    return text[max(0, start - 1) : start] == "[" and not text[max(0, start - 2) : start - 1].isalnum()
+
+
+def _is_password(text: str, between: re.Match[str], begin: int, stop: int) -> bool:
+    """Return whether a value is the password of the name that ``between`` follows."""
+    if between["line"] and _is_of_next_line(text, between, begin, stop):
+        return False
+    if between["cjk"] and not _IN_CJK.match(text, begin, stop):
+        return False
+    return not between["of"] or _is_odd_in_sentence(text, between, begin, stop)
+
+
+def _is_of_next_line(text: str, between: re.Match[str], begin: int, stop: int) -> bool:
+    """Return whether a value on the line after the name is about something else."""
+    return (
+        ": " in text[begin:stop]
+        or "(" in between.group()
+        or "=" in between["sign"]
+        or text[stop : stop + 1] not in {"", "\n"}
     )
-    if _ABOUT_IT.fullmatch(between["tail"]) or (between["of"] and between["quote"]) or is_placeholder:
-        return
-    is_line = ":" in between["sign"] and not between["of"] and _is_alone(text, start)
-    for begin, stop in _value(text, between.end(), is_line=is_line):
-        if between["line"] and (": " in text[begin:stop] or "(" in between.group()):
-            continue
-        if between["line"] and ("=" in between["sign"] or text[stop : stop + 1] not in {"", "\n"}):
-            continue  # the next line is about something else
-        if between["of"] and text[between.start("sign") - 1].isdigit() and text[begin].isdigit():
-            continue  # a time
-        if between["cjk"] and not _IN_CJK.match(text, begin, stop):
-            continue
-        if not between["of"] or _is_odd(
-            text, begin, stop, ends=":" in between["sign"] or "—" in between["sign"]
-        ):
-            yield begin, stop
+
+
+def _is_odd_in_sentence(text: str, between: re.Match[str], begin: int, stop: int) -> bool:
+    """Return whether a value some words after the name is neither a time nor a word of the sentence."""
+    is_time = text[between.start("sign") - 1].isdigit() and text[begin].isdigit()
+    ends = ":" in between["sign"] or "—" in between["sign"]
+    return not is_time and _is_odd(text, begin, stop, ends=ends)
 
 
 def _directly(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -211,23 +232,31 @@ _ASSIGNED: Final = re.compile(
 def named_secret(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the value after a word for another secret, if it looks like neither a word nor a count."""
     between = _BETWEEN.match(text, end)
-    if (
-        between is None
-        or _ABOUT_IT.fullmatch(between["tail"])
-        or between["line"]
-        or (between["of"] and between["quote"])
-    ):
+    if between is None or _is_about_it(between) or between["line"] or _is_pass(text[start:end], between):
         return
-    if text[start:end].lower() == "pass" and (between["of"] or text[start:end].isupper()):
-        return  # a statement of Python, or a test's result
-    is_assigned = (
-        not between["of"] and between["sign"].strip() in {":", "="} and _ASSIGNED.fullmatch(text, start, end)
-    )
+    is_assigned = _is_assigned(text, start, end, between)
     for begin, stop in _value(text, between.end(), is_line=False):
-        is_quoted = text[begin - 1 : begin] in QUOTES and not between["of"]
-        is_quoted &= " " in text[begin:stop] or len(_PARTS.findall(text, begin, stop)) > 2
-        if stop - begin >= LEAST and (is_quoted or is_assigned or not _WORD.fullmatch(text, begin, stop)):
+        is_taken = is_assigned or _is_phrase(text, between, begin, stop)
+        if stop - begin >= LEAST and (is_taken or not _WORD.fullmatch(text, begin, stop)):
             yield begin, stop
+
+
+def _is_pass(name: str, between: re.Match[str]) -> bool:
+    """Return whether ``pass`` is a statement of Python, or a test's result."""
+    return name.lower() == "pass" and bool(between["of"] or name.isupper())
+
+
+def _is_assigned(text: str, start: int, end: int, between: re.Match[str]) -> bool:
+    """Return whether a sign assigns the value to a name whose values are secrets whatever they look like."""
+    is_direct = not between["of"] and between["sign"].strip() in {":", "="}
+    return is_direct and _ASSIGNED.fullmatch(text, start, end) is not None
+
+
+def _is_phrase(text: str, between: re.Match[str], begin: int, stop: int) -> bool:
+    """Return whether a value directly after the name is several words in quotation marks."""
+    if between["of"] or text[begin - 1 : begin] not in QUOTES:
+        return False
+    return " " in text[begin:stop] or len(_PARTS.findall(text, begin, stop)) > 2
 
 
 LEAST: Final = 6
