@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from collector_processor.otlp import CollectorError, Signal
+from collector_processor.otlp import Address, CollectorError, Signal
 from collector_processor.otlp.destination import destination_of
 from collector_processor.settings.fields import Settings
 from collector_processor.settings.value_types import ExportText, WriteBack
 
 __all__ = [
     "CONFIG_FILE", "PREFIX", "ExportText", "Settings", "SettingsError", "WriteBack",
-    "load_settings", "own_metrics_interval", "require_token", "unknown_variables",
+    "load_settings", "own_metrics_interval", "require_token", "require_token_beyond", "unknown_variables",
 ]  # fmt: skip
 
 CONFIG_FILE: Final = "blamespan.toml"
@@ -125,21 +125,26 @@ def unknown_variables(environ: Mapping[str, str]) -> Mapping[str, str | None]:
 
 def require_token(settings: Settings) -> None:
     """Refuse to listen beyond this machine without a token, or with a short one; raises ``SettingsError``."""
-    beyond = [str(listener) for listener in settings.listeners if not listener.is_loopback]
-    if beyond and not settings.token:
-        raise SettingsError(
-            f"listening on {beyond[0]} lets other machines in: set BLAMESPAN_TOKEN, or listen on 127.0.0.1"
-        )
-    if beyond:
-        require_long(settings.token or "")
+    for listener in settings.listeners:
+        require_token_beyond(listener, settings.token)
 
 
 SHORTEST_TOKEN: Final = 16
 """Characters of a token that other machines may try to guess."""
 
 
-def require_long(token: str) -> None:
-    """Refuse a token that other machines could guess; raises ``SettingsError``."""
+def require_token_beyond(listener: Address, token: str | None) -> None:
+    """Refuse to listen on an address beyond this machine without a token that other machines cannot guess.
+
+    Raises:
+        SettingsError: there is no token, or it is short.
+    """
+    if listener.is_loopback:
+        return
+    if not token:
+        raise SettingsError(
+            f"listening on {listener} lets other machines in: set BLAMESPAN_TOKEN, or listen on 127.0.0.1"
+        )
     if len(token) < SHORTEST_TOKEN:
         raise SettingsError(
             f"BLAMESPAN_TOKEN: expected at least {SHORTEST_TOKEN} characters to listen beyond this machine;"

@@ -60,7 +60,7 @@ def test_a_run_that_cannot_be_replayed_is_refused_with_the_reason(capsys: pytest
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--listen", "0.0.0.0:0"], "BLAMESPAN_TOKEN"),
+        (["--listen", "0.0.0.0:0"], "lets other machines in: set BLAMESPAN_TOKEN"),
         (["--listen", "nowhere"], "host:port"),
         (["--trial", "guess"], "16 to 64"),
         (["--upstream", "file:///etc/passwd"], "http or https"),

@@ -184,7 +184,7 @@ def test_beyond_this_machine_a_token_is_needed(
 ) -> None:
     monkeypatch.delenv("BLAMESPAN_TOKEN", raising=False)
     assert command(["mcp", "--data-dir", str(tmp_path), "--port", "1", "--host", host]) == 2
-    assert "BLAMESPAN_TOKEN" in capsys.readouterr().err
+    assert "lets other machines in: set BLAMESPAN_TOKEN" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tenant", ["shop", "", "=x", "x-scope-orgid="])

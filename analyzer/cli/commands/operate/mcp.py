@@ -18,7 +18,7 @@ from analyzer.cli.output import CommandFailed, WrongUsage, optional
 from analyzer.cli.responsive import responsive
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Address, Tenant, tenant_headers, tenant_of
-from collector_processor.settings import load_settings, require_long
+from collector_processor.settings import load_settings, require_token_beyond
 
 
 def mcp(
@@ -102,17 +102,12 @@ def _address(host: str, port: int | None, token: str | None) -> Address | None:
     """Return the address to serve on; ``None`` for standard input and output.
 
     Raises:
-        WrongUsage: others could connect, and there is no token.
+        SettingsError: others could connect, and there is no token, or a short one.
     """
     if port is None:
         return None
     address = Address(host=host, port=port)
-    if token is None and not address.is_loopback:
-        raise WrongUsage(
-            f"--host {host}: expected BLAMESPAN_TOKEN in the environment: others could read all runs"
-        )
-    if not address.is_loopback:
-        require_long(token or "")
+    require_token_beyond(address, token)
     return address
 
 

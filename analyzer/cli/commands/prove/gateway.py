@@ -39,13 +39,12 @@ from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.replay.trial_tools import ToolRules, plan
 from analyzer.inquiry.present import console, counted
 from collector_processor.rebuild.stages import Run
-from collector_processor.settings import require_long
+from collector_processor.settings import require_token_beyond
 from collector_processor.settings.value_types import address
 from semconv.record import replace
 
 _TRIAL_ID: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TOKEN: Final = "BLAMESPAN_TOKEN"  # noqa: S105 - a variable's name
 
 HttpToolOption = Annotated[
     list[str] | None,
@@ -201,11 +200,8 @@ def _options(listen: str, upstream: str | None, allowed: frozenset[str], max_cal
         raise WrongUsage(f"--listen: {error}") from error
     if upstream is not None and urlsplit(upstream).scheme not in {"http", "https"}:
         raise WrongUsage(f"--upstream: expected an http or https URL, got {upstream!r}")
-    token = os.environ.get(_TOKEN, "")
-    if not where.is_loopback and not token:
-        raise WrongUsage(f"--listen {listen}: expected {_TOKEN} to be set to listen beyond loopback")
-    if not where.is_loopback:
-        require_long(token)
+    token = os.environ.get("BLAMESPAN_TOKEN", "")
+    require_token_beyond(where, token)
     return GatewayOptions(
         host=where.host,
         port=where.port,
