@@ -25,6 +25,8 @@ MOST_HELD: Final = 64 << 20
 """Bytes of an upload's runs as JSON: runs go to other processes in this form."""
 _STEP_BYTES: Final = 1_500
 """Memory of a step without its texts."""
+_PART_BYTES: Final = 100
+"""JSON of a message or call of a step, without its texts."""
 MOST_VALUES: Final = 5_000_000
 """Values in JSON: text of 48 MiB has two million, and empty lists of that size would take gigabytes."""
 
@@ -87,8 +89,10 @@ def json_bytes(runs: Sequence[Trajectory]) -> int:
     A text that many steps share, such as the name of the agent around them, is written for each of them.
     """
     length = cache(lambda text: len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")))
-    steps = sum(len(run.steps) for run in runs)
-    return _STEP_BYTES * steps + sum(length(text) for run in runs for text in _texts(run))
+    steps = [step for run in runs for step in run.steps]
+    parts = sum(len(step.heard) + len(step.calls) for step in steps)
+    texts = sum(length(text) for run in runs for text in _texts(run))
+    return _STEP_BYTES * len(steps) + _PART_BYTES * parts + texts
 
 
 def _texts(run: Trajectory) -> Iterator[str]:
@@ -96,6 +100,8 @@ def _texts(run: Trajectory) -> Iterator[str]:
     for step in run.steps:
         yield from (step.agent, step.target or "", step.name, step.error)
         yield from (step.input, step.output, step.instructions, step.tools)
+        yield from (text for call in step.calls for text in (call.name, call.arguments, call.call_id))
+        yield from (text for one in step.heard for text in (one.role, one.author, *one.answers))
 
 
 def held_bytes(run: Trajectory) -> int:
