@@ -7,13 +7,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -161,6 +161,22 @@ class Line:
             for family in families
             for sample in family.samples
         }
+
+    def ask(
+        self,
+        path: str,
+        verb: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> tuple[int, str]:
+        """Return the status and the text with which the pages answer a request, or refuse it."""
+        request = Request(self.web + path, method=verb, headers=dict(headers or {}), data=body)
+        try:
+            with build_opener(ProxyHandler({})).open(request, timeout=_TIMEOUT_S) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read().decode()
 
     def _get(self, path: str) -> str | None:
         direct = build_opener(ProxyHandler({}))

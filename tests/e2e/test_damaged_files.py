@@ -15,8 +15,6 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
 
 import grpc
 import pytest
@@ -96,14 +94,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def label(line: Line, run_id: str) -> int:
-    body = Request(
-        f"{line.web}/api/runs/{run_id}/label", b'{"agent": "planner"}', {"Content-Type": "application/json"}
-    )
-    try:
-        with build_opener(ProxyHandler({})).open(body, timeout=300) as answer:
-            return int(answer.status)
-    except HTTPError as error:
-        return error.code
+    is_json = {"Content-Type": "application/json"}
+    status, _ = line.ask(f"/api/runs/{run_id}/label", "POST", is_json, b'{"agent": "planner"}')
+    return status
 
 
 def looked_at(line: Line) -> dict[str, int]:
@@ -120,11 +113,7 @@ def looked_at(line: Line) -> dict[str, int]:
         "/metrics",
         "/readyz",
     ):
-        try:
-            with build_opener(ProxyHandler({})).open(line.web + path, timeout=300) as answer:
-                found[path] = int(answer.status)
-        except HTTPError as error:
-            found[path] = error.code
+        found[path], _ = line.ask(path)
     return found
 
 

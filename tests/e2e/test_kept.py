@@ -9,14 +9,12 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
 
 import zstandard
 
 from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
-from tests.e2e.line import Line, StartLine
+from tests.e2e.line import StartLine
 from tests.e2e.test_labels import cli
 from tests.e2e.traffic import send
 from tests.factories import agent, chat, said, tool, workflow
@@ -42,18 +40,6 @@ def run(number: int, *, fails: bool) -> list[Span]:
         workflow(1, task="Light it.", answer="Lit.", error="it stayed dark" if fails else None),
     ]
     return [replace(span, trace_id=trace_id(number)) for span in spans]
-
-
-def ask(
-    line: Line, path: str, verb: str = "GET", headers: Mapping[str, str] | None = None
-) -> tuple[int, str]:
-    request = Request(line.web + path, method=verb, headers=dict(headers or {}))
-    try:
-        with build_opener(ProxyHandler({})).open(request, timeout=300) as answer:
-            return answer.status, answer.read().decode()
-    except HTTPError as refusal:
-        with refusal:
-            return refusal.code, refusal.read().decode()
 
 
 def in_store(data: Path) -> tuple[list[str], list[str], bytes]:
@@ -93,10 +79,10 @@ def test_runs_are_opened_after_a_kill_without_their_secrets_and_deleted_by_their
         verdict = line.run(trace_id(number))
         assert verdict is not None
         assert verdict["status"] == status
-        code, page = ask(line, f"/runs/{trace_id(number)}")
+        code, page = line.ask(f"/runs/{trace_id(number)}")
         assert (code, f"for lamp {number}" in page, PROMPT in page) == (200, True, True)
         assert "1 secret redacted" in page
-        code, otlp = ask(line, f"/api/runs/{trace_id(number)}/otlp", headers=TENANT)
+        code, otlp = line.ask(f"/api/runs/{trace_id(number)}/otlp", headers=TENANT)
         (group,) = json.loads(otlp)["resourceSpans"]
         assert (code, sum(len(scope["spans"]) for scope in group["scopeSpans"])) == (200, 4)
 
@@ -109,13 +95,13 @@ def test_runs_are_opened_after_a_kill_without_their_secrets_and_deleted_by_their
 
     stranger = {"x-scope-orgid": "other"}
     for verb, path in (("GET", f"/api/runs/{trace_id(0)}/otlp"), ("DELETE", f"/api/runs/{trace_id(0)}")):
-        assert ask(line, path, verb, stranger)[0] == 404
-    assert ask(line, "/api/runs?all=yes", "DELETE", stranger) == (200, '{"deleted": 0}')
-    assert ask(line, f"/api/runs/{trace_id(0)}", "DELETE", TENANT) == (200, '{"deleted": 1}')
+        assert line.ask(path, verb, stranger)[0] == 404
+    assert line.ask("/api/runs?all=yes", "DELETE", stranger) == (200, '{"deleted": 0}')
+    assert line.ask(f"/api/runs/{trace_id(0)}", "DELETE", TENANT) == (200, '{"deleted": 1}')
     assert line.run(trace_id(0)) is None
     assert cli(data, "delete", trace_id(1), "--format", "json").json == {"deleted": 1}
-    assert ask(line, "/api/runs", "DELETE", TENANT)[0] == 400
-    assert ask(line, "/api/runs?all=yes", "DELETE", TENANT) == (200, f'{{"deleted": {RUNS - 2}}}')
+    assert line.ask("/api/runs", "DELETE", TENANT)[0] == 400
+    assert line.ask("/api/runs?all=yes", "DELETE", TENANT) == (200, f'{{"deleted": {RUNS - 2}}}')
     assert line.runs() == []
     assert line.terminate() == 0
     judged, kept, held = in_store(data)

@@ -7,8 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
@@ -59,14 +58,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
 
 def analysed(line: Line, body: bytes) -> tuple[int, str]:
     """Upload a trace; return the status of the answer, and its text."""
-    headers = {"Content-Type": "application/octet-stream"}
-    request = Request(f"{line.web}/api/analyse?wait_s=20", data=body, headers=headers)
-    try:
-        with build_opener(ProxyHandler({})).open(request, timeout=300) as answer:
-            return answer.status, answer.read().decode()
-    except HTTPError as refusal:
-        with refusal:
-            return refusal.code, refusal.read().decode()
+    return line.ask("/api/analyse?wait_s=20", "POST", {"Content-Type": "application/octet-stream"}, body)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
