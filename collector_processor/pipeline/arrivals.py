@@ -40,6 +40,7 @@ class Arrivals:
         *,
         analyses_of: Callable[[Iterable[TraceKey]], Awaitable[Mapping[TraceKey, tuple[int, int]]]],
         is_examined: Callable[[TraceKey], bool],
+        owns: Callable[[TraceKey], bool],
         monotonic: Callable[[], float],
     ) -> None:
         self._inbox: Final = inbox
@@ -47,6 +48,7 @@ class Arrivals:
         self._holds: Final = holds
         self._analyses_of: Final = analyses_of
         self._is_examined: Final = is_examined
+        self._owns: Final = owns
         self._monotonic: Final = monotonic
         self.absorbing: frozenset[TraceKey] = frozenset()
         """Traces being looked up: no longer in the inbox, and not yet in the assembler."""
@@ -80,8 +82,14 @@ class Arrivals:
                 await asyncio.sleep(0)
 
     def open_or_add(self, arrival: TraceArrival, analyses: int) -> Iterator[None]:
-        """Add the spans of an arrival to its trace; yields after each thousand."""
+        """Add the spans of an arrival to its trace; yields after each thousand.
+
+        If another process has the trace's spans now (Kafka), they are dropped: the root arrives there, so the
+        trace would stay open here.
+        """
         key, now, notes = arrival.key, self._monotonic(), arrival.notes
+        if not self._owns(key):
+            return
         if arrival.is_held:
             self._holds.hold(key, now)
         byte_count = arrival.byte_count

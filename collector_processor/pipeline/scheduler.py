@@ -73,6 +73,7 @@ class Pipeline:
             self._holds,
             analyses_of=examiner.analyses_of,
             is_examined=self._is_examined,
+            owns=self._owns,
             monotonic=monotonic,
         )
         self._evictions: Final = Evictions(self._record_evicted, self._start)
@@ -128,7 +129,7 @@ class Pipeline:
             self._busy.difference_update((key, *along))
             unanalysed.add(key)  # it may also be open, waiting for a provisional verdict
             for left in along:  # separate runs from now on; evicted ones get their own error verdict
-                self._assembler.receive(left, (), 0, self._monotonic())
+                self._reopen(left)
                 self._wake.set()
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
@@ -154,7 +155,7 @@ class Pipeline:
                 self._actionable_since.pop(key, None)
                 self._busy -= {key, *queued.along}
                 for left in set(queued.along) - gone:
-                    self._assembler.receive(left, (), 0, self._monotonic())
+                    self._reopen(left)
         self._look_again(gone)
         self._wake.set()
 
@@ -255,7 +256,7 @@ class Pipeline:
         keys = (released.key, *released.along)
         if not self._busy.isdisjoint(keys):  # more spans arrived meanwhile: wait for the analysis to end
             for key in keys:
-                self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
+                self._reopen(key, analyses=1)
             return
         self._busy.update(keys)
         self._queue.put(released.key.tenant, released.key, released)
@@ -352,12 +353,12 @@ class Pipeline:
             for waiter in (key, *released.along):
                 self._waiting.wait(waiter, examined.awaited)
             for one in filter(self._assembler.is_open, examined.awaited):  # more may follow its last span
-                self._assembler.receive(one, (), 0, self._monotonic())
+                self._reopen(one)
         if examined.too_early:
             for one in (key, *released.along):
-                self._assembler.receive(one, (), 0, self._monotonic(), analyses=examined.too_early)
+                self._reopen(one, examined.too_early)
         for left in set(released.along) - examined.done if examined.done else ():  # separate runs
-            self._assembler.receive(left, (), 0, self._monotonic())
+            self._reopen(left)
         for done in examined.done:
             self._waiting.stop(done)
             await self._holds.release(done)
@@ -371,6 +372,15 @@ class Pipeline:
     async def _resume(self) -> None:
         """Open the resumed traces, in slices: a hundred thousand may have waited for the same trace."""
         for number, key in enumerate(self._waiting.take_resumed(), start=1):
-            self._assembler.receive(key, (), 0, self._monotonic(), analyses=1)
+            self._reopen(key, analyses=1)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    def _owns(self, key: TraceKey) -> bool:
+        """Return whether this process has the trace's spans; with Kafka, another one may have them now."""
+        return self._examiner.owns(key)
+
+    def _reopen(self, key: TraceKey, analyses: int = 0) -> None:
+        """Open a trace again, or delay its release, unless another process has its spans now."""
+        if self._owns(key):
+            self._assembler.receive(key, (), 0, self._monotonic(), analyses=analyses)

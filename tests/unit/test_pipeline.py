@@ -553,6 +553,63 @@ async def test_a_shutdown_begins_no_examination_that_waited_for_a_free_place(slo
     assert len(lane.analyst.asked) == 1
 
 
+def lose(lane: SlowLane, *trace_ids: TraceId) -> None:
+    """Let another process have these traces, as a rebalance of Kafka's partitions does."""
+    keys = [TraceKey(NO_TENANT, one) for one in trace_ids]
+    lane.examiner.owns = lambda key: key not in keys
+    lane.pipeline.abandon(keys)
+    for key in keys:
+        lane.source.forget(key)
+
+
+@pytest.mark.parametrize(
+    "is_looked_up", [pytest.param(False, id="unread"), pytest.param(True, id="looked up")]
+)
+async def test_half_a_trace_whose_root_goes_to_another_process_is_not_opened(
+    slow_lane: Open, *, is_looked_up: bool
+) -> None:
+    """Its parents never arrive here: it would stay open for ten minutes, or 75."""
+    lane = slow_lane(0)
+    lane.receive(chat(3, parent=2, answer="4"))
+    turn = asyncio.create_task(lane.pipeline.turn())
+    if is_looked_up:
+        await asyncio.sleep(0)
+        assert lane.pipeline.is_unsettled(KEY)
+    lose(lane, TRACE)
+    await turn
+    assert lane.pipeline.open_traces == 0
+    assert not lane.pipeline.is_unsettled(KEY)
+
+
+async def test_a_trace_that_comes_back_is_judged_once(slow_lane: Open) -> None:
+    """The partition went away and came back: its records are read again from the trace's beginning."""
+    lane = slow_lane(0)
+    lane.receive(chat(3, parent=2, answer="4"))
+    lose(lane, TRACE)
+    await lane.pipeline.turn()
+    lose(lane)
+    for _ in range(2):  # once more while the first reading waits in the inbox
+        lane.receive(agent(2, "planner"), chat(3, parent=2, answer="4"))
+    lane.receive(workflow(1))
+    await lane.pass_time(GRACE)
+    await lane.pass_time(10_000)
+    assert (verdict(lane).version, len(lane.announced), lane.pipeline.open_traces) == (1, 1, 0)
+
+
+async def test_linked_traces_that_go_to_another_process_while_they_are_read_are_not_opened_again(
+    slow_lane: Open,
+) -> None:
+    lane = slow_lane(0)
+    lane.source.read_refusals = 1
+    lane.on_pause = lambda _: lose(lane, TRACE, OTHER)
+    lane.receive(workflow(1, trace_id=OTHER), chat(2, trace_id=OTHER))
+    lane.receive(workflow(1, links=[linked(1)]), chat(2))
+    await lane.pass_time(GRACE)
+    await lane.pipeline.turn()
+    assert (lane.pipeline.open_traces, lane.pipeline.under_way) == (0, 0)
+    assert lane.store.current(NO_TENANT, TRACE) is None, "the other process judges it"
+
+
 async def test_a_verdict_stands_when_its_trace_is_evicted_later(slow_lane: Open) -> None:
     lane = slow_lane(0)
     lane.receive(workflow(1), chat(2, answer="4", agent_name="planner"))
