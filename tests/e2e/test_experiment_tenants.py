@@ -24,7 +24,6 @@ from tests.e2e.test_experiment import (
     recorded,
     started,
 )
-from tests.e2e.test_kept import ask
 
 HEADER: Final = "x-scope-orgid"
 AS_RED: Final = REPORTING.replace(
@@ -45,7 +44,7 @@ def post(line: Line, body: bytes, tenant: str) -> None:
 
 def verdict(line: Line, tenant: str, *, run_id: str = RUN, version: int = 1) -> dict[str, Any]:
     def decided() -> dict[str, Any] | None:
-        status, text = ask(line, f"/api/runs/{run_id}", headers={HEADER: tenant})
+        status, text = line.ask(f"/api/runs/{run_id}", headers={HEADER: tenant})
         found: dict[str, Any] = json.loads(text) if status == 200 else {}
         return found if found and not found["provisional"] and found["version"] >= version else None
 

@@ -1,7 +1,7 @@
 """Durations as people write them: in two units, or as the difference of two times of day. Pure.
 
-``6 hours 15 minutes`` is 6.25 hours, and from 02:14 to 02:51 it is 37 minutes, or 38 with both. Words for hours,
-minutes and seconds are those of the languages that wording is known in.
+``6 hours 15 minutes`` is 6.25 hours, and from 02:14 to 02:51 it is 37 minutes, or 38 with both. Words for
+hours, minutes and seconds are those of the languages that wording is known in.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _HOURS: Final = (
     r"(?:hours?|hrs?|h|stunden?|std\.?|heures?|horas?|or[ae]|uur|uren|jam|saat|godzin\w*|час\w*|ч|小时|小時|時間|시간"
     r"|घंट\w*|ساع\w*|ঘণ্টা|گھنٹ\w*)"
 )
-_MINUTES: Final = r"(?:minutes?|mins?|m|minuten?|minutos?|minut[ieoy]?|menit|dakika|мин\w*|分钟|分鐘|分|분|मिनट|دقي\w*|মিনিট|منٹ)"
+_MINUTES: Final = (
+    r"(?:minutes?|mins?|m|minuten?|minutos?|minut[ieoy]?|menit|dakika|мин\w*|分钟|分鐘|分|분|मिनट|دقي\w*|মিনিট"
+    r"|منٹ)"
+)
 _SECONDS: Final = (
     r"(?:seconds?|secs?|s|sekunden?|secondes?|segundos?|second[io]|seconden?|detik|saniye|sekund\w*|сек\w*|秒|초"
     r"|सेकंड|ثاني\w*)"

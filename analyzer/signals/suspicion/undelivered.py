@@ -28,7 +28,7 @@ from analyzer.signals.tool_results import Fault, fault_of, reports_failure, says
 from analyzer.signals.wordings import Kind, kinds_said, languages_in, said
 from semconv.model import Evidence, Step, StepKind
 
-_SENTENCE: Final = re.compile(r"[^.!?;\n。！？؟।]+")
+_SENTENCE: Final = re.compile(r"[^.!?;\n\u3002\uff01\uff1f\u061f\u0964]+")
 _ID: Final = re.compile(r"\w*\d[\w-]*")
 _WORD: Final = re.compile(r"\w+")
 _MOST_PLAIN: Final = 7
@@ -375,17 +375,6 @@ def _answers(result: str) -> bool:
     return said(Kind.GIVING_UP, result[:HEAD]) is None
 
 
-_WHETHER: Final = re.compile(
-    r"(?:^|[:.,;\n¿])\W*(?:is|are|was|were|do|does|did|can|could|has|have|had|will|would|should|may|which|any|find|search|list"
-    r"|look for|check|see if|show"
-    r"|gibt es|ist|sind|hat|haben|kann|können|welche[rsn]?|hay|está|están|tiene|existe|existen|qué|cuál|cuáles"
-    r"|est-ce qu|y a-t-il|avez-vous|quel(?:le)?s?|há|tem|quais|c'è|ci sono|esiste|quali"
-    r"|есть ли|имеется|существует|какие|czy|jakie|is er|zijn er|heeft|welke|apakah|adakah|क्या|هل)\b"
-    r"|\bли\b|吗|嗎|有没有|有沒有|是否|哪些|ありますか|いますか|ですか|있나요|있습니까|\bm[ıiuü]\b|\bvar m[ıi]",
-    re.IGNORECASE,
-)
-
-
 def asks_whether(task: str) -> bool:
     """Tell whether a task asks whether something exists, or which things do: then nothing is an answer."""
-    return _WHETHER.search(task.strip()) is not None
+    return said(Kind.ASKS_WHETHER, task[:HEAD]) is not None

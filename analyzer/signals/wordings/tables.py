@@ -31,6 +31,8 @@ class Kind(StrEnum):
     """An answer may follow the excuse or the admission before it."""
     CLAIM_DONE = "claim_done"
     """The work is said to be done."""
+    ASKS_WHETHER = "asks_whether"
+    """A question whether something exists or holds, or which things do: nothing found is an answer."""
 
 
 class Boundary(StrEnum):
