@@ -18,6 +18,7 @@ from analyzer.recordings.file_bytes import read_bounded
 from analyzer.recordings.read_files import Recording, read_recording
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError, MalformedRequestError, Signal
+from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.stages import rebuild
 from semconv.dialects import Reader
 from semconv.model import Trace, Trajectory
@@ -133,8 +134,18 @@ def load_runs(path: Path, logs: Sequence[Path]) -> tuple[RecordedRun, ...]:
     if not runs and recording.bodies(Signal.LOGS):
         raise CommandFailed(f"{path}: holds logs and no spans: give it with --logs, beside the run's spans")
     if not runs:
-        raise CommandFailed(f"{path}: holds no run: no spans and no conversation in it")
+        raise CommandFailed(f"{path}: holds no run: {_missing(recording)}")
     return tuple(runs)
+
+
+def _missing(recording: Recording) -> str:
+    rejected = sum(decode(body).rejected for body in recording.bodies(Signal.TRACES))
+    if not rejected:
+        return "no spans and no conversation in it"
+    return (
+        f"{rejected} spans have no valid id: expected hex (32 digits for a trace, 16 for a span),"
+        " or base64 of as many bytes"
+    )
 
 
 def reader_here() -> Reader:

@@ -4,7 +4,8 @@ Received JSON is converted to protobuf once, in the receiver. The other directio
 that a recorded run is sent as if it happened now, are for ``replay`` and are never used for forwarding.
 
 OTLP/JSON is protobuf's JSON mapping with three differences: ids are hex, not base64; enums are numbers (names
-are accepted); unknown fields are ignored. 64-bit integers are strings in both.
+are accepted); unknown fields are ignored. 64-bit integers are strings in both. Requests whose ids are base64
+are accepted too: ``MessageToJson`` and Grafana's download write them.
 Source: opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding".
 """
 
@@ -57,6 +58,9 @@ _EXEMPLARS: Final = (
     ("exemplars",),
 )
 _IDS: Final = ("traceId", "trace_id", "spanId", "span_id", "parentSpanId", "parent_span_id")
+_HEX_ID: Final = re.compile(r"(?:[0-9a-fA-F]{16}){1,2}")
+_BASE64_ID: Final = re.compile(r"[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{11}=")
+"""16 or 8 bytes. The padding, which every writer of protobuf's JSON adds, is in no hex id."""
 # Attributes never clash with these: their names are values of "key", not keys.
 _HEX_FIELDS: Final = ("traceId", "spanId", "parentSpanId")
 
@@ -64,8 +68,8 @@ _HEX_FIELDS: Final = ("traceId", "spanId", "parentSpanId")
 def to_protobuf(signal: Signal, body: bytes) -> bytes:
     """Return an OTLP/JSON request (or ``TracesData`` and the like, which have the same form) as protobuf.
 
-    If an id of a span or of its links is not hex, all ids of the span are dropped, so that only this span is
-    rejected later.
+    Ids are hex or base64, whichever the first readable id of the request is. If an id of a span or of its
+    links is not in this form, all ids of the span are dropped, so that only this span is rejected later.
 
     Raises:
         MalformedRequestError: it is not such a request; the message says what was expected.
@@ -75,8 +79,9 @@ def to_protobuf(signal: Signal, body: bytes) -> bytes:
         _convert_spans(document)
     else:
         records = _RECORDS if signal is Signal.LOGS else (*_METRICS, *_EXEMPLARS)
+        read_id = _id_reader(document, records)
         for record in _nodes(document, records):
-            _convert_ids(record)
+            _convert_ids(record, read_id)
     message = REQUESTS[signal]()
     try:
         ParseDict(document, message, ignore_unknown_fields=True, max_recursion_depth=_MAX_DEPTH)
@@ -120,11 +125,12 @@ def _whole_characters(text: str) -> str:
 
 
 def _convert_spans(document: dict[str, Any]) -> None:
+    read_id = _id_reader(document, _SPANS)
     for span in _nodes(document, _SPANS):
         try:
-            _convert_ids(span)
+            _convert_ids(span, read_id)
             for link in _nodes(span, _LINKS):
-                _convert_ids(link)
+                _convert_ids(link, read_id)
         except MalformedRequestError:
             for name in (*_IDS, "links"):
                 span.pop(name, None)
@@ -150,20 +156,35 @@ def _objects(value: object) -> Iterator[dict[str, Any]]:
             raise MalformedRequestError(f"expected an object, not {type(child).__name__}, in the request")
 
 
-def _convert_ids(node: dict[str, Any]) -> None:
-    """Turn hex ids into the base64 that protobuf's JSON mapping expects.
+def _id_reader(document: dict[str, Any], path: tuple[tuple[str, ...], ...]) -> Callable[[str], bytes]:
+    """Return the reader of the request's ids, whose form its first readable id shows."""
+    ids = (node[name] for node in _nodes(document, path) for name in _IDS if isinstance(node.get(name), str))
+    first = next((text for text in ids if _HEX_ID.fullmatch(text) or _BASE64_ID.fullmatch(text)), "")
+    return _from_base64 if _BASE64_ID.fullmatch(first) else bytes.fromhex
+
+
+def _from_base64(text: str) -> bytes:
+    if text and not _BASE64_ID.fullmatch(text):
+        raise ValueError(text)
+    return base64.b64decode(text)
+
+
+def _convert_ids(node: dict[str, Any], read_id: Callable[[str], bytes]) -> None:
+    """Turn ids into the base64 that protobuf's JSON mapping expects.
 
     Raises:
-        MalformedRequestError: an id is not hex; the ids before it are already converted.
+        MalformedRequestError: an id cannot be read; the ids before it are already converted.
     """
     for name in _IDS:
         value = node.get(name)
         if value is None:
             continue
         try:
-            node[name] = b64encode(bytes.fromhex(value)).decode("ascii")
+            node[name] = b64encode(read_id(value)).decode("ascii")
         except (ValueError, TypeError):
-            raise MalformedRequestError(f"expected {name} to be hex, such as 5b8efff798038103") from None
+            raise MalformedRequestError(
+                f"expected {name} to be hex, such as 5b8efff798038103, or base64 as all others"
+            ) from None
 
 
 def to_json(signal: Signal, body: bytes) -> bytes:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,61 @@ def test_a_span_with_a_bad_id_is_rejected_alone(bad: dict[str, Any]) -> None:
     )
     assert scan_traces(body).invalid == 1
     assert numbers_in(drop_invalid(body)[0]) == [1, 3]
+
+
+def in_base64(hexadecimal: str) -> str:
+    return b64encode(bytes.fromhex(hexadecimal)).decode()
+
+
+def with_base64_ids(span: dict[str, Any]) -> dict[str, Any]:
+    """The span as protobuf's own JSON writer writes it."""
+    ids = {name: in_base64(span[name]) for name in ("traceId", "spanId", "parentSpanId") if name in span}
+    return span | ids | {"links": [with_base64_ids(link) for link in span.get("links", ())]}
+
+
+def test_ids_may_be_base64_as_protobuf_writes_them() -> None:
+    assert only_span(traces(with_base64_ids(FULL))) == only_span(traces(FULL))
+    root = {**FULL, "parentSpanId": ""}
+    assert only_span(traces(with_base64_ids(root))) == only_span(traces(root))
+
+
+def test_base64_ids_of_logs_are_read_too() -> None:
+    records = [{"traceId": in_base64(TRACE), "spanId": in_base64(SPAN), "body": {"stringValue": "b"}}]
+    body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).encode()
+    message = ExportLogsServiceRequest.FromString(to_protobuf(Signal.LOGS, body))
+    (record,) = message.resource_logs[0].scope_logs[0].log_records
+    assert (record.trace_id.hex(), record.span_id.hex()) == (TRACE.lower(), SPAN)
+
+
+def test_an_id_of_only_hex_digits_is_base64_if_the_others_are() -> None:
+    """The padding tells: ``abcdefabcde=`` is eight bytes, although it begins like hex."""
+    strange = with_base64_ids(FULL) | {"spanId": "abcdefabcdc="}
+    assert only_span(traces(strange)).span_id == b64decode("abcdefabcdc=")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"spanId": in_base64(SPAN[:14])},
+        {"spanId": in_base64(TRACE)},
+        {"traceId": in_base64(SPAN)},
+        {"traceId": TRACE},
+        {"spanId": SPAN},
+        {"spanId": in_base64(SPAN).rstrip("=")},
+    ],
+    ids=json.dumps,
+)
+def test_a_span_whose_ids_are_unlike_the_others_is_rejected_alone(bad: dict[str, Any]) -> None:
+    good = [with_base64_ids({**FULL, "spanId": f"{number:016x}"}) for number in (1, 3)]
+    body = to_protobuf(Signal.TRACES, traces(good[0], with_base64_ids(FULL) | bad, good[1]))
+    assert scan_traces(body).invalid == 1
+    assert numbers_in(drop_invalid(body)[0]) == [1, 3]
+
+
+def test_a_hex_request_takes_no_base64_id() -> None:
+    good = {**FULL, "spanId": f"{1:016x}"}
+    body = to_protobuf(Signal.TRACES, traces({**FULL, "spanId": "?"}, good, with_base64_ids(FULL)))
+    assert numbers_in(drop_invalid(body)[0]) == [1]
 
 
 def test_half_a_surrogate_pair_does_not_lose_the_request() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import Signal
+from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from semconv.model import StepKind
@@ -232,3 +234,16 @@ def test_a_file_of_very_many_gzip_members_is_unpacked_in_linear_time() -> None:
     member, begun = gzip.compress(b"", mtime=0), time.process_time()
     assert unpack(member * 200_000 + gzip.compress(b"[]")) == b"[]"
     assert time.process_time() - begun < 4  # copying the rest for each member took 13 s
+
+
+def test_a_file_with_base64_ids_is_read_and_wrong_lengths_are_told(tmp_path: Path) -> None:
+    recorded = json.loads(to_json(Signal.TRACES, spans()))
+    for one in recorded["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for name in {"traceId", "spanId", "parentSpanId"} & one.keys():
+            one[name] = b64encode(bytes.fromhex(one[name])).decode()
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(recorded))
+    assert load_runs(path, [])[0].trajectory.run_id == TRACE
+    path.write_text(path.read_text().replace(b64encode(bytes.fromhex(TRACE)).decode(), f"{TRACE}00"))
+    with pytest.raises(CommandFailed, match="spans have no valid id: expected hex"):
+        load_runs(path, [])
