@@ -282,6 +282,8 @@ class Step:
     """The agent's available tools, one per line, if recorded."""
     causes: tuple[int, ...] = ()
     """Earlier steps linked to this one by the spans: enclosing it, linking to it, or requesting it."""
+    failed_evaluations: tuple[str, ...] = ()
+    """Names of the evaluations, by people or programs, that this step failed."""
     stop: Stop | None = None
     """Set if the step ended early on purpose; ``error`` is then no failure."""
 

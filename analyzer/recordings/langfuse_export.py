@@ -3,9 +3,10 @@
 Reads a trace with its observations (``GET /api/public/traces/{id}``, or the page's download, which nests the
 trace under ``trace``), a list of observations under ``data``, or a bare list. Each observation becomes the
 span that Langfuse's SDK would have sent, so that one dialect reads both. Observations without a common parent
-become children of the trace itself. Ids that do not have OpenTelemetry's form (UUIDs, before version 3 of the
-SDK) are hashed.
-Source: Langfuse's OpenAPI description, ``TraceWithFullDetails`` and ``ObservationsView`` (2026).
+become children of the trace itself. Scores, of people and programs, become OpenInference's annotations: of
+the observation that they name, else of the trace. Ids that do not have OpenTelemetry's form (UUIDs, before
+version 3 of the SDK) are hashed.
+Source: Langfuse's OpenAPI description, ``TraceWithFullDetails``, ``ObservationsView`` and ``Score`` (2026).
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _TYPES: Final = frozenset(
     {"SPAN", "GENERATION", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING"}
     | {"GUARDRAIL", "COMPLETION"}
 )
+_ANNOTATORS: Final = {"ANNOTATION": "HUMAN", "EVAL": "LLM"}
+"""OpenInference's annotator kind by a score's source; ``API`` may be either."""
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
 
@@ -56,6 +59,7 @@ def langfuse_to_otlp(document: Any) -> dict[str, Any]:
             {**span, "parentSpanId": _id(root["id"], 16)} if span["spanId"] in top_ids else span
             for span in spans
         ]
+    _add_scores(document, spans)
     service = {"key": "service.name", "value": {"stringValue": "langfuse"}}
     return {
         "resourceSpans": [
@@ -79,6 +83,34 @@ def _trace(document: object) -> Mapping[str, Any]:
         return {}
     inner = document.get("trace")
     return inner if isinstance(inner, Mapping) else document
+
+
+def _add_scores(document: Any, spans: list[dict[str, Any]]) -> None:
+    """Add each score to the span of its observation, and a score of the trace to any of its spans."""
+    by_id = {span["spanId"]: span for span in spans}
+    for number, score in enumerate(_scores(document)):
+        observation = score.get("observationId")
+        span = by_id.get(_id(observation, 16)) if observation else spans[0]
+        if span is not None:
+            whose = "annotations" if observation else "trace.annotations"
+            span["attributes"] += _annotation(f"{whose}.{number}.annotation", score)
+
+
+def _scores(document: Any) -> Sequence[Mapping[str, Any]]:
+    holders = (document, _trace(document)) if isinstance(document, Mapping) else ()
+    found = next((one["scores"] for one in holders if isinstance(one.get("scores"), list)), ())
+    return [score for score in found if isinstance(score, Mapping)]
+
+
+def _annotation(prefix: str, score: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a score as attributes; a category's number is only its position in a list."""
+    value, label = score.get("value"), score.get("stringValue")
+    label = value if isinstance(value, str) else label
+    annotator = _ANNOTATORS.get(str(score.get("source")))
+    fields = {"name": score.get("name"), "label": label, "annotator_kind": annotator}
+    texts = {name: {"stringValue": str(text)} for name, text in fields.items() if text}
+    number = {"score": {"doubleValue": float(value)}} if isinstance(value, int | float) and not label else {}
+    return [{"key": f"{prefix}.{name}", "value": each} for name, each in (texts | number).items()]
 
 
 def _root(trace: Mapping[str, Any], observations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from typing import Final
 from analyzer.signals.answer_origin import answer_origin, right_answer_seen
 from analyzer.signals.faults import (
     crash,
+    failed_evaluation,
     heard_fault,
     ignored_fault,
     root_error,
@@ -37,6 +38,7 @@ SIGNALS: Final[tuple[Signal, ...]] = (
     unrepaired_fault,
     ignored_fault,
     heard_fault,
+    failed_evaluation,
     wrong_sum,
     unsupported_figure,
     answer_origin,

@@ -24,6 +24,8 @@ _STATED: Final = 4.0
 """Weight of an unrepaired error that its span or the calling agent states: a fact, unlike mere wording."""
 _LIMITED: Final = 6.0
 """Weight of the limit of turns: it ended the run, so a wrong answer did not."""
+_MOST_NAMES: Final = 3
+"""Number of evaluations that a reason names."""
 _ADMITS_FAULT: Final = re.compile(
     r"\b(?:error|fail\w*|issue|exception|did(?:n't| not)|could(?:n't| not)|unable|empty|nothing|no results?"
     r"|not found|unavailable|timed? ?out|retry\w*|again|instead|wrong|incorrect|unexpected"
@@ -123,6 +125,24 @@ def heard_fault(reading: Reading) -> Iterator[Finding]:
 
 def _admits_fault(text: str) -> bool:
     return _ADMITS_FAULT.search(text) is not None or mentions_fault(text)
+
+
+def failed_evaluation(reading: Reading) -> Iterator[Finding]:
+    """Find steps that failed an evaluation by a person or a program.
+
+    The evaluator looked at this step, yet not at its effect on the run, so this weighs as much as a step that
+    ignores an error.
+    """
+    for position, step in enumerate(reading.steps):
+        if step.failed_evaluations:
+            names = ", ".join(step.failed_evaluations[:_MOST_NAMES])
+            yield Finding(
+                step=position,
+                signal="failed_evaluation",
+                weight=2.0,
+                reason=f"failed the evaluation {_shortened(names, QUOTE)}",
+                quote=beginning(reading.texts[position], QUOTE),
+            )
 
 
 def _goes_on(text: str, before: str) -> bool:

@@ -85,6 +85,8 @@ class Finding:
     """Status of a run that did not fail."""
 
 
+_STATED_BY: Final = {OutcomeSource.EVALUATOR: "an evaluator", OutcomeSource.USER: "a person"}
+
 Claim: TypeAlias = Callable[[Trajectory], Finding | None]
 """Returns its result for a run, or ``None`` if it does not apply. Users register their own."""
 
@@ -144,11 +146,11 @@ def stated(trajectory: Trajectory) -> Finding | None:
     """Claim the outcome that the run itself, or an evaluator in it, states."""
     if trajectory.outcome is None:
         return None
-    source = trajectory.outcome_source or OutcomeSource.USER
-    who = "an evaluator" if source is OutcomeSource.EVALUATOR else "the run"
+    source = trajectory.outcome_source
+    who = _STATED_BY.get(source, "the run") if source else "the run"
     return Finding(
         failed=trajectory.outcome is Outcome.FAILURE,
-        source=source,
+        source=source or OutcomeSource.USER,
         reason=f"{who} states its outcome: {trajectory.outcome}",
     )
 

@@ -14,11 +14,12 @@ from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS, TOOL, Act, Ordering
 from collector_processor.trajectory.assign_agents import agents_of
+from collector_processor.trajectory.evaluations import failed_evaluations, stated_outcome
 from collector_processor.trajectory.handoffs import Settled, settle
 from collector_processor.trajectory.relations import causes_of
 from collector_processor.trajectory.step_texts import NewInput, NewMessages, output_text, shortened
 from collector_processor.trajectory.stops import stop_of_run, words_of_stop
-from semconv.dialects import Action, ActionKind, Message
+from semconv.dialects import ActionKind, Message
 from semconv.dialects.reading.messages import body_of, last_answer, last_request
 from semconv.dialects.reading.tools import Lists, listing_tools, tools_in
 from semconv.dialects.reading.values import error_of
@@ -28,8 +29,6 @@ from semconv.model import (
     AgentSource,
     Completion,
     ContentState,
-    Outcome,
-    OutcomeSource,
     Span,
     SpanStatus,
     Step,
@@ -43,8 +42,6 @@ from semconv.record import record, replace
 
 _WHOLE: Final = frozenset({Completion.ROOT_ENDED, Completion.IDLE, Completion.RECORDED})
 """Completions after which no more of the run is expected."""
-_OUTCOME_WORDS: Final = ("correct", "success", "outcome", "task", "accuracy", "goal", "resolv", "answer")
-"""An evaluation whose name contains one of these judges the outcome; on a workflow, every evaluation does."""
 
 
 @record
@@ -57,15 +54,6 @@ class Ending:
     """Set even if the root says OK but something below ended the run in error."""
     stop: Stop | None = None
     """Why the run ended early on purpose; ``error`` then says so in the framework's words."""
-
-
-@record
-class Stated:
-    """The outcome that the run, or an evaluator in it, states."""
-
-    outcome: Outcome | None = None
-    source: OutcomeSource | None = None
-    reference: str | None = None
 
 
 def task_of(ordering: Ordering, steps: Sequence[Act]) -> str:
@@ -101,88 +89,6 @@ def output_of(ordering: Ordering, steps: Sequence[Act]) -> str:
         if output and act.action.kind in MODEL_KINDS:
             return output
     return ""
-
-
-def stated_outcome(ordering: Ordering) -> Stated:
-    """Return the outcome that the run states, else the outcome by evaluators of it.
-
-    What stands on a part of the run, such as a sub-agent or a step, speaks about that part: it neither
-    acquits nor condemns the run. Only a wrong answer of the last model call is a wrong answer of the run.
-    """
-    actions = [action for action in ordering.actions if action is not None]
-    reference = next((action.reference for action in actions if action.reference is not None), None)
-    heads, tops = _heads(ordering)
-    stating = [action for _, action in (*heads, *tops) if action.outcome is not None]
-    outcome = _together([[one.outcome] for _, one in heads], [[one.outcome] for _, one in tops])
-    if outcome is not None:
-        source = next(one.outcome_source for one in stating if one.outcome is outcome)
-        return Stated(outcome=outcome, source=source, reference=reference)
-    beside, below = _evaluations(ordering, {place for place, _ in heads})
-    whole = [*(_judged(action) for _, action in heads), beside]
-    outcome = _together(whole, [[*_judged(action), *below.get(place, ())] for place, action in tops])
-    if outcome is None and Outcome.FAILURE in _judged_answer(ordering):
-        outcome = Outcome.FAILURE
-    source = None if outcome is None else OutcomeSource.EVALUATOR
-    return Stated(outcome=outcome, source=source, reference=reference)
-
-
-def _heads(ordering: Ordering) -> tuple[list[tuple[int, Action]], list[tuple[int, Action]]]:
-    """Return the actions that enclose or are the whole run, and its several turns, each with its place."""
-    own = {(span.trace_id, span.span_id) for span, _ in ordering.tops}
-    tops = [(span.trace_id, span.span_id) in own for span in ordering.spans]
-    enclosed = [*map(int, tops)]
-    for place in reversed(range(len(enclosed))):  # children come after their parents
-        if (parent := ordering.parents[place]) >= 0:
-            enclosed[parent] += enclosed[place]
-    heads, turns = list[tuple[int, Action]](), list[tuple[int, Action]]()
-    for place, action in enumerate(ordering.actions):
-        if action is None:
-            continue
-        if enclosed[place] == len(own) and (own or ordering.parents[place] < 0):
-            heads.append((place, action))
-        elif tops[place]:
-            turns.append((place, action))
-    return heads, turns
-
-
-def _evaluations(ordering: Ordering, heads: set[int]) -> tuple[list[Outcome], Mapping[int, list[Outcome]]]:
-    """Return what evaluators beside or directly below the run say, and what others say by their parent."""
-    beside, below = list[Outcome](), dict[int, list[Outcome]]()
-    for action, parent in zip(ordering.actions, ordering.parents, strict=True):
-        if action is None or action.kind is not ActionKind.EVALUATION:
-            continue
-        is_root = parent >= 0 and ordering.parents[parent] < 0 and ordering.actions[parent] is None
-        if parent < 0 or parent in heads or is_root:
-            beside += _judged(action)
-        else:
-            below.setdefault(parent, []).extend(_judged(action))
-    return beside, below
-
-
-def _judged_answer(ordering: Ordering) -> Iterator[Outcome]:
-    """Yield evaluations of the last model call: its words are the run's answer, or should have been."""
-    models = [act for act in ordering.chosen() if act.action.kind in MODEL_KINDS]
-    return _judged(models[-1].action) if models else iter(())
-
-
-def _together(
-    whole: Iterable[Iterable[Outcome | None]], turns: Iterable[Iterable[Outcome | None]]
-) -> Outcome | None:
-    """Return the outcome of a run: a failure of any turn is the run's, a success only that of all turns."""
-    said = {outcome for each in whole for outcome in each} - {None}
-    each_turn = [set(each) - {None} for each in turns]
-    if Outcome.FAILURE in said.union(*each_turn):
-        return Outcome.FAILURE
-    return Outcome.SUCCESS if said or (each_turn and all(each_turn)) else None
-
-
-def _judged(action: Action) -> Iterator[Outcome]:
-    """Yield evaluations of the outcome: all on a workflow, elsewhere those whose name says so."""
-    for judgement in action.judgements:
-        name = judgement.name.lower()
-        is_on_run = action.kind is ActionKind.WORKFLOW or any(word in name for word in _OUTCOME_WORDS)
-        if judgement.outcome is not None and is_on_run:
-            yield judgement.outcome
 
 
 def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
@@ -288,6 +194,7 @@ def _run_id(spans: Sequence[Span]) -> str:
 
 def _steps(ordering: Ordering, acts: Sequence[Act]) -> tuple[Step, ...]:
     agents, causes = agents_of(ordering), causes_of(ordering, acts)
+    failed = failed_evaluations(ordering)
     new_messages, toolbox = NewMessages(), _Toolbox(ordering.acts)
     steps: list[Step] = []
     following: Sequence[Act | None] = [*acts[1:], None]
@@ -295,7 +202,8 @@ def _steps(ordering: Ordering, acts: Sequence[Act]) -> tuple[Step, ...]:
         new_input = new_messages.take(act) if act.action.input_messages else NewInput(act.action.input)
         settled, group = settle(act, after, agents), ordering.groups.get(act.position)
         step = _step(act, settled, new_input, toolbox.of(act), index=index, group=group, causes=causes[index])
-        steps.append(step)
+        evaluations = failed.get(act.position, ())
+        steps.append(replace(step, failed_evaluations=evaluations) if evaluations else step)
     new_messages.recover_answers(ordering)
     for index, act in enumerate(acts):
         if act.action.kind is LLM and act.index in new_messages.recovered:

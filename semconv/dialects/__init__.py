@@ -45,7 +45,9 @@ from semconv.dialects.reading.action import (
     Surroundings,
     key_of,
 )
+from semconv.dialects.reading.guardrails import read_judgements
 from semconv.model import Span, ToolCall
+from semconv.record import replace
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     BLAMESPAN,
@@ -118,7 +120,7 @@ class Reader:
         ):
             action = read(span, surroundings)
             if action is not None:
-                return action
+                return _evaluated(action, span)
         return None
 
     def actions(self, surroundings: Surroundings) -> tuple[Sequence[Action | None], Inferred | None]:
@@ -131,7 +133,8 @@ class Reader:
         if inferred is None:
             return found, None
         return [
-            known or inferred.actions.get(key_of(span)) for span, known in zip(walked, found, strict=True)
+            known or ((guess := inferred.actions.get(key_of(span))) and _evaluated(guess, span))
+            for span, known in zip(walked, found, strict=True)
         ], inferred
 
     def _candidates(self, scope: str, marks: frozenset[str]) -> tuple[Read, ...]:
@@ -150,6 +153,12 @@ class Reader:
         )
         self._known[scope, marks] = found
         return found
+
+
+def _evaluated(action: Action, span: Span) -> Action:
+    """Add the evaluations on the span: any backend writes them, whatever wrote the span."""
+    judgements = read_judgements(span)
+    return replace(action, judgements=judgements) if judgements else action
 
 
 USUAL: Final = Reader()

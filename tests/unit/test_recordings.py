@@ -21,7 +21,7 @@ from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
-from semconv.model import StepKind
+from semconv.model import Outcome, OutcomeSource, StepKind
 from tests.factories import TRACE, chat, span_id, workflow
 
 MESSAGES = [
@@ -212,6 +212,31 @@ def test_an_export_from_langfuse_is_read_like_its_spans(document: object) -> Non
         ("planner", StepKind.LLM, None, "154", ""),
         ("planner", StepKind.TOOL, "multiply", "", "no such tool"),
     ]
+
+
+SCORES = [
+    {"name": "thumbs", "value": 0, "dataType": "BOOLEAN", "stringValue": "False", "source": "ANNOTATION"},
+    {"name": "grade", "value": 2, "dataType": "CATEGORICAL", "stringValue": "wrong", "observationId": "STEP"},
+    {"name": "speed", "value": 0.4, "dataType": "NUMERIC", "observationId": None, "source": "EVAL"},
+    {"name": "correct", "value": 1, "dataType": "NUMERIC", "observationId": "no such one"},
+]
+
+
+@pytest.mark.parametrize("place", ["trace", "document"])
+def test_scores_of_an_export_from_langfuse_are_evaluations(place: str) -> None:
+    step = next(one for one in OBSERVATIONS if one["type"] == "GENERATION")
+    scores = [
+        {**one, "observationId": step["id"]} if one.get("observationId") == "STEP" else one for one in SCORES
+    ]
+    inner = {"id": "t", "name": "n"} | ({"scores": scores} if place == "trace" else {})
+    document = {"trace": inner, "observations": OBSERVATIONS} | (
+        {} if place == "trace" else {"scores": scores}
+    )
+    recorded = read_recording(json.dumps(document).encode())
+    (run,) = rebuild(recorded.bodies(Signal.TRACES), [])
+    trajectory = run.trajectory
+    assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.FAILURE, OutcomeSource.USER)
+    assert [each.failed_evaluations for each in trajectory.steps if each.failed_evaluations] == [("grade",)]
 
 
 def test_observations_without_a_common_parent_get_their_trace_as_one() -> None:

@@ -56,6 +56,14 @@ def test_a_wrong_calculation_is_blamed_and_not_the_error_that_was_repaired() -> 
     assert verdict.evidence[0].quote == "16 x 10 x 3 = 450, so $450"
 
 
+def test_a_failed_evaluation_is_evidence_for_its_step() -> None:
+    story = falcon(step("analyst", "It costs 480 dollars."), step("writer", "It costs 480 dollars."))
+    graded = replace(story.steps[6], failed_evaluations=("price_check",))
+    verdict = blame(replace(story, steps=(*story.steps[:6], graded, *story.steps[7:])))
+    assert (verdict.agent, verdict.step) == ("analyst", 6)
+    assert "failed the evaluation price_check" in verdict.reason
+
+
 def test_repeating_a_wrong_result_is_not_the_error() -> None:
     verdict = blame(
         falcon(

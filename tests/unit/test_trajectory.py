@@ -591,6 +591,88 @@ def test_an_evaluation_of_one_step_is_not_the_runs() -> None:
     assert ordered(workflow(), chat(2, answer="x", logs=[correctness])).outcome is Outcome.FAILURE
 
 
+def listed(prefix: str, name: str, label: str | None = None, **more: Any) -> dict[str, Any]:
+    """The attributes of OpenInference's first annotation under ``prefix``."""
+    entry = f"{prefix}.0.{'evaluation' if prefix == 'evaluations' else 'annotation'}"
+    fields = {"name": name} | ({"label": label} if label else {}) | more
+    return {f"{entry}.{field}": value for field, value in fields.items()}
+
+
+@pytest.mark.parametrize("prefix", ["evaluations", "annotations", "trace.annotations", "session.annotations"])
+def test_annotations_on_the_root_are_evaluations_of_the_run(prefix: str) -> None:
+    for dialect in (WORKFLOW, {"traceloop.span.kind": "workflow"}, {}):
+        root = span(1, attributes=dialect | listed(prefix, "correctness", "incorrect"), end=1000)
+        trajectory = ordered(root, agent(2, "baker", end=900), chat(3, parent=2, answer="x"))
+        assert trajectory.outcome is Outcome.FAILURE
+        assert trajectory.outcome_source is OutcomeSource.EVALUATOR
+
+
+def test_an_annotation_of_the_trace_is_of_the_run_wherever_it_stands() -> None:
+    for prefix, outcome in (("trace.annotations", Outcome.FAILURE), ("annotations", None)):
+        baker = chat(2, answer="x", attributes=listed(prefix, "order_correctness", "fail"))
+        assert ordered(workflow(), baker, chat(3, answer="y")).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "failed", "passed"),
+    [
+        ("UserFeedback", Outcome.FAILURE, Outcome.SUCCESS),
+        ("factual correctness", Outcome.FAILURE, Outcome.SUCCESS),
+        ("", Outcome.FAILURE, Outcome.SUCCESS),
+        ("cites_the_recipe", Outcome.FAILURE, None),
+        ("answer_latency_ms", None, None),
+        ("AnswerTone", None, None),
+        ("toxicity", None, None),
+        ("total cost", None, None),
+        ("ContextualRelevancy", None, None),
+        ("tool_call_accuracy", None, None),
+        ("milestone_customer_costume", Outcome.FAILURE, None),
+    ],
+)
+def test_an_evaluations_name_says_what_it_is_about(
+    name: str, failed: Outcome | None, passed: Outcome | None
+) -> None:
+    assert ordered(workflow(logs=[judged(name, "fail")]), chat(2, answer="x")).outcome is failed
+    assert ordered(workflow(logs=[judged(name, "pass")]), chat(2, answer="x")).outcome is passed
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "outcome"),
+    [
+        ("user_feedback", {"label": "thumbs-down"}, Outcome.FAILURE),
+        ("user_feedback", {"label": "👍"}, Outcome.SUCCESS),
+        ("thumbs", {"score": 0.0}, Outcome.FAILURE),
+        ("thumbs", {"score": True}, Outcome.SUCCESS),
+        ("star_rating_of_answer", {"score": 1}, None),
+        ("task_error_rate", {"score": 0}, None),
+        ("answer hallucination", {"label": "hallucinated", "score": 1}, Outcome.FAILURE),
+    ],
+)
+def test_labels_and_scores_of_feedback_are_read(
+    name: str, fields: dict[str, Any], outcome: Outcome | None
+) -> None:
+    root = span(1, attributes=WORKFLOW | listed("annotations", name, **fields), end=1000)
+    assert ordered(root, chat(2, answer="x")).outcome is outcome
+
+
+def test_a_person_outranks_a_program() -> None:
+    person = listed("annotations", "user_feedback", "thumbs up", annotator_kind="HUMAN")
+    root = span(1, attributes=WORKFLOW | person, logs=[judged("correctness", "fail")], end=1000)
+    trajectory = ordered(root, chat(2, answer="x"))
+    assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.SUCCESS, OutcomeSource.USER)
+
+
+def test_a_step_keeps_the_evaluations_that_it_failed() -> None:
+    judge = openinference(9, "EVALUATOR", parent=2, logs=[judged("dose_check", "fail")])
+    spans = [
+        chat(2, answer="x", logs=[judged("politeness", "fail"), judged("unit_check", "pass")]),
+        tool(3, "lookup", logs=[judged("document_relevance", "fail")]),
+        chat(4, answer="y", logs=[judged("answer_correctness", "fail")]),
+    ]
+    steps = ordered(workflow(), *spans, judge).steps
+    assert [step.failed_evaluations for step in steps] == [("dose_check",), ("document_relevance",), ()]
+
+
 WORKFLOW: Final = {"gen_ai.operation.name": "invoke_workflow"}
 SAYS_SO: Final = {"blamespan.task.outcome": "success"}
 PASSED: Final = judged("task_success", "pass")

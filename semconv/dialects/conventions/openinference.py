@@ -55,7 +55,7 @@ from semconv.dialects.reading.framework_facts import (
     is_ag2_helper,
     is_ag2_tool_reply,
 )
-from semconv.dialects.reading.guardrails import as_guardrail, read_judgements, stopped_what_it_guards
+from semconv.dialects.reading.guardrails import as_guardrail, stopped_what_it_guards
 from semconv.dialects.reading.messages import messages_of, system_text
 from semconv.dialects.reading.payloads import answered, asked, reported_failure
 from semconv.dialects.reading.tools import delegation_target, is_silent_transfer, transfer_target
@@ -200,7 +200,6 @@ def _about(
         pseudo_agent=is_ag2_helper(found.name),
         failed=failed,
         error=error or (error_of(span) if failed else ""),
-        judgements=read_judgements(span),
         function=function_of(span) if kind in FUNCTION_KINDS else "",
         **more,
     )

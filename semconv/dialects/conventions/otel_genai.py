@@ -33,7 +33,6 @@ from semconv.dialects.reading.guardrails import (
     GUARDRAIL_NAME,
     GUARDRAIL_TRIGGERED,
     as_guardrail,
-    read_judgements,
 )
 from semconv.dialects.reading.messages import (
     body_of,
@@ -144,7 +143,6 @@ def _about(
         agent=text(span.attributes, GEN_AI_AGENT_NAME),
         failed=failed,
         error=error or (error_of(span) if failed else ""),
-        judgements=read_judgements(span),
         **more,
     )
 

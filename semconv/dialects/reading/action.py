@@ -166,11 +166,14 @@ class Message:
 
 @record
 class Judgement:
-    """An evaluator's result. Source: event ``gen_ai.evaluation.result``, OpenInference EVALUATOR spans."""
+    """A person's or a program's evaluation. ``guardrails`` says where it is recorded."""
 
     name: str
     outcome: Outcome | None
     """``None`` if label and score do not clearly say passed or failed."""
+    is_of_run: bool = False
+    """True if it is about the trace or the session, whichever span carries it."""
+    is_by_person: bool = False
 
 
 @record

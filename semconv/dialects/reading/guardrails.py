@@ -6,15 +6,18 @@ says OK, because it may have ended the run. Where this is recorded depends on th
 attribute (openai-agents' ``triggered``, copied by Logfire, MLflow, LangSmith, OpenTelemetry's contrib and
 OpenLIT), in the span's status, or only in the error of the stopped agent (OpenInference).
 
-Sources of evaluations: log or span event ``gen_ai.evaluation.result`` (OpenTelemetry GenAI);
-``evaluations.N.evaluation.*`` on OpenInference EVALUATOR spans.
+Sources of evaluations: log or span event ``gen_ai.evaluation.result`` (OpenTelemetry GenAI); OpenInference's
+``evaluations.N.evaluation.*`` and, with the same meaning, ``annotations.N.annotation.*`` of a span,
+``trace.annotations.N.annotation.*`` of its trace and ``session.annotations.N.annotation.*`` of its session
+(Arize-ai/openinference, spec/annotations.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from semconv.dialects.reading.action import Action, ActionKind, Judgement, Surroundings
 from semconv.dialects.reading.values import below, error_of, events_of, text
@@ -33,14 +36,32 @@ RESULT_EVENT: Final = "gen_ai.evaluation.result"
 RESULT_NAME: Final = "gen_ai.evaluation.name"
 RESULT_LABEL: Final = "gen_ai.evaluation.score.label"
 RESULT_SCORE: Final = "gen_ai.evaluation.score.value"
-_LISTS: Final = "evaluations."
+_LISTS: Final[tuple[tuple[str, str, bool], ...]] = (
+    ("evaluations", "evaluation", False),
+    ("annotations", "annotation", False),
+    ("trace.annotations", "annotation", True),
+    ("session.annotations", "annotation", True),
+)
+"""Flattened lists, the prefix of their entries' fields, and whether they are about the run."""
+_LISTED: Final = re.compile(r"^(?:evaluations|(?:trace\.|session\.)?annotations)\.\d", re.MULTILINE)
+_PERSON: Final = "HUMAN"
+"""OpenInference's ``annotator_kind``; the others are LLM and CODE."""
 OWN_EVALUATION: Final = "failure_attribution"
 """blamespan's own evaluations; never read back."""
 
-_PASSED: Final = frozenset({"pass", "passed", "success", "successful", "correct", "true", "yes", "resolved"})
-_FAILED: Final = frozenset(
-    {"fail", "failed", "failure", "incorrect", "wrong", "false", "no", "unresolved", "error"}
+# Words of labels: those of Phoenix's, MLflow's, Azure's and OpenAI's evaluators, and of feedback buttons.
+_PASSED: Final = frozenset(
+    {"pass", "passed", "success", "successful", "correct", "true", "yes", "resolved", "factual", "completed"}
+    | {"thumbs up", "thumb up", "👍", "like", "liked", "good", "helpful", "satisfied", "accepted", "approved"}
 )
+_FAILED: Final = frozenset(
+    {"fail", "failed", "failure", "incorrect", "wrong", "false", "no", "unresolved", "error", "hallucinated"}
+    | {"thumbs down", "thumb down", "👎", "dislike", "disliked", "bad", "unhelpful", "not helpful"}
+    | {"unsatisfied", "dissatisfied", "frustrated", "rejected", "incomplete"}
+)
+_UNSCALED: Final = re.compile(r"hallucin|error|fail|frustrat|refus|rating|stars?\b|likert", re.IGNORECASE)
+"""Names whose score says nothing alone: 0 is the best of an error rate, 1 the worst of five stars."""
+_SEPARATORS: Final = str.maketrans("_-", "  ")
 
 
 def as_guardrail(action: Action, *, name: str, tripped: bool) -> Action:
@@ -66,27 +87,35 @@ def stopped_what_it_guards(span: Span, surroundings: Surroundings) -> bool:
 
 def read_judgements(span: Span) -> tuple[Judgement, ...]:
     """Return evaluators' results on ``span``: from its events, joined logs and flattened attributes."""
-    has_lists = _LISTS in "\n".join(span.attributes)  # one search is faster than one for each name
+    has_lists = _LISTED.search("\n".join(span.attributes))  # one search is faster than one for each name
     if not has_lists and not span.events and not span.logs:
         return ()
     found = [
-        _judgement(event.attributes, RESULT_NAME, RESULT_LABEL, RESULT_SCORE)
+        Judgement(
+            name=text(event.attributes, RESULT_NAME) or "",
+            outcome=_outcome(event.attributes, RESULT_NAME, RESULT_LABEL, RESULT_SCORE),
+        )
         for event in events_of(span, RESULT_EVENT)
     ]
     if has_lists:
-        found.extend(
-            _judgement(fields, "evaluation.name", "evaluation.label", "evaluation.score")
-            for fields in below(span.attributes, "evaluations").values()
-        )
+        found.extend(_listed(span))
     return tuple(judgement for judgement in found if judgement.name != OWN_EVALUATION)
 
 
-def _judgement(fields: Attributes | Mapping[str, Any], name: str, label: str, score: str) -> Judgement:
-    verdict = (text(fields, label) or "").strip().lower()
-    value = fields.get(score)
-    outcome = None
-    if verdict in _PASSED or (not verdict and value == 1):
-        outcome = Outcome.SUCCESS
-    elif verdict in _FAILED or (not verdict and value == 0):
-        outcome = Outcome.FAILURE
-    return Judgement(name=text(fields, name) or "", outcome=outcome)
+def _listed(span: Span) -> Iterator[Judgement]:
+    for prefix, entry, is_of_run in _LISTS:
+        for fields in below(span.attributes, prefix).values():
+            yield Judgement(
+                name=text(fields, f"{entry}.name") or "",
+                outcome=_outcome(fields, f"{entry}.name", f"{entry}.label", f"{entry}.score"),
+                is_of_run=is_of_run,
+                is_by_person=text(fields, f"{entry}.annotator_kind") == _PERSON,
+            )
+
+
+def _outcome(fields: Attributes, name: str, label: str, score: str) -> Outcome | None:
+    verdict = (text(fields, label) or "").strip().casefold().translate(_SEPARATORS)
+    value = None if verdict or _UNSCALED.search(text(fields, name) or "") else fields.get(score)
+    if verdict in _PASSED or value == 1:
+        return Outcome.SUCCESS
+    return Outcome.FAILURE if verdict in _FAILED or value == 0 else None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from semconv.dialects.reading.action import Action, ActionKind, Message
 from semconv.dialects.reading.agent_names import NO_AGENT, Found
-from semconv.dialects.reading.guardrails import TRIGGERED, as_guardrail, read_judgements
+from semconv.dialects.reading.guardrails import TRIGGERED, as_guardrail
 from semconv.dialects.reading.messages import message_of, messages_of, system_text
 from semconv.dialects.reading.payloads import answered, asked, content_of, reported_failure
 from semconv.dialects.reading.python_repr import from_repr
@@ -213,7 +213,6 @@ def _about(
         agent_source=seen.agent.source,
         failed=failed,
         error=complaint or ((seen.error or error_of(span)) if failed else ""),
-        judgements=read_judgements(span),
         redacted=_is_redacted(span, seen),
         function=seen.function,
         **more,
