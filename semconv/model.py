@@ -330,10 +330,13 @@ class Trajectory:
     root_error: str = ""
     """The error that ended the run.
 
-    Present even if the root says OK, if an agent or the last step below it failed and no step followed.
+    Present even if the root says OK, if an agent or the last step below it failed and no step followed. If
+    ``failed_turn`` is set, the error ended only that turn.
     """
     stop: Stop | None = None
     """Set if the run ended early on purpose and did not go on; ``root_error`` is then no failure."""
+    failed_turn: tuple[int, int] | None = None
+    """First and last step of a turn that failed and was not retried with success, while the run went on."""
     is_recorded_conversation: bool = False
     """True for a conversation log instead of a trace: a failure by definition."""
 

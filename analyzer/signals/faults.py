@@ -36,20 +36,26 @@ _ADMITS_FAULT: Final = re.compile(
 
 
 def crash(reading: Reading) -> Iterator[Finding]:
-    """Find the failure after which nothing succeeded, so that it ended the run."""
-    for position in range(len(reading.steps) - 1, -1, -1):
+    """Find the failure after which nothing succeeded, so that it ended the run, or a turn of it.
+
+    Nothing in another turn repairs what ended this one: the same tool succeeded for another request.
+    """
+    turn = reading.trajectory.failed_turn
+    first, last = turn or (0, len(reading.steps) - 1)
+    part = "the run" if turn is None else "its turn"
+    for position in range(last, first - 1, -1):
         if reading.faults[position] is not Fault.FAILED:
             if reading.roles[position] is not Role.RELAYING:
                 return
             continue
-        if not reading.repaired[position]:
+        if turn or not reading.repaired[position]:
             step = reading.steps[position]
             yield Finding(
                 step=reading.responsible_steps[position],
                 quoted_step=position,
                 signal="unhandled_error",
                 weight=5.0 if reading.roles[position] is not Role.RELAYING else 1.5,
-                reason=_broke(reading, position, "the run ended without a successful retry"),
+                reason=_broke(reading, position, f"{part} ended without a successful retry"),
                 detail=_error_detail(step),
                 quote=_fault_quote(step),
             )
@@ -245,24 +251,30 @@ _JUDGES_ANSWER: Final = re.compile(
 def root_error(reading: Reading) -> Iterator[Finding]:
     """Find the step whose error the root error repeats or that it names; else the last step."""
     trajectory = reading.trajectory
-    if trajectory.root_status is not SpanStatus.ERROR or not trajectory.root_error or not reading.steps:
+    is_over = trajectory.root_status is SpanStatus.ERROR or trajectory.failed_turn is not None
+    if not is_over or not trajectory.root_error or not reading.steps:
         return
     error = normalized(trajectory.root_error[:HEAD])
     if _LIMIT.search(trajectory.root_error[:HEAD]):
         return  # ``turn_limit`` finds the agent that used up the turns
     words = _shortened(trajectory.root_error, _SHOWN)
-    places = range(len(reading.steps) - 1, -1, -1)
+    first, last = trajectory.failed_turn or (0, len(reading.steps) - 1)
+    part = "the run" if trajectory.failed_turn is None else "its turn"
+    places = range(last, first - 1, -1)
     for position in places:
         if reading.faults[position] is Fault.FAILED and _repeats(reading.steps[position], error):
-            yield _finding(reading, position, 3.0, "raised the error that ended the run", words)
+            yield _finding(reading, position, 3.0, f"raised the error that ended {part}", words)
             return
     for position in places:
         if _names(error, reading.steps[position]):
-            yield _finding(reading, position, 2.0, "was named in the error that ended the run", words)
+            yield _finding(reading, position, 2.0, f"was named in the error that ended {part}", words)
             return
-    if not _JUDGES_ANSWER.search(trajectory.root_error) and Fault.FAILED not in reading.faults:
-        reason = "acted last before the run ended with an error that no step recorded"
-        yield _finding(reading, len(reading.steps) - 1, 1.5, reason, words)
+    if (
+        not _JUDGES_ANSWER.search(trajectory.root_error)
+        and Fault.FAILED not in reading.faults[first : last + 1]
+    ):
+        reason = f"acted last before {part} ended with an error that no step recorded"
+        yield _finding(reading, last, 1.5, reason, words)
 
 
 def _finding(reading: Reading, position: int, weight: float, reason: str, words: str) -> Finding:
@@ -306,8 +318,9 @@ def turn_limit(reading: Reading) -> Iterator[Finding]:
     words = _limit_words(reading)
     if not words:
         return
-    longest = max(repeats_of(reading), key=len, default=())
-    acting = [at for at, role in enumerate(reading.roles) if role is Role.ACTING]
+    first, last = reading.trajectory.failed_turn or (0, len(reading.steps) - 1)
+    longest = max((each for each in repeats_of(reading) if first <= each[0] <= last), key=len, default=())
+    acting = [at for at, role in enumerate(reading.roles) if role is Role.ACTING and first <= at <= last]
     if len(longest) > 1:
         step, doing = longest[1], f"{repeated(reading, longest)}, until the run"
     elif acting:

@@ -205,10 +205,14 @@ def against_reference(trajectory: Trajectory) -> Finding | None:
 
 
 def ended_by_error(trajectory: Trajectory) -> Finding | None:
-    """Claim failure for an error of the run or of its last step: roots may say OK after a crash."""
+    """Claim failure for an error of the run, a turn or the last step: roots may say OK after a crash."""
     if trajectory.root_status is SpanStatus.ERROR or trajectory.root_error:
         words = _shortened(trajectory.root_error) or "no message"
-        return Finding(failed=True, source=OutcomeSource.ERROR, reason=f"the run ended in an error: {words}")
+        how = "the run ended in an error"
+        if trajectory.failed_turn is not None:
+            turn = "steps {} to {}".format(*trajectory.failed_turn)
+            how = f"the turn of {turn} ended in an error that no later turn makes good"
+        return Finding(failed=True, source=OutcomeSource.ERROR, reason=f"{how}: {words}")
     last = trajectory.steps[-1] if trajectory.steps else None
     if last is None or not last.is_failed:
         return None

@@ -19,6 +19,7 @@ from collector_processor.trajectory.handoffs import Settled, settle
 from collector_processor.trajectory.relations import causes_of
 from collector_processor.trajectory.step_texts import NewInput, NewMessages, output_text, shortened
 from collector_processor.trajectory.stops import stop_of_run, words_of_stop
+from collector_processor.trajectory.turns import failed_turn, turns_of
 from semconv.dialects import ActionKind, Message
 from semconv.dialects.reading.messages import body_of, last_answer, last_request
 from semconv.dialects.reading.tools import Lists, listing_tools, tools_in
@@ -51,9 +52,11 @@ class Ending:
     root: Span | None
     status: SpanStatus = SpanStatus.UNSET
     error: str = ""
-    """Set even if the root says OK but something below ended the run in error."""
+    """Set even if the root says OK but something below ended the run, or a turn of it, in error."""
     stop: Stop | None = None
     """Why the run ended early on purpose; ``error`` then says so in the framework's words."""
+    failed_turn: tuple[int, int] | None = None
+    """Indices of the first and the last step of the turn that the error ended, if the run went on."""
 
 
 def task_of(ordering: Ordering, steps: Sequence[Act]) -> str:
@@ -95,13 +98,15 @@ def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
     """Return the root's status, and the error that ended the run, wherever it is recorded.
 
     openai-agents' root says OK after HTTP 500 and MaxTurnsExceeded; the agent below has the error.
-    An error counts as the end if no step begins after the failed span ended.
+    An error counts as the end if no step begins after the failed span ended. In a conversation of several
+    turns, the error of each counts.
     """
+    turns = turns_of(ordering, steps)
     top = next(iter(ordering.tops), None)
     root = _root_of(ordering, top[0] if top else (steps[0].span if steps else None))
     if root is None:
         return Ending(root=None)
-    heads = [root] if top is None or top[0] is root else [root, top[0]]
+    heads = [root] if turns or top is None or top[0] is root else [root, top[0]]
     stop = stop_of_run(ordering, steps)
     if stop is not None:
         return Ending(root=root, status=root.status, error=words_of_stop(ordering), stop=stop)
@@ -111,7 +116,12 @@ def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
         error = next(filter(None, map(error_of, failed)), "")
         return Ending(root=root, status=SpanStatus.ERROR, error=error or _fatal_error(ordering, steps))
     status = SpanStatus.UNSET if root.span_id in stopped else root.status
-    return Ending(root=root, status=status, error=_fatal_error(ordering, steps))
+    fatal, failed_one = _fatal_error(ordering, steps), failed_turn(turns)
+    if fatal or failed_one is None:
+        return Ending(root=root, status=status, error=fatal)
+    error = failed_one.action.error or "unspecified error"
+    within = failed_one.steps[0], failed_one.steps[-1]
+    return Ending(root=root, status=status, error=error, failed_turn=within)
 
 
 def _root_of(ordering: Ordering, span: Span | None) -> Span | None:
@@ -184,6 +194,7 @@ def trajectory_of(trace: Trace, ordering: Ordering) -> Trajectory:
         root_status=ending.status,
         root_error=shortened(ending.error),
         stop=ending.stop,
+        failed_turn=ending.failed_turn,
     )
 
 

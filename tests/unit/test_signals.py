@@ -12,6 +12,7 @@ from analyzer.signals import findings
 from analyzer.signals.run_view import Role, read
 from analyzer.signals.scoring import posterior
 from analyzer.signals.tool_results import Fault
+from analyzer.signals.triage import triage
 from semconv.model import (
     UNKNOWN_AGENT,
     Abstention,
@@ -54,6 +55,46 @@ def test_a_wrong_calculation_is_blamed_and_not_the_error_that_was_repaired() -> 
     assert verdict.mode == "wrong_computation"
     assert "480" in verdict.reason
     assert verdict.evidence[0].quote == "16 x 10 x 3 = 450, so $450"
+
+
+def test_a_turn_that_crashed_is_blamed_without_saying_that_it_ended_the_run() -> None:
+    story = run(
+        step("barista", 'call brew({"of": "a small cup of espresso"})'),
+        failed_tool(
+            "barista",
+            "TimeoutError: boiler is cold",
+            target="brew",
+            input='{"of": "a small cup of espresso"}',
+        ),
+        step("barista", 'call brew({"of": "a small cup of mocha"})'),
+        tool("barista", "one mocha", target="brew", input='{"of": "a small cup of mocha"}'),
+        step("barista", "Here is the mocha."),
+        root_error="TimeoutError: boiler is cold",
+        failed_turn=(0, 1),
+    )
+    reason = triage(story).reason
+    assert reason.startswith("the turn of steps 0 to 1 ended in an error that no later turn makes good")
+    verdict = blame(story)
+    assert (verdict.agent, verdict.step, verdict.mode) == ("barista", 1, "unhandled_error")
+    assert "its turn ended without a successful retry" in verdict.reason
+    assert "the run" not in verdict.reason
+
+
+def test_the_last_failure_of_a_turn_ended_it_whatever_words_its_agent_uses() -> None:
+    order = '{"of": "a small cup of espresso"}'
+    story = run(
+        step("barista", f"call brew({order})"),
+        tool("barista", "one espresso", target="brew", input=order),
+        step("barista", f"call froth({order})"),
+        failed_tool("barista", "no milk", target="froth", input=order),
+        step("barista", f"call froth({order})"),
+        tool("barista", "foam", target="froth", input=order),
+        root_error="cancelled by the till",
+        failed_turn=(0, 3),
+    )
+    verdict = blame(story)
+    assert verdict.step == 3
+    assert "its turn ended without a successful retry" in verdict.reason
 
 
 def test_a_failed_evaluation_is_evidence_for_its_step() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any, Final
 
@@ -562,6 +563,54 @@ def test_a_failed_root_says_why() -> None:
     )
     assert (trajectory.root_status, trajectory.root_error) == (SpanStatus.ERROR, "TimeoutError: late")
     assert trajectory.root_span_id == span_id(1)
+
+
+def turn(number: int, request: str, *, error: str | None = None, agent_name: str = "barista") -> list[Span]:
+    """A turn of an agent: its span, a model call and a tool call, which fails if there is an error."""
+    asked = {"gen_ai.input.messages": messages(said("user", request))} if request else {}
+    start = number * 100
+    return [
+        agent(number, agent_name, start=start, end=start + 90, error=error, attributes=asked),
+        chat(number + 1, parent=number, start=start + 10, calls=[("brew", json.dumps({"of": request}), "c")]),
+        tool(number + 2, "brew", parent=number, start=start + 20, error=error),
+        *([] if error else [chat(number + 3, parent=number, start=start + 40, answer="Here you are.")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "session", [span(1, end=9_000), workflow(end=9_000), span(1, end=9_000, error="late")]
+)
+def test_a_turn_that_crashed_counts_wherever_it_stands(session: Span) -> None:
+    turns = [turn(10, "an espresso"), turn(20, "a mocha", error="boiler is cold"), turn(30, "a tea")]
+    trajectory = ordered(session, *itertools.chain(*turns))
+    if session.status is SpanStatus.ERROR:
+        assert (trajectory.root_error, trajectory.failed_turn) == ("late", None)
+    else:
+        assert (trajectory.root_error, trajectory.failed_turn) == ("boiler is cold", (3, 4))
+    first = ordered(session, *itertools.chain(turns[1], turns[2]))
+    if session.status is not SpanStatus.ERROR:
+        assert (first.root_status, first.failed_turn) == (SpanStatus.UNSET, (0, 1))
+
+
+def test_a_turn_that_was_retried_is_repaired() -> None:
+    for request in ("a mocha", "A  MOCHA", ""):
+        turns = [turn(10, "a mocha" if request else "", error="boiler is cold"), turn(20, request)]
+        trajectory = ordered(span(1, end=9_000), *itertools.chain(*turns))
+        assert (trajectory.root_status, trajectory.root_error) == (SpanStatus.UNSET, "")
+    before = [turn(10, "a mocha"), turn(20, "a mocha", error="boiler is cold"), turn(30, "a tea")]
+    assert ordered(span(1, end=9_000), *itertools.chain(*before)).failed_turn == (3, 4)
+
+
+def test_agents_that_follow_each_other_are_no_turns() -> None:
+    turns = [turn(10, "a tea"), turn(20, "a mocha", error="cold", agent_name="roaster"), turn(30, "a cake")]
+    trajectory = ordered(span(1, end=9_000), *itertools.chain(*turns))
+    assert (trajectory.root_error, trajectory.failed_turn) == ("", None)
+
+
+def test_a_run_whose_last_turn_crashed_ended_in_it() -> None:
+    turns = [turn(10, "a tea", error="spilled"), turn(20, "a mocha", error="boiler is cold")]
+    trajectory = ordered(span(1, end=9_000), *itertools.chain(*turns))
+    assert (trajectory.root_error, trajectory.failed_turn) == ("boiler is cold", None)
 
 
 def judged(name: str, label: str, **more: Any) -> Event:

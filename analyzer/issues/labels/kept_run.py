@@ -45,7 +45,7 @@ _TEXTS: Final = 3
 """Number of leading text fields in each record."""
 _RUN_FIELDS: Final = (
     "task", "output", "root_error", "root_status", "root_trace_id", "agents", "is_recorded_conversation",
-    "stop",
+    "stop", "failed_turn",
 )  # fmt: skip
 _STEP_FIELDS: Final = (
     "input", "output", "error", "agent", "kind", "agent_source", "span_id", "name", "status", "target",
