@@ -12,8 +12,8 @@ from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
 from analyzer.signals.suspicion.clue import least_suspicion, weigh
 from analyzer.signals.suspicion.figures import figures
-from semconv.model import Blame, Outcome, SpanStatus, Status, Trajectory
-from tests.runs import failed_tool, hearing, run, step, tool
+from semconv.model import Blame, Outcome, SpanStatus, Status, Step, Trajectory
+from tests.runs import calling, failed_tool, hearing, run, step, tool
 
 METER = tool(
     "analyst", "Rack B draws 9600 W. Rack C draws 4100 W.", input='{"site": "Graz"}', target="read_meter"
@@ -187,6 +187,30 @@ def test_an_error_that_is_not_mentioned_is_a_clue_and_one_that_is_mentioned_is_n
 def test_an_error_may_be_mentioned_in_any_language(honest: str, silent: str) -> None:
     assert found(run(failed_tool("a"), step("a", honest), output=honest), ClueKind.IGNORED_ERROR) == []
     assert len(found(run(failed_tool("a"), step("a", silent), output=silent), ClueKind.IGNORED_ERROR)) == 1
+
+
+def long(*ending: Step, steps: int = 600) -> Trajectory:
+    """A run of very many weighings, each with its own result."""
+    weighings = [
+        one
+        for crate in range(steps // 2)
+        for one in (
+            calling("clerk", ("weigh", f'{{"crate": {crate}}}')),
+            tool("clerk", f"crate {crate} is sound", target="weigh", input=f'{{"crate": {crate}}}'),
+        )
+    ]
+    return run(*weighings, *ending, task="Weigh all crates, then seal the hold.", output=ending[-1].output)
+
+
+def test_no_number_of_steps_hides_an_error_or_a_loop() -> None:
+    sealing = failed_tool("clerk", "seal jammed", target="seal_hold", input='{"hold": 2}')
+    ignoring = long(calling("clerk", ("seal_hold", '{"hold": 2}')), sealing, step("clerk", "All is sealed."))
+    (clue,) = found(ignoring, ClueKind.IGNORED_ERROR)
+    assert clue.step == len(ignoring.steps) - 1
+    again = tool("clerk", "hold 2 is open", target="open_hold", input='{"hold": 2}')
+    looping = long(again, again, again, again, step("clerk", "It is done."))
+    assert [clue.step for clue in found(looping, ClueKind.LOOP)] == [602]
+    assert clues(read(long(step("clerk", "All crates are weighed.")))) == ()
 
 
 def test_equal_calls_with_an_equal_result_are_a_loop_and_waiting_for_a_job_is_none() -> None:

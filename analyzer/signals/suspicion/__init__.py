@@ -35,12 +35,16 @@ DETECTORS: Final[tuple[Detector, ...]] = (
 
 
 MOST_STEPS: Final = 300
-"""Bound on the steps of a searched run: each costs some milliseconds, and in long runs most figures have a
-source."""
+"""Steps of a run up to which figures, sums and sources are searched: each costs some milliseconds, and in
+long runs most figures have a source."""
+_FOR_SHORT: Final[frozenset[Detector]] = frozenset({wrong_figures, wrong_sums, unsourced})
+"""Detectors that compare texts with all others; the rest are linear, and look at runs of any length."""
 
 
 def clues(reading: Reading, detectors: Sequence[Detector] = DETECTORS) -> tuple[Clue, ...]:
-    """Return the clues against a run; empty if spans are missing, or if the run is very long."""
-    if not reading.trajectory.complete or not 0 < len(reading.steps) <= MOST_STEPS:
+    """Return the clues against a run; empty if spans are missing."""
+    if not reading.trajectory.complete or not reading.steps:
         return ()
-    return tuple(clue for detector in detectors for clue in detector(reading))
+    is_long = len(reading.steps) > MOST_STEPS
+    used = [detector for detector in detectors if not (is_long and detector in _FOR_SHORT)]
+    return tuple(clue for detector in used for clue in detector(reading))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +29,8 @@ _ADMITS: Final = re.compile(
 _MOST_TIMES: Final = 8
 _LOOPING: Final = 3
 """Number of equal calls with equal results that count as a loop: two may be a check."""
+_MOST_REPEATED: Final = 50
+"""Number of repeated calls that are examined, each against all calls; only the strongest counts."""
 _WAITS: Final = re.compile(r"\b(?:wait|sleep|poll|heartbeat|ping|status|state|progress)", re.IGNORECASE)
 _PENDING: Final = re.compile(
     r"\b(?:pending|running|queued|in.progress|processing|not ready|waiting|ok|done)\b", re.IGNORECASE
@@ -74,23 +77,26 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
     is_whether = asks_whether(reading.trajectory.task)
     stated = {one.value for one in figures(prose_of(answer)) if not one.is_small}
     asked_for = numbers(reading.trajectory.task)
+    told = [place for place, text in enumerate(reading.texts) if text]
+    spoken = [place for place in told if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
+    admitted = max((place for place in spoken if _admits(reading.texts[place])), default=-1)
+    sound = [
+        place
+        for place, other in enumerate(reading.steps)
+        if other.kind is StepKind.TOOL and reading.faults[place] is Fault.NONE
+    ]
+    last_sound = max((place for place in sound if reading.texts[place]), default=-1)
     for failure in _failures(reading):
         if failure.is_empty and is_whether:
             continue
         position, step = failure.at, reading.steps[failure.at]
-        later = [place for place in range(failure.first_after, len(reading.steps)) if reading.texts[place]]
-        spoken = [place for place in later if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
-        if _admits(answer) or any(_admits(reading.texts[place]) for place in spoken):
+        if admitted >= failure.first_after or _admits(answer):
             continue
-        sound = [
-            p
-            for p, other in enumerate(reading.steps)
-            if other.kind is StepKind.TOOL and reading.faults[p] is Fault.NONE
-        ]
-        others, earlier = [p for p in sound if p in later], [p for p in sound if p < position]
+        others, earlier = last_sound >= failure.first_after, bool(sound) and sound[0] < position
         asked = step.input[:400] if step.kind is StepKind.TOOL else ""
         about = words_of(f"{failure.tool} {asked}")
-        author = spoken[0] if spoken else position
+        next_word = bisect_left(spoken, failure.first_after)
+        author = spoken[next_word] if next_word < len(spoken) else position
         returned = "returned nothing" if failure.is_empty else "failed"
         yield Clue(
             step=reading.steps[author].index,
@@ -104,8 +110,8 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
             ),
             signs={
                 "failed": float(not failure.is_empty),
-                "others_succeed": float(bool(others)),
-                "others_succeeded": float(bool(earlier)),
+                "others_succeed": float(others),
+                "others_succeeded": float(earlier),
                 "about_task": float(bool(about & words_of(reading.trajectory.task))),
                 "figures": float(bool(stated - asked_for)),
                 "nothing_else": float(not others and not earlier),
@@ -144,11 +150,12 @@ def loops(reading: Reading) -> Iterator[Clue]:
         elif step.kind in (StepKind.LLM, StepKind.AGENT) and len(reading.texts[position]) >= _SHORTEST_WORDS:
             calls[step.agent, "", reading.texts[position]].append(position)
     answer = " ".join(final_answer(reading.trajectory).split())
-    for (_agent, tool, said), places in calls.items():
+    repeated = [(call, places) for call, places in calls.items() if len(places) >= _LOOPING]
+    for (_agent, tool, said), places in repeated[:_MOST_REPEATED]:
         if not tool and (said in answer or answer in said):
             continue  # wrappers of the last call repeat its words
         results = [reading.texts[place] or reading.steps[place].error for place in places]
-        same = max(map(results.count, set(results)))
+        same = max(Counter(results).values())
         if same < _LOOPING or results[-1] not in results[:-1]:
             continue
         if _progresses(reading, places, calls):
