@@ -26,6 +26,7 @@ _LIMITED: Final = 6.0
 """Weight of the limit of turns: it ended the run, so a wrong answer did not."""
 _MOST_NAMES: Final = 3
 """Number of evaluations that a reason names."""
+_ERROR_TYPE: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _ADMITS_FAULT: Final = re.compile(
     r"\b(?:error|fail\w*|issue|exception|did(?:n't| not)|could(?:n't| not)|unable|empty|nothing|no results?"
     r"|not found|unavailable|timed? ?out|retry\w*|again|instead|wrong|incorrect|unexpected"
@@ -50,16 +51,32 @@ def crash(reading: Reading) -> Iterator[Finding]:
             continue
         if turn or not reading.repaired[position]:
             step = reading.steps[position]
+            is_relayed = reading.roles[position] is Role.RELAYING
             yield Finding(
                 step=reading.responsible_steps[position],
                 quoted_step=position,
                 signal="unhandled_error",
-                weight=5.0 if reading.roles[position] is not Role.RELAYING else 1.5,
+                weight=1.5 if is_relayed else 5.0,
+                ended_run=not is_relayed and _is_roots(reading, step),
                 reason=_broke(reading, position, f"{part} ended without a successful retry"),
                 detail=_error_detail(step),
                 quote=_fault_quote(step),
             )
             return
+
+
+def _is_roots(reading: Reading, step: Step) -> bool:
+    """Tell whether a step's error is the run's: the same words, or the same type, which wrappers keep."""
+    trajectory = reading.trajectory
+    if trajectory.root_status is not SpanStatus.ERROR and not trajectory.root_error:
+        return False
+    ours, theirs = normalized(step.error[:HEAD]), normalized(trajectory.root_error[:HEAD])
+    if not ours or not theirs:  # no message tells otherwise
+        return True
+    types = set(_ERROR_TYPE.findall(step.error[:HEAD])) & set(
+        _ERROR_TYPE.findall(trajectory.root_error[:HEAD])
+    )
+    return bool(types) or ours in theirs or theirs in ours
 
 
 def unrepaired_fault(reading: Reading) -> Iterator[Finding]:

@@ -170,6 +170,8 @@ class Finding:
     """The quoted step, if it differs from ``step``."""
     right_step: int | None = None
     """An earlier step of a tool that gave the right result, if the agent had one."""
+    ended_run: bool = False
+    """True if its error is the error that ended the run, or a turn of it."""
 
 
 Signal: TypeAlias = Callable[[Reading], Iterator[Finding]]

@@ -57,6 +57,46 @@ def test_a_wrong_calculation_is_blamed_and_not_the_error_that_was_repaired() -> 
     assert verdict.evidence[0].quote == "16 x 10 x 3 = 450, so $450"
 
 
+def shipment(crates: int, error: str = "OSError: no space left", **ending: str) -> Trajectory:
+    """One agent weighs crates; then a tool raises, and the run ends in that error unless told otherwise."""
+    weighed = [
+        one
+        for crate in range(crates)
+        for one in (
+            step("clerk", f'call weigh({{"crate": {crate}}})'),
+            tool("clerk", f"crate {crate}: sound", target="weigh", input=f'{{"crate": {crate}}}'),
+        )
+    ]
+    sealing = step("clerk", 'call seal({"hold": 2})')
+    failed = failed_tool("clerk", error, target="seal", input='{"hold": 2}')
+    fields = {"root_error": error, **ending}
+    return run(*weighed, sealing, failed, root_status=SpanStatus.ERROR, **fields)
+
+
+@pytest.mark.parametrize("crates", [5, 30, 200, 1000])
+def test_steps_that_went_well_are_no_evidence_against_the_error_that_ended_the_run(crates: int) -> None:
+    verdict = blame(shipment(crates))
+    assert verdict.step == 2 * crates + 1
+    assert verdict.confidence == pytest.approx(blame(shipment(5)).confidence, abs=0.1)
+    for same in ("", "clerk: OSError('no space left on /dev/sda1')", "no space left"):
+        assert blame(shipment(crates, root_error=same)).confidence > 0.5
+
+
+def test_a_long_run_that_another_error_ended_stays_uncertain() -> None:
+    assert blame(shipment(200, root_error="ValueError: the answer is wrong")).confidence < 0.3
+
+
+def test_an_error_in_a_long_run_that_went_on_is_as_uncertain_as_before() -> None:
+    story = shipment(200)
+    went_on = run(
+        *story.steps,
+        step("clerk", "Hold 3 is sealed."),
+        root_status=SpanStatus.ERROR,
+        root_error="OSError: late",
+    )
+    assert blame(went_on).confidence < 0.3
+
+
 def test_a_turn_that_crashed_is_blamed_without_saying_that_it_ended_the_run() -> None:
     story = run(
         step("barista", 'call brew({"of": "a small cup of espresso"})'),
