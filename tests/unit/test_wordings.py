@@ -148,6 +148,10 @@ def test_a_text_may_have_two_languages() -> None:
     assert text[found.start : found.end].startswith("konnte ich den Vertrag nicht finden")
 
 
+def test_a_word_cut_in_a_long_text_is_no_word() -> None:
+    assert languages_in("no errors, " * 2_000) == ("en",)
+
+
 def test_a_short_word_of_another_language_does_not_match() -> None:
     text = "We had a pale ale and the ma of the house told us that she likes it."
     assert languages_in(text) == ("en",)

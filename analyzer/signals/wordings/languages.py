@@ -64,7 +64,10 @@ def unchecked(text: str) -> str:
 
 
 def _sample(text: str) -> str:
-    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
+    if len(text) <= _HEAD + _TAIL:
+        return text
+    head, tail = text[:_HEAD], text[-_TAIL:]  # without the parts of words at the cuts, which may be words
+    return f"{head[: head.rfind(' ')]}\n{tail[tail.find(' ') + 1 :]}"
 
 
 @functools.lru_cache(maxsize=64)
@@ -78,7 +81,7 @@ def _languages(sample: str) -> tuple[str, ...]:
             continue
         known = _by_family().get(family, ())
         hits = {table.code: _hits(table, words, folded) for table in known}
-        if max(map(len, hits.values()), default=0) <= _FEW:
+        if max(map(len, hits.values()), default=0) <= _FEW + 1:
             hits = {table.code: hits[table.code] | (_vocabulary(table) & words) for table in known}
         chosen += _likely(hits)
     return tuple(chosen)
