@@ -79,7 +79,7 @@ frameworks: $(READY) ## install the agent frameworks that the suite plays live, 
 	@$(BIN)/python -m tests.frameworks.install live
 
 RELEASE := dist/release
-release: $(READY) ## wheel, sdist, image recipe, bill of materials, provenance in dist/release; VERSION=X.Y.Z writes the version
+release: $(READY) ## wheel, sdist, image recipe, bill of materials, provenance, audit in dist/release; VERSION=X.Y.Z writes the version
 	@rm -rf $(RELEASE) dist/tools
 	@tools/environment.sh $(PYTHON) dist/tools requirements/audit.txt
 	@PATH="$(CURDIR)/dist/tools/bin:$$PATH" $(BIN)/python -m tools.release $(RELEASE) $(if $(VERSION),--version $(VERSION))

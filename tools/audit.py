@@ -17,6 +17,8 @@ from typing import Any, Final
 
 PINNED: Final = Path(__file__).parents[1] / "requirements" / "dev.txt"
 VULNERABLE, UNREACHABLE = 1, 3
+NOT_CHECKED: Final = "not_checked"
+"""Key of a result that says why it is incomplete, or is none."""
 _LONGEST_S: Final = 300
 
 
@@ -32,17 +34,34 @@ def main() -> int:
 
 
 def _audit() -> int:
+    found = look_up(PINNED)
+    if NOT_CHECKED in found:
+        sys.stderr.write(f"{found[NOT_CHECKED]}\n")
+    return report(found.get("dependencies", []))
+
+
+def look_up(pinned: Path) -> dict[str, Any]:
+    """Return pip-audit's result on a pinned set, with ``not_checked`` if advisories cannot be reached."""
     command = [_tool("pip-audit"), "--require-hashes", "--disable-pip", "--progress-spinner", "off"]
-    ended = subprocess.run(
-        [*command, "--format", "json", "--requirement", str(PINNED)],
-        capture_output=True, text=True, timeout=_LONGEST_S, check=False,
-    )  # fmt: skip
     try:
-        found: list[dict[str, Any]] = json.loads(ended.stdout)["dependencies"]
+        ended = subprocess.run(
+            [*command, "--format", "json", "--requirement", str(pinned)],
+            capture_output=True, text=True, timeout=_LONGEST_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return result("", f"no answer in {_LONGEST_S} s")
+    return result(ended.stdout, ended.stderr)
+
+
+def result(printed: str, errors: str) -> dict[str, Any]:
+    """Return what pip-audit printed, and in ``not_checked`` why that is incomplete, or nothing."""
+    try:
+        found: dict[str, Any] = json.loads(printed)
+        skipped = sum("skip_reason" in one for one in found["dependencies"])
     except (ValueError, KeyError):
-        sys.stderr.write(f"the advisories cannot be reached: {ended.stderr[-400:].strip()}\n")
-        return UNREACHABLE
-    return report(found)
+        return {NOT_CHECKED: f"the advisories cannot be reached: {errors[-400:].strip()}"}
+    said = f"{skipped} of {len(found['dependencies'])} dependencies could not be looked up"
+    return {NOT_CHECKED: said, **found} if skipped else found
 
 
 def report(found: list[dict[str, Any]]) -> int:
@@ -56,7 +75,7 @@ def report(found: list[dict[str, Any]]) -> int:
     sys.stdout.write(f"{said}\n")
     if vulnerable:
         return VULNERABLE
-    return 0 if len(looked_up) == len(found) else UNREACHABLE
+    return 0 if found and len(looked_up) == len(found) else UNREACHABLE
 
 
 def write_sbom(path: Path, pinned: Path = PINNED) -> None:

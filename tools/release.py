@@ -1,9 +1,11 @@
 """``python -m tools.release FOLDER [--version X.Y.Z]``: builds all files of a release in one folder.
 
 Wheel, sdist (with ``deploy/Dockerfile`` and the pinned set of the image), bill of materials (CycloneDX),
-provenance (an in-toto statement with SLSA's predicate, unsigned) and checksums. Builds are reproducible:
-their times are the commit's. With ``--version`` the version and the change notes' heading are written first;
-commit and tag them afterwards. Nothing is uploaded. Needs ``cyclonedx-py`` (dependency group ``audit``).
+provenance (an in-toto statement with SLSA's predicate, unsigned), known vulnerabilities of the pinned set
+(``audit.json``: pip-audit's result, or why there is none) and checksums. Builds are reproducible: their times
+are the commit's; only ``audit.json`` depends on the day. With ``--version`` the version and the change notes'
+heading are written first; commit and tag them afterwards. Nothing is uploaded. Needs ``cyclonedx-py`` and
+``pip-audit`` (dependency group ``audit``).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from tools.audit import write_sbom
+from tools.audit import look_up, write_sbom
 
 ROOT: Final = Path(__file__).parents[1]
 PINNED: Final = ROOT / "requirements" / "server.txt"
@@ -133,7 +135,8 @@ def build(folder: Path) -> list[Path]:
     statement = provenance(
         artefacts, commit=commit, is_clean=not _git("status", "--porcelain"), version=version_of(ROOT)
     )
-    (folder / "provenance.json").write_text(json.dumps(statement, indent=2) + "\n", encoding="utf-8")
+    for name, document in (("provenance.json", statement), ("audit.json", look_up(PINNED))):
+        (folder / name).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     made = sorted(folder.iterdir())
     sums = "".join(f"{_digest(path)}  {path.name}\n" for path in made)
     (folder / "SHA256SUMS").write_text(sums, encoding="utf-8")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
 
-from tools.audit import PINNED, UNREACHABLE, VULNERABLE, report
+from tools.audit import NOT_CHECKED, PINNED, UNREACHABLE, VULNERABLE, report, result
 
 
 def test_every_pinned_dependency_has_hashes() -> None:
@@ -45,3 +46,16 @@ def _entry(**more: Any) -> dict[str, Any]:
 )
 def test_what_was_not_looked_up_is_not_called_sound(found: list[dict[str, Any]], code: int) -> None:
     assert report(found) == code
+
+
+def test_a_release_says_what_was_not_looked_up() -> None:
+    """``audit.json`` in the release's folder is pip-audit's own result, and never an invented one."""
+    found = {"dependencies": [_entry()], "fixes": []}
+    assert result(json.dumps(found), "") == found
+    partly = {"dependencies": [_entry(), {"name": "b", "skip_reason": "not found"}], "fixes": []}
+    said = {NOT_CHECKED: "1 of 2 dependencies could not be looked up"}
+    assert result(json.dumps(partly), "") == partly | said
+    for printed in ("", "{}", "no JSON"):
+        assert result(printed, "no route to pypi.org\n") == {
+            NOT_CHECKED: "the advisories cannot be reached: no route to pypi.org"
+        }
