@@ -1,10 +1,10 @@
 """Triage: did the run fail? Cheap, without a model, before attribution.
 
 The claims are checked in order of authority: the outcome stated by the run or an evaluator in it, the correct
-answer if known, the user's own rules, an error that ended the run, and last the wording of the final answer,
-alone and after an error that nothing repaired. The first claim with a result decides. A run without any claim
-is ``no_failure``. A run that waits or was cancelled has no result yet: only an outcome that somebody stated
-comes before that.
+answer if known, the user's own rules, an error that ended the run, and last an error that nothing repaired,
+after which the answer gives nothing. The first claim with a result decides. A run without any claim is
+``no_failure``; how its answer sounds may make it suspected (``suspicion.undelivered``). A run that waits or
+was cancelled has no result yet: only an outcome that somebody stated comes before that.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
-from analyzer.signals.normalize import normalized
-from analyzer.signals.run_view import Reading, final_answer, read
+from analyzer.signals.run_view import Reading, final_answer
+from analyzer.signals.suspicion.ending import Ending
+from analyzer.signals.tool_results import says_absent
 from collector_processor.rebuild.redaction import compile_pattern
 from semconv.model import (
     UNKNOWN_AGENT,
@@ -34,43 +35,6 @@ from semconv.model import (
 
 _TOKEN: Final = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?|[^\W\d_]+")
 _ARTICLES: Final = frozenset({"a", "an", "the"})
-_ANSWER_HEAD: Final = 300
-_SOUNDS_FAILED: Final = re.compile(
-    r"^\W*(?:(?:I(?:'m| am) )?(?:very |truly )?sorry\b"
-    r"|I(?:'m| am| was)? (?:unable|not able)\b|I (?:cannot|can't|could not|couldn't) (?!help but|stress)"
-    r"|unfortunately, (?:I|we)\b|unable to\b|failed to\b|error\b|an error occurred|exception\b|traceback \()"
-    r"|\bmax(?:imum)?[ _](?:number of )?(?:turns?|iterations?|steps?|time|rounds?)\b[^.\n]{0,40}"
-    r"(?:reached|exceeded|hit)|\b(?:iteration|time|turn|step|recursion) limit\b"
-    r"|\bagent stopped due to\b",
-    re.IGNORECASE,
-)
-
-_SENTENCE: Final = re.compile(r"[.!?;](?=\s|$)|\n")
-_FIGURE: Final = re.compile(r"\d+(?:[.,]\d+)*")
-_NAME: Final = 3
-"""Characters of an agent's name below which a match may be chance."""
-_EXCUSE: Final = re.compile(
-    r"\b(?:unable|not able|could(?: not|n't)|can(?:not|'t| not)|did(?: not|n't)|fail\w*|errors?|sorry"
-    r"|unfortunately|not available|unavailable|problem|no (?:answer|result|response|reply)|try again"
-    r"|limit)\b",
-    re.IGNORECASE,
-)
-_GOES_ON: Final = re.compile(
-    r"\b(?:so|but|however|instead|myself|ourselves|nevertheless|anyway|still (?:found|know)|therefore)\b",
-    re.IGNORECASE,
-)
-"""Words after which an answer may follow an excuse in the same sentence."""
-_NO_WORD: Final = re.compile(
-    r"\W*(?:noted|ok(?:ay)?|understood|acknowledged|received|all right|alright|sure|thanks|thank you|got it"
-    r"|i see|will do|one moment(?: please)?|please wait)\W*",
-    re.IGNORECASE,
-)
-"""Pattern of a sentence that only acknowledges. ``Done`` and ``yes`` are not included: they may be answers.
-"""
-_PUTS_OFF: Final = re.compile(
-    r" (?:should|will|must|has to|needs to|is to|ask|asked|wait|waiting|forward\w*|pass(?:ed)?|hand(?:ed)?"
-    r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +64,6 @@ def triage(trajectory: Trajectory, rules: Sequence[Claim] = ()) -> Finding:
         against_reference,
         *rules,
         ended_by_error,
-        sounds_failed,
         left_undone,
     ):
         finding = claim(trajectory)
@@ -225,32 +188,20 @@ def ended_by_error(trajectory: Trajectory) -> Finding | None:
     )
 
 
-def sounds_failed(trajectory: Trajectory) -> Finding | None:
-    """Claim failure for a final answer that begins like an excuse or says that a limit was reached."""
-    found = _SOUNDS_FAILED.search(final_answer(trajectory)[:_ANSWER_HEAD])
-    if found is None:
-        return None
-    return Finding(
-        failed=True,
-        source=OutcomeSource.HEURISTIC,
-        reason=f"the final answer sounds like a failure: {_shortened(found.group(0).strip())!r}",
-    )
-
-
 def left_undone(trajectory: Trajectory) -> Finding | None:
     """Claim failure if an agent's work failed permanently, and the final answer lacks its result.
 
     The caller of a failed agent often receives the failure as a result, and the run ends normally.
     """
-    answer = final_answer(trajectory)
-    if trajectory.output and not _evades(answer, trajectory):
+    ending = Ending(trajectory)
+    if trajectory.output and not ending.evades(ending.answer):
         return None
-    lost = _lost_work(read(trajectory))
-    if lost is None:
+    lost = _lost_work(ending.reading)
+    if lost is None or (says_absent(lost.error or lost.output) and ending.is_answered_by_nothing):
         return None
     is_later = bool(trajectory.output) or any(step.output for step in trajectory.steps[lost.index + 1 :])
-    said = answer if is_later else ""  # words from before the failure are no answer
-    if not _evades(said, trajectory):
+    said = ending.answer if is_later else ""  # words from before the failure are no answer
+    if not ending.evades(said):
         return None
     how = f"only says {_shortened(said)!r}" if said else "is missing or not recorded"
     reason = (
@@ -287,25 +238,6 @@ def _lost_work(reading: Reading) -> Step | None:
     acted = any(step.kind is StepKind.TOOL for step in after)
     is_whole = lost.kind is StepKind.LLM and lost.is_failed and any(step.output for step in steps)
     return None if (is_dark and not is_whole) or acted or len(speakers) > 1 else lost
-
-
-def _evades(answer: str, trajectory: Trajectory) -> bool:
-    """Tell whether each sentence of an answer is an excuse, postpones the work, or is empty talk."""
-    agents = [name for name in map(normalized, trajectory.agents) if len(name) >= _NAME]
-    known = frozenset(_FIGURE.findall(trajectory.task))
-    return all(
-        not frozenset(_FIGURE.findall(sentence)) - known
-        and not _GOES_ON.search(sentence)
-        and (_EXCUSE.search(sentence) or _NO_WORD.fullmatch(sentence) or _defers(sentence, agents))
-        for sentence in _SENTENCE.split(answer)
-        if sentence.strip()
-    )
-
-
-def _defers(sentence: str, agents: Sequence[str]) -> bool:
-    """Tell whether a sentence leaves the work to an agent."""
-    said = f" {normalized(sentence)} "
-    return _PUTS_OFF.search(said) is not None and any(f" {name} " in said for name in agents)
 
 
 def answers(output: str, reference: str) -> bool:

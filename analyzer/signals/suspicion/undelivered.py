@@ -13,118 +13,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, QUOTE, Reading, final_answer
+from analyzer.signals.run_view import HEAD, QUOTE, Reading
 from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.derivation import plain_results
-from analyzer.signals.suspicion.figure_sources import is_blind, results
+from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of
+from analyzer.signals.suspicion.figure_sources import is_blind
 from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.tool_results import Fault, fault_of, reports_failure, says_absent
-from analyzer.signals.wordings import Kind, kinds_said, languages_in, said
-from semconv.model import Evidence, Step, StepKind
+from analyzer.signals.tool_results import Fault
+from analyzer.signals.wordings import Kind, kinds_said
+from semconv.model import Evidence, StepKind
 
-_SENTENCE: Final = re.compile(r"[^.!?;\n\u3002\uff01\uff1f\u061f\u0964]+")
-_ID: Final = re.compile(r"\w*\d[\w-]*")
 _WORD: Final = re.compile(r"\w+")
-_MOST_PLAIN: Final = 7
 _SHORTEST_WORDS: Final = 2
-_LONG: Final = 4
-"""Letters of a word that is not a mere function word."""
-_DENSE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
-"""Text of scripts that have no blanks between words."""
-_MISSES: Final = frozenset({Kind.GIVING_UP, Kind.ADMISSION, Kind.EXCUSE, Kind.PROMISE})
+_LONGEST_NOTICE: Final = 300
+_NOTICE: Final = re.compile(
+    r"^\W*(?:error\b|an error occurred|exception\b|traceback \()"
+    r"|\bmax(?:imum)?[ _](?:number of )?(?:turns?|iterations?|steps?|time|rounds?)\b[^.\n]{0,40}"
+    r"(?:reached|exceeded|hit)|\b(?:iteration|time|turn|step|recursion) limit\b"
+    r"|\bagent stopped due to\b",
+    re.IGNORECASE,
+)
+"""Notices that frameworks and tools print in place of an answer."""
 _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
-    """A call that failed or found nothing, and that nothing replaced."""
-
-    at: int
-    """Position of the step that shows it."""
-    by: int
-    """Position of the step that is responsible for the call."""
-    tool: str
-    text: str
-    found_nothing: bool
-    """It did not fail: the thing asked for does not exist, or the result is empty."""
-
-
-class Ending:
-    """The end of a run: what is missing, what was returned, and what the answer says about it."""
-
-    def __init__(self, reading: Reading) -> None:
-        self.reading: Final = reading
-        self.task: Final = reading.trajectory.task[:HEAD]
-        self.answer: Final = final_answer(reading.trajectory)[:HEAD]
-        self.missed: Final = tuple(_missed(reading))
-
-    @cached_property
-    def languages(self) -> tuple[str, ...]:
-        """The languages of the answer that wording can be looked up in."""
-        return languages_in(self.answer)
-
-    @cached_property
-    def kinds(self) -> frozenset[Kind]:
-        """What the answer does: gives up, admits, promises, claims."""
-        return kinds_said(self.answer, self.languages)
-
-    @cached_property
-    def returned(self) -> tuple[str, ...]:
-        """Results of tools that answer, in any step."""
-        failed = _texts_of_failures(self.reading)
-        return tuple(text for text in results(self.reading) if text not in failed and _answers(text))
-
-    @cached_property
-    def only_evades(self) -> bool:
-        """Whether each sentence of the answer excuses, admits, promises or gives up, and none goes on."""
-        sentences = [each for each in _SENTENCE.findall(self.answer) if _WORD.search(each)]
-        return bool(sentences) and all(map(self._evades, sentences))
-
-    def _evades(self, sentence: str) -> bool:
-        kinds = kinds_said(sentence, self.languages)
-        return bool(kinds & _MISSES) and Kind.GOES_ON not in kinds and not self._new_numbers(sentence)
-
-    def _new_numbers(self, text: str) -> frozenset[float]:
-        return numbers(text) - numbers(self.given)
-
-    @cached_property
-    def given(self) -> str:
-        """What the run was given: the task and the agents' instructions."""
-        return "\n".join((self.task, *dict.fromkeys(step.instructions for step in self.reading.steps)))
-
-    @cached_property
-    def figures(self) -> frozenset[float]:
-        """Numbers of the answer that neither the task nor plain arithmetic on its numbers gives."""
-        own = self._new_numbers(self.answer)
-        told = sorted(numbers(self.task))[:_MOST_PLAIN]
-        return frozenset(own - set(plain_results(told))) if own and told else own
-
-    @cached_property
-    def is_worked_out(self) -> bool:
-        """Whether the answer has numbers, and all of them are given or follow from what is given."""
-        return bool(self._new_numbers(self.answer)) and not self.figures
-
-    @cached_property
-    def has_source(self) -> bool:
-        """Whether the answer has a word or a number that a result gives and the task does not."""
-        own = _tokens(self.answer) - _tokens(self.task)
-        return not own.isdisjoint(_tokens("\n".join(self.returned)[:HEAD]))
-
-    @cached_property
-    def names_what_was_asked_for(self) -> bool:
-        """Whether the answer repeats an id that the task gives: the user learns that it leads nowhere."""
-        return not frozenset(_ID.findall(self.task)).isdisjoint(_ID.findall(self.answer))
 
 
 def undelivered(reading: Reading) -> Iterator[Clue]:
     """Yield the clue that the task was not done, or that its answer is from nowhere; at most one."""
-    ending = Ending(reading)
+    ending = Ending(reading.trajectory, reading)
     if not ending.answer or is_blind(reading):
         return
     found = _nothing_returned(ending) if ending.missed and not ending.returned else _rest(ending)
@@ -138,7 +55,7 @@ def _nothing_returned(ending: Ending) -> Clue | None:
     if ending.is_worked_out:
         return None
     if ending.only_evades or Kind.GIVING_UP in ending.kinds:
-        is_answer = last.found_nothing and (ending.names_what_was_asked_for or asks_whether(ending.task))
+        is_answer = last.found_nothing and ending.is_answered_by_nothing
         return None if is_answer else _undone(ending, last, failed=not last.found_nothing)
     if last.found_nothing:
         return _invented(ending, last, {"figures": 1.0}) if ending.figures else None
@@ -171,14 +88,14 @@ def _unsupported(ending: Ending) -> Clue | None:
         last is None
         or last.found_nothing
         or ending.has_source
-        or ending.kinds & _MISSES
+        or ending.kinds & MISSES
         or not ending.languages
     ):
         return None
     if any(step.kind is StepKind.TOOL for step in steps[last.at + 1 :]):
         return None
     asked = steps[last.at].input[:HEAD]
-    if _tokens(asked).isdisjoint(_tokens(ending.task)) or ending.is_worked_out:
+    if tokens_of(asked).isdisjoint(tokens_of(ending.task)) or ending.is_worked_out:
         return None
     return _invented(ending, last, {"figures": float(bool(ending.figures))})
 
@@ -196,7 +113,7 @@ def _is_lost_deed(ending: Ending, missed: Missed) -> bool:
 
 
 def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:
-    if ending.kinds & _MISSES:
+    if ending.kinds & MISSES:
         return _undone(ending, lost, failed=True) if Kind.GIVING_UP in ending.kinds else None
     if not ending.languages and Kind.CLAIM_DONE not in ending.kinds:
         return None
@@ -234,9 +151,14 @@ def _only_words(ending: Ending) -> Clue | None:
         step.kind is StepKind.TOOL and fault is Fault.NONE and not looks_up(step.target or "")
         for step, fault in zip(steps, ending.reading.faults, strict=True)
     )
-    if acted or ending.missed or not ending.only_evades:
+    if acted or ending.missed:
         return None
     author = _last_speaker(ending)
+    if len(ending.answer) <= _LONGEST_NOTICE and _NOTICE.search(ending.answer):
+        reason = "ended with the notice of an error or a limit in place of an answer"
+        return _clue(ending, author, ClueKind.UNDONE, reason, {"words": 1.0, "promise": 1.0})
+    if not ending.only_evades:
+        return None
     if Kind.PROMISE in ending.kinds:
         return _clue(
             ending,
@@ -282,7 +204,7 @@ def _first_to_go_on(ending: Ending, missed: Missed) -> int:
         step = reading.steps[place]
         if step.kind not in _THINKING or step.calls or not reading.texts[place]:
             continue
-        if not kinds_said(step.output[:HEAD]) & _MISSES:
+        if not kinds_said(step.output[:HEAD]) & MISSES:
             return place
     return _last_speaker(ending)
 
@@ -315,66 +237,3 @@ def _clue(
     if steps[at].output:
         shown.append(Evidence(step=steps[at].index, quote=beginning(steps[at].output, QUOTE)))
     return Clue(step=steps[at].index, kind=kind, reason=reason, evidence=tuple(shown), signs=signs)
-
-
-def _missed(reading: Reading) -> Iterator[Missed]:
-    """Yield the unrepaired calls, in the order in which the run learns of them."""
-    found = [
-        Missed(
-            at=at,
-            by=reading.responsible_steps[at],
-            tool=step.target or "",
-            text=step.error or step.output.strip(),
-            found_nothing=fault is Fault.EMPTY or says_absent(step.error or step.output),
-        )
-        for at, (step, fault) in enumerate(zip(reading.steps, reading.faults, strict=True))
-        if fault is not Fault.NONE and step.kind is StepKind.TOOL and not reading.repaired[at]
-    ]
-    found += [
-        Missed(
-            at=fault.hearer,
-            by=fault.asker,
-            tool=fault.tool,
-            text=fault.text,
-            found_nothing=says_absent(fault.text),
-        )
-        for fault in reading.heard_faults
-        if not fault.is_repaired
-    ]
-    yield from sorted(found, key=lambda each: each.at)
-
-
-def _tokens(text: str) -> frozenset[str]:
-    """Return the telling parts of a text: longer words, numbers, and pairs of characters without blanks."""
-    found = {word for word in _WORD.findall(text.casefold()) if len(word) >= _LONG or word.isdigit()}
-    dense = {run[at : at + 2] for run in _DENSE.findall(text) for at in range(len(run) - 1)}
-    return frozenset(found | dense)
-
-
-def _texts_of_failures(reading: Reading) -> frozenset[str]:
-    """Return what steps of tools show of their failures, and what the model is told of them."""
-    faulty = [
-        step for step, fault in zip(reading.steps, reading.faults, strict=True) if fault is not Fault.NONE
-    ]
-    ids = {step.call_id for step in faulty if step.call_id}
-    told = (
-        step.input[one.start : one.end]
-        for step in reading.steps
-        for one in step.heard
-        if not ids.isdisjoint(one.answers)
-    )
-    texts = (*(step.output for step in faulty), *(step.error for step in faulty), *told)
-    return frozenset(text[:HEAD].strip() for text in texts)
-
-
-def _answers(result: str) -> bool:
-    """Tell whether a tool's result is an answer: no failure, not empty, nobody who gives up."""
-    probe = Step(index=0, agent="", kind=StepKind.TOOL, output=result)
-    if reports_failure(result) or fault_of(probe, result) is not Fault.NONE:
-        return False
-    return said(Kind.GIVING_UP, result[:HEAD]) is None
-
-
-def asks_whether(task: str) -> bool:
-    """Tell whether a task asks whether something exists, or which things do: then nothing is an answer."""
-    return said(Kind.ASKS_WHETHER, task[:HEAD]) is not None

@@ -13,8 +13,8 @@ from analyzer.inquiry.present import beginning
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer, only_calls
 from analyzer.signals.suspicion.clue import Clue, ClueKind
+from analyzer.signals.suspicion.ending import asks_whether
 from analyzer.signals.suspicion.figures import figures, prose_of, words_of
-from analyzer.signals.suspicion.undelivered import asks_whether
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import mentions_fault
 from semconv.model import Evidence, StepKind

@@ -1,0 +1,237 @@
+"""The end of a run: which calls came to nothing, what was returned, and what the answer says about it.
+
+Read by triage and by the clues of undelivered work. Nothing here judges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from analyzer.signals.normalize import normalized
+from analyzer.signals.numbers import numbers
+from analyzer.signals.run_view import HEAD, Reading, final_answer, read
+from analyzer.signals.suspicion.derivation import plain_results
+from analyzer.signals.suspicion.figure_sources import results
+from analyzer.signals.tool_results import Fault, fault_of, reports_failure, says_absent
+from analyzer.signals.wordings import Kind, kinds_said, languages_in, said
+from semconv.model import Step, StepKind, Trajectory
+
+_SENTENCE: Final = re.compile(r"(?:[^.!?;\n\u3002\uff01\uff1f\u061f\u0964]|[.](?=\S))+")
+_ID: Final = re.compile(r"\w*\d[\w-]*")
+_WORD: Final = re.compile(r"\w+")
+_MOST_PLAIN: Final = 7
+_LONG: Final = 4
+"""Letters of a word that is not a mere function word."""
+_DENSE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
+"""Text of scripts that have no blanks between words."""
+MISSES: Final = frozenset({Kind.GIVING_UP, Kind.ADMISSION, Kind.EXCUSE, Kind.PROMISE})
+"""Kinds of phrases by which an answer says that something is missing from it."""
+_NAME: Final = 3
+"""Characters of an agent's name below which a match may be chance."""
+_NO_WORD: Final = re.compile(
+    r"\W*(?:noted|ok(?:ay)?|understood|acknowledged|received|all right|alright|sure|thanks|thank you|got it"
+    r"|i see|will do|one moment(?: please)?|please wait)\W*",
+    re.IGNORECASE,
+)
+"""Pattern of a sentence that only acknowledges. ``Done`` and ``yes`` are not included: they may be answers.
+"""
+_PUTS_OFF: Final = re.compile(
+    r" (?:should|will|must|has to|needs to|is to|ask|asked|wait|waiting|forward\w*|pass(?:ed)?|hand(?:ed)?"
+    r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "
+)
+_EXCUSE: Final = re.compile(
+    r"\b(?:unable|not able|could(?: not|n't)|can(?:not|'t| not)|did(?: not|n't)|fail\w*|errors?|sorry"
+    r"|unfortunately|not available|unavailable|problem|no (?:answer|result|response|reply)|try again"
+    r"|limit)\b",
+    re.IGNORECASE,
+)
+_GOES_ON: Final = re.compile(
+    r"\b(?:so|but|however|instead|myself|ourselves|nevertheless|anyway|still (?:found|know)|therefore)\b",
+    re.IGNORECASE,
+)
+"""Words after which an answer may follow an excuse in the same sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """A call that failed or found nothing, and that nothing replaced."""
+
+    at: int
+    """Position of the step that shows it."""
+    by: int
+    """Position of the step that is responsible for the call."""
+    tool: str
+    text: str
+    found_nothing: bool
+    """It did not fail: the thing asked for does not exist, or the result is empty."""
+
+
+class Ending:
+    """The end of a run: what is missing, what was returned, and what the answer says about it."""
+
+    def __init__(self, trajectory: Trajectory, reading: Reading | None = None) -> None:
+        """Look at a run; it is read when something beyond its answer is asked for."""
+        self._reading: Final = reading
+        self.trajectory: Final = trajectory
+        self.task: Final = trajectory.task[:HEAD]
+        self.answer: Final = final_answer(trajectory)[:HEAD]
+
+    @cached_property
+    def reading(self) -> Reading:
+        """The run with structural facts about each step."""
+        return self._reading or read(self.trajectory)
+
+    @cached_property
+    def missed(self) -> tuple[Missed, ...]:
+        """The calls that came to nothing, in the order in which the run learns of them."""
+        return tuple(_missed(self.reading))
+
+    @cached_property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the answer that wording can be looked up in."""
+        return languages_in(self.answer)
+
+    @cached_property
+    def kinds(self) -> frozenset[Kind]:
+        """What the answer does: gives up, admits, promises, claims."""
+        return kinds_said(self.answer, self.languages)
+
+    @cached_property
+    def returned(self) -> tuple[str, ...]:
+        """Results of tools that answer, in any step."""
+        failed = _texts_of_failures(self.reading)
+        return tuple(text for text in results(self.reading) if text not in failed and _answers(text))
+
+    @cached_property
+    def only_evades(self) -> bool:
+        """Whether there is an answer, and all of it evades."""
+        return bool(_WORD.search(self.answer)) and self.evades(self.answer)
+
+    def evades(self, text: str) -> bool:
+        """Tell whether each sentence of a text is an excuse, postpones the work, or is empty talk."""
+        return all(self._evades(each) for each in _SENTENCE.findall(text) if _WORD.search(each))
+
+    def _evades(self, sentence: str) -> bool:
+        if self._new_numbers(sentence) or _GOES_ON.search(sentence):
+            return False
+        if (
+            _EXCUSE.search(sentence)
+            or _NO_WORD.fullmatch(sentence.strip())
+            or _defers(sentence, self._agents)
+        ):
+            return True
+        kinds = kinds_said(sentence, self.languages)
+        return bool(kinds & MISSES) and Kind.GOES_ON not in kinds
+
+    @cached_property
+    def _agents(self) -> tuple[str, ...]:
+        return tuple(name for name in map(normalized, self.trajectory.agents) if len(name) >= _NAME)
+
+    def _new_numbers(self, text: str) -> frozenset[float]:
+        return numbers(text) - numbers(self.given)
+
+    @cached_property
+    def given(self) -> str:
+        """What the run was given: the task and the agents' instructions."""
+        return "\n".join((self.task, *dict.fromkeys(step.instructions for step in self.trajectory.steps)))
+
+    @cached_property
+    def figures(self) -> frozenset[float]:
+        """Numbers of the answer that neither the task nor plain arithmetic on its numbers gives."""
+        own = self._new_numbers(self.answer)
+        told = sorted(numbers(self.task))[:_MOST_PLAIN]
+        return frozenset(own - set(plain_results(told))) if own and told else own
+
+    @cached_property
+    def is_worked_out(self) -> bool:
+        """Whether the answer has numbers, and all of them are given or follow from what is given."""
+        return bool(self._new_numbers(self.answer)) and not self.figures
+
+    @cached_property
+    def has_source(self) -> bool:
+        """Whether the answer has a word or a number that a result gives and the task does not."""
+        own = tokens_of(self.answer) - tokens_of(self.task)
+        return not own.isdisjoint(tokens_of("\n".join(self.returned)[:HEAD]))
+
+    @cached_property
+    def names_what_was_asked_for(self) -> bool:
+        """Whether the answer repeats an id that the task gives: the user learns that it leads nowhere."""
+        return not frozenset(_ID.findall(self.task)).isdisjoint(_ID.findall(self.answer))
+
+    @cached_property
+    def is_answered_by_nothing(self) -> bool:
+        """Whether finding nothing answers the task: it asks whether, or the answer repeats its id."""
+        return self.names_what_was_asked_for or asks_whether(self.task)
+
+
+def _missed(reading: Reading) -> Iterator[Missed]:
+    """Yield the unrepaired calls, in the order in which the run learns of them."""
+    found = [
+        Missed(
+            at=at,
+            by=reading.responsible_steps[at],
+            tool=step.target or "",
+            text=step.error or step.output.strip(),
+            found_nothing=fault is Fault.EMPTY or says_absent(step.error or step.output),
+        )
+        for at, (step, fault) in enumerate(zip(reading.steps, reading.faults, strict=True))
+        if fault is not Fault.NONE and step.kind is StepKind.TOOL and not reading.repaired[at]
+    ]
+    found += [
+        Missed(
+            at=fault.hearer,
+            by=fault.asker,
+            tool=fault.tool,
+            text=fault.text,
+            found_nothing=says_absent(fault.text),
+        )
+        for fault in reading.heard_faults
+        if not fault.is_repaired
+    ]
+    yield from sorted(found, key=lambda each: each.at)
+
+
+def _defers(sentence: str, agents: tuple[str, ...]) -> bool:
+    """Tell whether a sentence leaves the work to an agent."""
+    said = f" {normalized(sentence)} "
+    return _PUTS_OFF.search(said) is not None and any(f" {name} " in said for name in agents)
+
+
+def tokens_of(text: str) -> frozenset[str]:
+    """Return the telling parts of a text: longer words, numbers, and pairs of characters without blanks."""
+    found = {word for word in _WORD.findall(text.casefold()) if len(word) >= _LONG or word.isdigit()}
+    dense = {run[at : at + 2] for run in _DENSE.findall(text) for at in range(len(run) - 1)}
+    return frozenset(found | dense)
+
+
+def _texts_of_failures(reading: Reading) -> frozenset[str]:
+    """Return what steps of tools show of their failures, and what the model is told of them."""
+    faulty = [
+        step for step, fault in zip(reading.steps, reading.faults, strict=True) if fault is not Fault.NONE
+    ]
+    ids = {step.call_id for step in faulty if step.call_id}
+    told = (
+        step.input[one.start : one.end]
+        for step in reading.steps
+        for one in step.heard
+        if not ids.isdisjoint(one.answers)
+    )
+    texts = (*(step.output for step in faulty), *(step.error for step in faulty), *told)
+    return frozenset(text[:HEAD].strip() for text in texts)
+
+
+def _answers(result: str) -> bool:
+    """Tell whether a tool's result is an answer: no failure, not empty, nobody who gives up."""
+    probe = Step(index=0, agent="", kind=StepKind.TOOL, output=result)
+    if reports_failure(result) or fault_of(probe, result) is not Fault.NONE:
+        return False
+    return said(Kind.GIVING_UP, result[:HEAD]) is None
+
+
+def asks_whether(task: str) -> bool:
+    """Tell whether a task asks whether something exists, or which things do: then nothing is an answer."""
+    return said(Kind.ASKS_WHETHER, task[:HEAD]) is not None
