@@ -231,7 +231,7 @@ class ToolCall:
 
 @record
 class Heard:
-    """One message of a step's input; its text is ``input[start:end]``."""
+    """One message in a step's text, most often its input; the message's text is ``input[start:end]``."""
 
     role: str
     """``user``, ``assistant``, ``tool`` or another word of the dialect, in lower case."""
@@ -267,6 +267,8 @@ class Step:
     """The messages in ``input``, in order; empty if it is not made of messages."""
     output: str = ""
     """What the agent wrote, each requested call as a line of its own; for a tool, its result."""
+    said: tuple[Heard, ...] = ()
+    """Messages of ``output``, in order, if it holds results of tools too: some calls hold a whole loop."""
     calls: tuple[ToolCall, ...] = ()
     """The tool calls that the model requested, in order."""
     call_id: str = ""
@@ -293,14 +295,14 @@ class Step:
         return self.stop is None and (self.status is SpanStatus.ERROR or bool(self.error))
 
 
-def marks_of(step: Step) -> tuple[int, ...]:
-    """Return the places at which the messages of a step's input begin and end, ascending."""
-    return tuple([mark for one in step.heard for mark in (one.start, one.end)])
+def marks_of(messages: Sequence[Heard]) -> tuple[int, ...]:
+    """Return the places at which messages begin and end in their text, ascending."""
+    return tuple([mark for one in messages for mark in (one.start, one.end)])
 
 
-def at_marks(step: Step, marks: Sequence[int]) -> tuple[Heard, ...]:
-    """Return what a step heard, at other places: begin and end of each message, as in ``marks_of``."""
-    pairs = zip(step.heard, marks[::2], marks[1::2], strict=True)
+def at_marks(messages: Sequence[Heard], marks: Sequence[int]) -> tuple[Heard, ...]:
+    """Return messages at other places: begin and end of each, as in ``marks_of``."""
+    pairs = zip(messages, marks[::2], marks[1::2], strict=True)
     return tuple([replace(one, start=start, end=end) for one, start, end in pairs])
 
 

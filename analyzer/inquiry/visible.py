@@ -65,12 +65,14 @@ def _hides_something(text: str) -> bool:
 def _visible_step(step: Step) -> Step:
     if not _hides_something(f"{step.input}{step.output}{step.error}{step.instructions}{step.tools}"):
         return step
-    given, marks = _visible_marked(step.input, marks_of(step))
+    given, heard = _visible_marked(step.input, marks_of(step.heard))
+    wrote, said = _visible_marked(step.output, marks_of(step.said))
     return replace(
         step,
         input=given,
-        heard=at_marks(step, marks),
-        output=visible(step.output),
+        heard=at_marks(step.heard, heard),
+        output=wrote,
+        said=at_marks(step.said, said),
         calls=tuple([replace(call, arguments=visible(call.arguments)) for call in step.calls]),
         error=visible(step.error),
         instructions=visible(step.instructions),

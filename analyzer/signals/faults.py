@@ -15,7 +15,7 @@ from analyzer.signals.loops import repeated, repeats_of
 from analyzer.signals.normalize import normalized
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role
-from analyzer.signals.tool_results import Fault
+from analyzer.signals.tool_results import Fault, is_whole_report
 from analyzer.signals.wording import CLAIMS_DONE
 from analyzer.signals.wordings import mentions_fault
 from semconv.model import SpanStatus, Step, StepKind
@@ -200,9 +200,15 @@ def _did(reading: Reading, position: int) -> str:
 
 
 def _is_stated(reading: Reading, position: int) -> bool:
-    """Say whether the span states the error, or the agent that made the call."""
+    """Say whether the span states the error, the agent that made the call, or a result that is nothing else.
+
+    In a conversation log any text may be a tool's result, also an agent's words on errors.
+    """
     step = reading.steps[position]
-    return step.status is SpanStatus.ERROR or bool(step.error) or position in reading.failures_told
+    if step.status is SpanStatus.ERROR or step.error or position in reading.failures_told:
+        return True
+    is_result = step.kind is StepKind.TOOL and not reading.trajectory.is_recorded_conversation
+    return is_result and is_whole_report(reading.outputs[position].strip(), step.target or "")
 
 
 _MESSAGE: Final = re.compile(

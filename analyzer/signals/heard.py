@@ -71,7 +71,7 @@ def _is_reason(result: str, said: str) -> bool:
 
 def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tuple[HeardFault, ...]:
     """Return the failures that only model calls show, in the order in which they are received."""
-    turns = _turns(steps)
+    turns = sorted({*_turns(steps), *((at, at) for at, step in enumerate(steps) if step.said)})
     heard = [(asker, hearer, *each) for asker, hearer in turns for each in _results(steps, asker, hearer)]
     return tuple(
         HeardFault(
@@ -105,12 +105,16 @@ def _turns(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
 
 
 def _results(steps: Sequence[Step], asker: int, hearer: int) -> Iterator[tuple[str, str]]:
-    """Yield the results that a model call receives, each with the tool, if known."""
+    """Yield the results that a model call receives, each with the tool, if known.
+
+    A call that asks and hears itself holds a whole loop: its output has the results.
+    """
     calls, step = steps[asker].calls, steps[hearer]
     names = {call.call_id: call.name for call in calls if call.call_id}
-    for one in step.heard:
+    text, messages = (step.output, step.said) if asker == hearer else (step.input, step.heard)
+    for one in messages:
         if one.role != "tool":
             continue
         called = next((names[answered] for answered in one.answers if answered in names), "")
         tool = called or one.author or (calls[0].name if len(calls) == 1 else "")
-        yield tool, step.input[one.start : one.end].strip()[:_LONGEST]
+        yield tool, text[one.start : one.end].strip()[:_LONGEST]

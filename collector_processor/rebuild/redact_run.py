@@ -92,13 +92,20 @@ def _cleaned(trajectory: Trajectory, redact: RunRedactor) -> Trajectory:
 def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
     for step in steps:
         around = (redact(step.name), redact(step.instructions), redact(step.tools))
-        given, marks = redact.marked(step.input, marks_of(step))
-        after = (*around, given, redact(step.output), redact(step.error))
-        is_clean = after == _texts_of_step(step)  # the usual case
-        changes: Any = {} if is_clean else dict(zip(_STEP_TEXTS, after, strict=True))
-        cleaned = step if is_clean else replace(step, **changes, heard=at_marks(step, marks))
-        calls = tuple([replace(call, arguments=redact.again(call.arguments)) for call in step.calls])
-        yield cleaned if calls == step.calls else replace(cleaned, calls=calls)
+        given, heard = redact.marked(step.input, marks_of(step.heard))
+        wrote, said = redact.marked(step.output, marks_of(step.said))
+        after = (*around, given, wrote, redact(step.error))
+        if after == _texts_of_step(step):  # the usual case
+            yield _with_clean_calls(step, redact)
+            continue
+        changes: Any = dict(zip(_STEP_TEXTS, after, strict=True))
+        places: Any = {"heard": at_marks(step.heard, heard), "said": at_marks(step.said, said)}
+        yield _with_clean_calls(replace(step, **changes, **places), redact)
+
+
+def _with_clean_calls(step: Step, redact: RunRedactor) -> Step:
+    calls = tuple([replace(call, arguments=redact.again(call.arguments)) for call in step.calls])
+    return step if calls == step.calls else replace(step, calls=calls)
 
 
 def _texts_of(trajectory: Trajectory) -> Iterable[str]:

@@ -17,7 +17,13 @@ from collector_processor.trajectory.assign_agents import agents_of
 from collector_processor.trajectory.evaluations import failed_evaluations, stated_outcome
 from collector_processor.trajectory.handoffs import Settled, settle
 from collector_processor.trajectory.relations import causes_of
-from collector_processor.trajectory.step_texts import NewInput, NewMessages, output_text, shortened
+from collector_processor.trajectory.step_texts import (
+    NewInput,
+    NewMessages,
+    in_head,
+    output_text,
+    shortened,
+)
 from collector_processor.trajectory.stops import stop_of_run, words_of_stop
 from collector_processor.trajectory.turns import failed_turn, turns_of
 from semconv.dialects import ActionKind, Message
@@ -266,7 +272,7 @@ def _step(
     causes: tuple[int, ...],
 ) -> Step:
     action, span = act.action, act.span
-    output = output_text(action.output_messages) if action.output_messages else action.output
+    output, said = output_text(action.output_messages) if action.output_messages else (action.output, ())
     kept_input, kept_output = new_input.shortened(), shortened(output)
     is_cut = kept_input is not new_input or kept_output is not output
     has_words = bool(new_input.text or output)
@@ -285,6 +291,7 @@ def _step(
         input=kept_input.text,
         heard=kept_input.heard,
         output=kept_output,
+        said=said if kept_output is output else in_head(said),
         calls=tuple(map(_kept_call, action.requested)),
         call_id=action.call_id,
         target=settled.target,

@@ -10,7 +10,7 @@ quotes it, and an agent's last output is its answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -232,6 +232,12 @@ def _print(message: Message) -> _Print:
     return message.text, tuple([(call.name, call.arguments) for call in message.calls])
 
 
+def in_head(messages: Sequence[Heard]) -> tuple[Heard, ...]:
+    """Return the messages that are left of a text whose middle is left out."""
+    head = _MAX_CHARS - _TAIL_CHARS
+    return tuple([replace(one, end=min(one.end, head)) for one in messages if one.start < head])
+
+
 def shortened(text: str) -> str:
     """Return ``text``, with its middle left out if it is too long."""
     if len(text) <= _MAX_CHARS:
@@ -241,9 +247,24 @@ def shortened(text: str) -> str:
     return f"{head}\n[{left_out} characters left out]\n{text[-_TAIL_CHARS:]}"
 
 
-def output_text(messages: Iterable[Message]) -> str:
-    """Return a model's output as text with its tool calls; the call of an answering tool is the answer."""
-    return "\n".join(_answered_in_words(message) for message in messages)
+def output_text(messages: Sequence[Message]) -> tuple[str, tuple[Heard, ...]]:
+    """Return a model's output as text with its tool calls, and its messages if some are results of tools.
+
+    The call of an answering tool is the answer.
+    """
+    texts = [_answered_in_words(message) for message in messages]
+    if len(messages) == 1 or not any(message.role == "tool" for message in messages):
+        return "\n".join(texts), ()
+    said: list[Heard] = []
+    at = 0
+    for message, text in zip(messages, texts, strict=True):
+        said.append(
+            Heard(
+                role=message.role, start=at, end=at + len(text), author=message.name, answers=message.answers
+            )
+        )
+        at += len(text) + 1
+    return "\n".join(texts), tuple(said)
 
 
 def _answered_in_words(message: Message) -> str:

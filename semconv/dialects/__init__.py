@@ -45,6 +45,7 @@ from semconv.dialects.reading.action import (
     Surroundings,
     key_of,
 )
+from semconv.dialects.reading.finish import with_refusal
 from semconv.dialects.reading.guardrails import read_judgements
 from semconv.model import Span, ToolCall
 from semconv.record import replace
@@ -120,7 +121,7 @@ class Reader:
         ):
             action = read(span, surroundings)
             if action is not None:
-                return _evaluated(action, span)
+                return with_refusal(_evaluated(action, span), span)
         return None
 
     def actions(self, surroundings: Surroundings) -> tuple[Sequence[Action | None], Inferred | None]:

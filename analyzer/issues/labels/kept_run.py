@@ -49,7 +49,7 @@ _RUN_FIELDS: Final = (
 )  # fmt: skip
 _STEP_FIELDS: Final = (
     "input", "output", "error", "agent", "kind", "agent_source", "span_id", "name", "status", "target",
-    "group", "content", "causes", "stop", "failed_evaluations", "heard", "calls", "call_id",
+    "group", "content", "causes", "stop", "failed_evaluations", "heard", "said", "calls", "call_id",
 )  # fmt: skip
 _RUN: Final = TypeAdapter(Trajectory)
 

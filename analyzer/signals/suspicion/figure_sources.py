@@ -84,6 +84,11 @@ def _texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
                 yield position, text if is_result else said.without_repeated(text), is_result
         if step.kind is StepKind.HUMAN:
             yield position, step.output, False
+        elif step.said:
+            yield from (
+                (position, step.output[one.start : one.end], True) for one in step.said if one.role == "tool"
+            )
+            said.add("\n".join(step.output[one.start : one.end] for one in step.said if one.role != "tool"))
         else:
             said.add(step.output)
 
