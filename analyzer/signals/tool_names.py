@@ -23,7 +23,7 @@ _CHANGES: Final = frozenset(
     reserve add remove set insert place charge issue move rename upload deploy restart assign approve
     reject close open register invite notify email mail ship buy sell purchase subscribe unsubscribe
     edit save commit merge apply grant revoke reset enable disable escalate reply file reschedule return
-    exchange replace
+    exchange replace renew extend start stop pause resume lock unlock block confirm record log set
     """.split()  # noqa: SIM905 - readable in this form
 )
 

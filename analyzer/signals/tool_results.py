@@ -30,7 +30,7 @@ _FAULT: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _REPORT: Final = re.compile(
-    r"^\W{0,3}(?:exception\b|error\b|failed to\b|failure\b|unable to\b|(?:could|can|did) ?not\b|cannot\b)"
+    r"^[^\w{]{0,3}(?:exception\b|error\b|failed to\b|failure\b|unable to\b|(?:could|can|did) ?not\b|cannot\b)"
     r"|\b(?:please fix your mistakes?|error (?:invoking|executing|running|calling) (?:the )?tool"
     r"|not supported|unsupported|access denied|forbidden|unauthori[sz]ed|service unavailable"
     r"|internal server error|rate limit|too many requests|quota exceeded|tool (?:call |execution )?failed)\b",

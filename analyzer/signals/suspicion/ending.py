@@ -28,6 +28,9 @@ _LONG: Final = 4
 """Letters of a word that is not a mere function word."""
 _DENSE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 """Text of scripts that have no blanks between words."""
+_BESIDE: Final = re.compile(
+    r"(?<=[\u3040-\u9fff])\d{1,12}(?:,\d{3})*(?:\.\d{1,6})?|\d{1,12}(?:\.\d{1,6})?(?=[\u3040-\u9fff])"
+)
 MISSES: Final = frozenset({Kind.GIVING_UP, Kind.ADMISSION, Kind.EXCUSE, Kind.PROMISE})
 """Kinds of phrases by which an answer says that something is missing from it."""
 _NAME: Final = 3
@@ -132,7 +135,7 @@ class Ending:
         return tuple(name for name in map(normalized, self.trajectory.agents) if len(name) >= _NAME)
 
     def _new_numbers(self, text: str) -> frozenset[float]:
-        return numbers(text) - numbers(self.given)
+        return _numbers(text) - _numbers(self.given)
 
     @cached_property
     def given(self) -> str:
@@ -143,7 +146,7 @@ class Ending:
     def figures(self) -> frozenset[float]:
         """Numbers of the answer that neither the task nor plain arithmetic on its numbers gives."""
         own = self._new_numbers(self.answer)
-        told = sorted(numbers(self.task))[:_MOST_PLAIN]
+        told = sorted(_numbers(self.task))[:_MOST_PLAIN]
         return frozenset(own - set(plain_results(told))) if own and told else own
 
     @cached_property
@@ -199,6 +202,12 @@ def _defers(sentence: str, agents: tuple[str, ...]) -> bool:
     """Tell whether a sentence leaves the work to an agent."""
     said = f" {normalized(sentence)} "
     return _PUTS_OFF.search(said) is not None and any(f" {name} " in said for name in agents)
+
+
+def _numbers(text: str) -> frozenset[float]:
+    """Return the numbers of a text, also those beside letters of scripts without blanks."""
+    dense = (found.replace(",", "") for found in _BESIDE.findall(text))
+    return numbers(text) | frozenset(map(float, dense))
 
 
 def tokens_of(text: str) -> frozenset[str]:

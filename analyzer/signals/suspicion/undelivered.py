@@ -36,6 +36,7 @@ _NOTICE: Final = re.compile(
     re.IGNORECASE,
 )
 """Notices that frameworks and tools print in place of an answer."""
+_EXCUSES: Final = frozenset({Kind.EXCUSE, Kind.PROMISE})
 _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
 
@@ -54,16 +55,23 @@ def _nothing_returned(ending: Ending) -> Clue | None:
     last = ending.missed[-1]
     if ending.is_worked_out:
         return None
-    if ending.only_evades or Kind.GIVING_UP in ending.kinds:
-        is_answer = last.found_nothing and ending.is_answered_by_nothing
-        return None if is_answer else _undone(ending, last, failed=not last.found_nothing)
     if last.found_nothing:
-        return _invented(ending, last, {"figures": 1.0}) if ending.figures else None
+        return _found_nothing(ending, last)
+    if ending.only_evades or Kind.GIVING_UP in ending.kinds:
+        return _undone(ending, last, failed=True)
     if Kind.ADMISSION in ending.kinds and not ending.figures and Kind.CLAIM_DONE not in ending.kinds:
         return _undone(ending, last, failed=True)
     return _invented(
         ending, last, {"figures": float(bool(ending.figures)), "claimed": _is_claimed(ending, last)}
     )
+
+
+def _found_nothing(ending: Ending, last: Missed) -> Clue | None:
+    """Judge a run whose calls found nothing: often that is the answer."""
+    gives_up = Kind.GIVING_UP in ending.kinds or (ending.only_evades and bool(ending.kinds & _EXCUSES))
+    if gives_up:
+        return None if ending.is_answered_by_nothing else _undone(ending, last, failed=False)
+    return _invented(ending, last, {"figures": 1.0}) if ending.figures else None
 
 
 def _is_claimed(ending: Ending, missed: Missed) -> float:

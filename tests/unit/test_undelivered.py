@@ -1,0 +1,208 @@
+"""Runs that end without an error and do not deliver; each kind with runs that are right."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.signals.run_view import read
+from analyzer.signals.suspicion.clue import Clue, weigh
+from analyzer.signals.suspicion.undelivered import undelivered
+from semconv.model import ContentState, Step, StepKind, Trajectory
+from tests.runs import calling, failed_tool, hearing, run, step, tool
+
+SUSPECTED = 0.4752
+
+
+def found(trajectory: Trajectory) -> Clue | None:
+    return next(undelivered(read(trajectory)), None)
+
+
+def asked(task: str, *steps: Step, answer: str) -> Trajectory:
+    return run(*steps, step("clerk", answer), task=task, output=answer)
+
+
+def looked_up(result: Step) -> tuple[Step, Step]:
+    return calling("clerk", ("shelf_of", '{"book": "Heidi"}')), result
+
+
+DOWN = failed_tool("clerk", "TimeoutError: catalogue down", "shelf_of", input='{"book": "Heidi"}')
+NOTHING = tool("clerk", '{"shelves": []}', "shelf_of", input='{"book": "Heidi"}')
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("On which floor is Heidi kept?", "I was unable to look that up. Please try again later."),
+        ("Auf welcher Etage steht Heidi?", "Leider konnte ich das nicht nachschlagen."),
+        ("À quel étage se trouve Heidi ?", "Désolé, je n'ai pas pu trouver cette information."),
+        ("¿En qué planta está Heidi?", "Lo siento, no pude encontrar esa información."),
+        ("В каком отделе стоит «Хайди»?", "К сожалению, мне не удалось найти эту информацию."),  # noqa: RUF001
+        ("《海蒂》在几楼?", "抱歉,我无法找到这本书的信息。"),
+        ("ハイジは何階にありますか。", "申し訳ありませんが、見つけることができませんでした。"),
+        ("Heidi hangi katta?", "Üzgünüm, bu bilgiyi bulamadım."),  # noqa: RUF001
+        ("هايدي في أي طابق؟", "عذراً، لم أتمكن من العثور على هذه المعلومات."),
+    ],
+)
+def test_an_answer_that_gives_up_after_its_only_call_failed_delivers_nothing(task: str, answer: str) -> None:
+    clue = found(asked(task, *looked_up(DOWN), answer=answer))
+    assert clue is not None
+    assert clue.step == 1
+    assert weigh([clue]).probability > SUSPECTED
+    assert "gives nothing in its place" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("How many copies of Heidi are there?", "There are 14 copies of Heidi."),
+        ("Wie viele Exemplare von Heidi gibt es?", "Es gibt 14 Exemplare von Heidi."),
+        ("《海蒂》有几本?", "一共有14本。"),
+    ],
+)
+@pytest.mark.parametrize("result", [DOWN, NOTHING])
+def test_figures_after_a_call_that_gave_none_are_from_nowhere(task: str, answer: str, result: Step) -> None:
+    clue = found(asked(task, *looked_up(result), answer=answer))
+    assert clue is not None
+    assert clue.step == 2
+    assert weigh([clue]).probability > 0.7
+
+
+def test_a_deed_that_failed_and_is_said_to_be_done_is_from_nowhere() -> None:
+    """The look-ups before it succeeded, so the answer has sources for all but the deed."""
+    seat = tool("clerk", '{"seat": 12, "is_free": true}', "find_seat", input='{"hall": 2}')
+    broken = tool("clerk", '{"status": "declined"}', "reserve_seat", input='{"seat": 12}')
+    steps = (
+        calling("clerk", ("find_seat", '{"hall": 2}')),
+        seat,
+        calling("clerk", ("reserve_seat", "{}")),
+        broken,
+    )
+    claimed = found(asked("Reserve a seat in hall 2.", *steps, answer="Seat 12 in hall 2 has been reserved."))
+    assert claimed is not None
+    assert claimed.reason.startswith("claimed success although reserve_seat failed")
+    retried = (
+        *steps,
+        calling("clerk", ("reserve_seat", "{}")),
+        tool("clerk", '{"status": "ok"}', "reserve_seat"),
+    )
+    assert found(asked("Reserve a seat in hall 2.", *retried, answer="Seat 12 has been reserved.")) is None
+
+
+def test_what_one_agent_admits_and_the_other_does_not_is_from_nowhere() -> None:
+    """The librarian says that it could not look; the desk answers all the same."""
+    answer = "Heidi stands on shelf 44."
+    gave_up = "I could not look it up: the catalogue is down."
+    trajectory = run(
+        calling("desk", ("ask_librarian", '{"question": "shelf of Heidi"}')),
+        calling("librarian", ("shelf_of", '{"book": "Heidi"}')),
+        failed_tool("librarian", "catalogue down", "shelf_of", input='{"book": "Heidi"}'),
+        step("librarian", gave_up),
+        hearing(step("desk", answer), ("tool", gave_up)),
+        task="Where does Heidi stand?",
+        output=answer,
+    )
+    clue = found(trajectory)
+    assert clue is not None
+    assert clue.step == 4
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        pytest.param("Is there a copy of Heidi?", "I found no copy of Heidi.", id="whether"),
+        pytest.param("Gibt es Heidi auf Rätoromanisch?", "Nein, ich konnte keine Ausgabe finden.", id="de"),
+        pytest.param("有没有《海蒂》?", "没有找到这本书。", id="zh"),
+        pytest.param("Where is loan L-5521?", "I could not find loan L-5521.", id="its id is repeated"),
+        pytest.param("Which copies of Heidi are lent out?", "None at the moment.", id="which"),
+        pytest.param("How many copies are missing?", "No copies are missing.", id="none is a number"),
+    ],
+)
+def test_finding_nothing_may_be_the_answer(task: str, answer: str) -> None:
+    assert found(asked(task, *looked_up(NOTHING), answer=answer)) is None
+    absent = failed_tool("clerk", "HTTP 404: not found", "shelf_of", input='{"book": "Heidi"}')
+    assert found(asked(task, *looked_up(absent), answer=answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        pytest.param("What is 17 times 3?", "17 times 3 is 51.", id="arithmetic"),
+        pytest.param("I have 20 books and lend 5. How many are left?", "15 are left.", id="on figures given"),
+    ],
+)
+def test_what_follows_from_the_task_needs_no_tool(task: str, answer: str) -> None:
+    assert found(asked(task, *looked_up(DOWN), answer=answer)) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I'm sorry for the delay! Your library card was renewed today.",
+        "Es tut mir leid für die Wartezeit: Der Ausweis wurde heute verlängert.",
+        "お待たせして申し訳ありません。カードは本日更新されました。",
+    ],
+)
+def test_an_apology_followed_by_the_thing_asked_for_is_no_sign(answer: str) -> None:
+    renewed = tool("clerk", '{"status": "ok"}', "renew_card")
+    assert (
+        found(asked("Renew my card.", calling("clerk", ("renew_card", "{}")), renewed, answer=answer)) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Renew my card.", "I am looking into this and will get back to you."),
+        ("Verlängere meinen Ausweis.", "Einen Moment bitte, ich melde mich bei Ihnen."),
+        ("Renew my card.", "I'm sorry, I cannot help with that."),
+        ("Renew my card.", "Agent stopped due to iteration limit or time limit."),
+    ],
+)
+def test_words_alone_make_a_suspicion_at_most(task: str, answer: str) -> None:
+    clue = found(asked(task, answer=answer))
+    assert clue is not None
+    assert SUSPECTED < weigh([clue]).probability < 0.7
+
+
+def test_a_refusal_that_repeats_a_rule_is_an_answer() -> None:
+    rules = "Cards of guests cannot be renewed; guests receive a new card at the entrance."
+    answer = "I'm sorry, I cannot renew the card of a guest: guests receive a new card at the entrance."
+    trajectory = run(step("clerk", answer, instructions=rules), task="Renew my card.", output=answer)
+    assert found(trajectory) is None
+    told = asked("Renew my card.", *looked_up(tool("clerk", rules, "read_rules")), answer=answer)
+    assert found(told) is None
+
+
+def test_a_deed_that_was_claimed_and_never_called_is_from_nowhere() -> None:
+    tools = "renew_card(member: string)\nfind_member(name: string)"
+    claimed = run(
+        step("clerk", "Your card has been renewed.", tools=tools),
+        task="Please renew my card.",
+        output="Your card has been renewed.",
+    )
+    clue = found(claimed)
+    assert clue is not None
+    assert "never called renew_card" in clue.reason
+    question = run(
+        step("clerk", "Yes, it has been renewed.", tools=tools),
+        task="Did you renew my card?",
+        output="Yes, it has been renewed.",
+    )
+    assert found(question) is None
+
+
+def test_an_answer_that_no_result_supports_after_its_last_call_failed() -> None:
+    """Another call succeeded; the one that answers the question did not."""
+    shelf = tool("clerk", '{"shelf": "north wing"}', "find_shelf", input='{"book": "Heidi"}')
+    damage = failed_tool("clerk", "scanner jammed", "scan_pages", input='{"book": "Heidi"}')
+    steps = (calling("clerk", ("find_shelf", "{}")), shelf, calling("clerk", ("scan_pages", "{}")), damage)
+    task = "Are the pages of Heidi damaged, and where is it?"
+    assert found(asked(task, *steps, answer="The pages of Heidi look perfect.")) is not None
+    assert found(asked(task, *steps, answer="It is in the north wing; I could not scan it.")) is None
+    assert found(asked(task, *steps, answer="Heidi stands in the north wing.")) is None
+
+
+def test_a_run_whose_results_are_not_recorded_is_not_judged() -> None:
+    dark = tool("clerk", "", "shelf_of", content=ContentState.ABSENT)
+    assert found(asked("Where?", dark, answer="Shelf 9.")) is None
+    assert found(run(step("clerk", "", StepKind.LLM), task="Where?", output="")) is None
