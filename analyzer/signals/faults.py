@@ -45,6 +45,8 @@ def crash(reading: Reading) -> Iterator[Finding]:
     first, last = turn or (0, len(reading.steps) - 1)
     part = "the run" if turn is None else "its turn"
     for position in range(last, first - 1, -1):
+        if reading.steps[position].stop is not None:
+            continue  # cancelled because of the failure, perhaps
         if reading.faults[position] is not Fault.FAILED:
             if reading.roles[position] is not Role.RELAYING:
                 return

@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from semconv.json_text import read_json
-from semconv.model import Step, StepKind
+from semconv.model import Step, StepKind, Stop
 
 _NEAREST: Final = 16
 """Number of later successes of a tool to compare: a retry comes soon."""
@@ -25,6 +25,8 @@ _SLIP: Final = 2
 """Letters that may differ in the middle of a mistyped name; digits distinguish objects."""
 _ALIKE: Final = 0.5
 _WORD: Final = re.compile(r"\w{4,}")
+_DONE: Final = (None, Stop.HANDED_OVER)
+"""What a step that did its work may have ended with: a retry that waits or was cancelled repairs nothing."""
 
 
 def repaired(
@@ -38,7 +40,8 @@ def repaired(
         step = steps[position]
         successes = later[step.kind, step.target or step.agent]
         if not faulty[position]:
-            successes.appendleft(position)
+            if step.stop in _DONE:
+                successes.appendleft(position)
             continue
         found[position] = any(
             step.kind is not StepKind.TOOL

@@ -30,7 +30,7 @@ from benchmarks.dialects.unread import Case, Share, measured
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
-from semconv.model import Attribution, Blame, Status, Trajectory
+from semconv.model import BLAMELESS, Attribution, Blame, Status, Trajectory
 from tests.contract.recorded import SHARED
 from tests.frameworks.catalogue import RunScript, single_runs
 from tests.frameworks.kit.story import PURSER, REGISTRAR
@@ -85,7 +85,7 @@ def verdict_on(runs: Sequence[Trajectory]) -> tuple[Trajectory, Attribution]:
 
 def is_alarm(attribution: Attribution) -> bool:
     """Say whether a verdict takes the run for a failure."""
-    return attribution.status not in {Status.NO_FAILURE, Status.UNREADABLE}
+    return attribution.status not in {*BLAMELESS, Status.UNREADABLE}
 
 
 def recordings() -> Iterator[Seen]:

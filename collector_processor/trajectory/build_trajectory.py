@@ -113,8 +113,8 @@ def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
     if root is None:
         return Ending(root=None)
     heads = [root] if turns or top is None or top[0] is root else [root, top[0]]
-    stop = stop_of_run(ordering, steps)
-    if stop is not None:
+    stop, failed_one = stop_of_run(ordering, steps), failed_turn(turns)
+    if stop is not None and failed_one is None:
         return Ending(root=root, status=root.status, error=words_of_stop(ordering), stop=stop)
     stopped = {ordering.spans[position].span_id for position in ordering.stops}
     failed = [span for span in heads if span.status is SpanStatus.ERROR and span.span_id not in stopped]
@@ -122,7 +122,7 @@ def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
         error = next(filter(None, map(error_of, failed)), "")
         return Ending(root=root, status=SpanStatus.ERROR, error=error or _fatal_error(ordering, steps))
     status = SpanStatus.UNSET if root.span_id in stopped else root.status
-    fatal, failed_one = _fatal_error(ordering, steps), failed_turn(turns)
+    fatal = _fatal_error(ordering, steps)
     if fatal or failed_one is None:
         return Ending(root=root, status=status, error=fatal)
     error = failed_one.action.error or "unspecified error"

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.analyst import RunAnalyst, analysis_of
 from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.issues.counting import noted_run
+from analyzer.issues.labels.kept_run import pack, unpack
 from analyzer.methods.attribution import Attributor
+from collector_processor.otlp import NO_TENANT
 from semconv.dialects.reading.control_flow import Raised, raised_by
 from semconv.model import Attribution, Blame, Event, Outcome, Span, Status, StepKind, Stop, Trajectory
 from semconv.record import replace
@@ -302,6 +305,21 @@ def test_a_run_that_waited_and_then_failed_elsewhere_is_attributed_there() -> No
     assert "post_notice" in found.reason
 
 
+def test_a_turn_that_crashed_counts_although_the_last_one_waits() -> None:
+    spans = (
+        span(1, name="session", end=300),
+        agent(2, "warden", end=50, **CRASHED),
+        chat(3, parent=2, end=49, heard=[said("user", "Is lift 9 running?")], **CRASHED),
+        agent(10, "warden", end=190, **PAUSED),
+        chat(11, parent=10, end=120, heard=[said("user", "Stop lift 7.")], calls=[("stop_lift", "{}", "c")]),
+        tool(13, "stop_lift", parent=10, call_id="c", end=180, **PAUSED),
+    )
+    found = judged(ordered(*spans))
+    assert found.status is Status.ATTRIBUTED
+    assert isinstance(found.verdict, Blame)
+    assert found.verdict.step == 0
+
+
 def test_a_result_that_lists_interrupts_says_that_the_run_waits() -> None:
     result = json.dumps({"__interrupt__": [{"value": "approve?"}], "messages": []})
     spans = (
@@ -379,6 +397,45 @@ def test_the_reason_names_what_is_waited_for_and_what_was_running() -> None:
     assert (
         cancelled.verdict.reason == "the run was cancelled by its caller while step 1 of warden was running"
     )
+
+
+def test_a_tool_that_pydantic_ai_put_off_waits_whatever_its_status() -> None:
+    put_off = {"attributes": {"pydantic_ai.tool.deferral.name": "ApprovalRequired"}}
+    assert judged(ordered(*lift(top=QUIET, middle=QUIET, call=put_off))).status is Status.WAITING
+
+
+def test_adks_own_answer_to_a_call_that_needs_a_confirmation_is_a_wait() -> None:
+    answer = json.dumps({"error": "This tool call requires confirmation, please approve or reject."})
+    other = json.dumps({"error": "This tool call requires confirmation by the bank."})
+
+    def status(result: str) -> Status:
+        scope = "gcp.vertex.agent"
+        return judged(
+            ordered(
+                agent(2, "warden", parent=None, end=90, scope=scope),
+                asking(3, "stop_lift", parent=2, scope=scope),
+                tool(5, "stop_lift", parent=2, call_id="c3", result=result, scope=scope),
+            )
+        ).status
+
+    assert status(answer) is Status.WAITING
+    assert status(other) is not Status.WAITING
+
+
+@pytest.mark.parametrize("name", ["everywhere", "below a quiet top"])
+def test_a_kept_run_still_waits(name: str) -> None:
+    trajectory = ordered(*WAITING[name])
+    packed = pack(trajectory, lambda text: text)
+    assert packed is not None
+    kept = unpack(packed).trajectory
+    assert (kept.stop, [step.stop for step in kept.steps]) == (Stop.WAITING, [None, Stop.WAITING])
+
+
+@pytest.mark.parametrize("spans", [WAITING["everywhere"], CANCELS["everywhere"]])
+def test_a_run_without_a_result_counts_for_no_agent(spans: Sequence[Span]) -> None:
+    trajectory = ordered(*spans)
+    noted = noted_run(NO_TENANT, trajectory, analysis_of(judged(trajectory), trajectory), lambda text: text)
+    assert (noted.agents, noted.blamed, noted.mark) == ((), None, None)
 
 
 @pytest.mark.parametrize("spans", [WAITING["everywhere"], CANCELS["everywhere"]])

@@ -116,6 +116,8 @@ def test_the_blamed_step_is_marked_and_the_verdict_says_who_where_and_why() -> N
     [
         (Status.NO_FAILURE, "Nothing broke"),
         (Status.UNDETERMINED, "Undetermined"),
+        (Status.WAITING, "Waiting"),
+        (Status.CANCELLED, "Cancelled"),
         (Status.ERROR, "Could not analyse"),
     ],
 )

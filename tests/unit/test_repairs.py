@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.run_view import read
-from semconv.model import Blame
+from semconv.model import Blame, Stop
 from tests.runs import calling, failed_tool, run, step, tool
 
 
@@ -37,6 +37,12 @@ def is_repaired(first: object, then: object, task: str = "t") -> bool:
 )
 def test_a_retry_with_the_same_or_corrected_arguments_is_a_repair(first: object, then: object) -> None:
     assert is_repaired(first, then)
+
+
+@pytest.mark.parametrize("stop", [Stop.WAITING, Stop.CANCELLED, Stop.GUARDED])
+def test_a_retry_that_waits_or_was_cancelled_repairs_nothing(stop: Stop) -> None:
+    again = tool("a", "", input="x", stop=stop, error="Interrupted")
+    assert not read(run(failed_tool("a", input="x"), again, task="t")).repaired[0]
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,16 @@ class TestWhatIsWritten:
         (root,) = carriers(write_back(decision(None), CarrierPolicy(carriers=Carriers.ALL)))
         assert root.name == "no failure found"
 
+    @pytest.mark.parametrize("status", ["waiting", "cancelled"])
+    def test_nor_does_one_that_waits_or_was_cancelled(self, status: str) -> None:
+        verdict = Abstention(status=Status(status), reason="no end yet")
+        unfinished = replace(
+            decision(None), attribution=Attribution(run_id=TRACE, verdict=verdict, method="triage")
+        )
+        assert write_back(unfinished, POLICY).outgoing == ()
+        (root,) = carriers(write_back(unfinished, CarrierPolicy(carriers=Carriers.ALL)))
+        assert root.name == status
+
     def test_a_passing_run_is_left_alone_in_hold_mode_too(self) -> None:
         assert write_back(decision(None), POLICY, {8: encode(SPANS)}).rewrites == ()
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 from semconv.attributes import GEN_AI_OPERATION_NAME, GEN_AI_TOOL_NAME
 from semconv.dialects.conventions.otel_genai import KINDS, read_operation
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message, Surroundings
+from semconv.dialects.reading.control_flow import DEFERRAL
 from semconv.dialects.reading.messages import last_request, message_of, messages_of, system_text
 from semconv.dialects.reading.payloads import answered
 from semconv.dialects.reading.tools import delegation_target, transfer_target
@@ -38,7 +39,6 @@ EVENTS: Final = "events"
 FINAL_RESULT: Final = "final_result"
 TOOL_ARGUMENTS: Final = "tool_arguments"
 TOOL_RESPONSE: Final = "tool_response"
-DEFERRAL: Final = "pydantic_ai.tool.deferral.name"
 RETRY_CAUSES: Final = ("pydantic_ai.tool.retry.cause", "pydantic_ai.output.retry.cause")
 LOGFIRE_MESSAGE: Final = "logfire.msg"
 

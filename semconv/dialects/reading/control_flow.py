@@ -119,6 +119,8 @@ _TABLE: Final = (
 )
 _ROWS: Final = {row.name: row for row in _TABLE}
 
+DEFERRAL: Final = "pydantic_ai.tool.deferral.name"
+"""pydantic-ai's attribute of a tool call that it put off, whatever the status of its span."""
 _LISTENER_LEFT: Final = frozenset({"BrokenPipeError", "ConnectionResetError", "ClientAbortException"})
 """Errors of a server whose client has gone. On a call they are the failure of a connection."""
 _GROUPS: Final = frozenset({"ExceptionGroup", "BaseExceptionGroup", "AggregateError", "AggregateException"})
@@ -161,6 +163,8 @@ def raised_by(span: Span, action: Action | None) -> Raised | None:
     An exception event decides; instrumentations that treat a wait as success still write one. Then come the
     message of the status, ``error.type`` and the dialect's own field for errors, but never a result's text.
     """
+    if span.attributes.get(DEFERRAL):
+        return Raised.WAIT
     if _client_has_gone(span):
         return Raised.ABANDONED
     found = _by_event(span) or _by_status(span)
@@ -293,7 +297,7 @@ def is_pending(span: Span, action: Action) -> bool:
     framework answers in place of the tool, in fixed words.
     """
     if action.kind is ActionKind.TOOL:
-        return action.dialect == _ADK and mapping(action.output).get("error") == _ADK_CONFIRMATION
+        return action.dialect == _ADK and action.failed and action.error == _ADK_CONFIRMATION
     if action.kind not in _RUNS:
         return False
     return any(_lists_requests(result) for result in _results(span, action))
