@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import zlib
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.issues.labels.kept_run import MAX_PACKED, pack, unpack
 from analyzer.methods.learned.features import featurise
 from collector_processor.rebuild.redaction import keep, omit, redact
-from semconv.model import SpanStatus, StepKind
+from semconv.model import Heard, SpanStatus, StepKind, ToolCall
 from tests.runs import failed_tool, run, step, tool
 
 RUN = run(
@@ -42,6 +43,23 @@ def test_the_ranker_sees_in_a_kept_run_what_it_saw_in_the_run() -> None:
     assert kept.has_texts
     assert [one.span_id for one in kept.trajectory.steps] == [one.span_id for one in RUN.steps]
     assert featurise(kept.trajectory) == featurise(run(*RUN.steps, task=RUN.task, output=RUN.output))
+
+
+def test_calls_and_messages_are_kept_without_secrets() -> None:
+    calls = (ToolCall(name="pay", arguments='{"password": "hunter2-hunter2"}', call_id="c1"),)
+    heard = (Heard(role="user", start=0, end=4),)
+    kept = pack(run(step("a", "x", input="Pay.", calls=calls, heard=heard)), redact)
+    assert kept is not None
+    assert b"hunter2" not in zlib.decompress(kept)
+    (one,) = unpack(kept).trajectory.steps
+    assert ([call.name for call in one.calls], one.heard) == (["pay"], heard)
+
+
+def test_messages_of_a_shortened_input_are_not_kept() -> None:
+    heard = (Heard(role="user", start=0, end=4),)
+    kept = pack(run(step("a", "x", input="Pay.", heard=heard)), omit)
+    assert kept is not None
+    assert unpack(kept).trajectory.steps[0].heard == ()
 
 
 def test_instructions_tools_and_the_right_answer_are_not_kept() -> None:

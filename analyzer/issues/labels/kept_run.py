@@ -14,7 +14,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final
@@ -174,8 +174,16 @@ def task_of(packed: bytes, limit: int) -> str:
 
 def _document(trajectory: Trajectory, shorten: Clean, task: str | None) -> dict[str, Any]:
     run = _fields(trajectory, _RUN_FIELDS, shorten) | ({} if task is None else {"task": task})
-    steps = [_fields(step, _STEP_FIELDS, shorten) for step in trajectory.steps]
+    steps = [_step(step, shorten) for step in trajectory.steps]
     return {"format": FORMAT, "run_id": trajectory.run_id, **run, "steps": steps}
+
+
+def _step(step: Step, shorten: Clean) -> dict[str, Any]:
+    """Return a step's kept fields; without its messages if their places are no longer those of its input."""
+    fields = _fields(step, _STEP_FIELDS, shorten)
+    calls = [{**asdict(call), "arguments": shorten(call.arguments)} for call in step.calls]
+    heard = [asdict(message) for message in step.heard] if fields["input"] == step.input else []
+    return fields | {"calls": calls, "heard": heard}
 
 
 def _fields(record: Trajectory | Step, names: Sequence[str], shorten: Clean) -> dict[str, Any]:
