@@ -127,8 +127,10 @@ def abstained(status: Status) -> Abstention:
         (abstained(Status.UNDETERMINED), REFUTED, "run-1 --step N -- COMMAND"),
         (abstained(Status.UNREADABLE), None, "blamespan lint run-1"),
         (abstained(Status.ERROR), None, "Analyse it again when the cause is gone"),
+        (abstained(Status.WAITING), None, "Nothing has failed"),
+        (abstained(Status.CANCELLED), None, "This run was cancelled"),
     ],
-    ids=["suspected", "undetermined", "refuted", "unreadable", "error"],
+    ids=["suspected", "undetermined", "refuted", "unreadable", "error", "waiting", "cancelled"],
 )
 async def test_a_verdict_without_a_remedy_says_what_to_do_next(
     stage: Stage, client: Client, verdict: Verdict, proof: Proof | None, told: str
