@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -52,6 +53,33 @@ _UNTOLD_FIX: Final = (
 _CODE_FIX: Final = "Have {agent} correct its code and run it again, or report the error, before it goes on."
 _COPY_FIX: Final = "Tell {agent} to copy the result of {tool} as it stands, and to compare both."
 _MODEL_FIX: Final = "Retry {agent}'s model call when the provider fails, or give {agent} a fallback model."
+_REMEDIES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern, re.IGNORECASE), fix)
+    for pattern, fix in (
+        (
+            r"context[ _](?:length|window)|maximum context|prompt is too long|too many tokens|token limit",
+            "Send the model of {agent} less: drop old turns and long results, or use a larger context.",
+        ),
+        (
+            r"\b(?:content[ _]filter|ResponsibleAIPolicy|provider's filter stopped|model refused to answer)",
+            "Ask {agent} in other words, or give it another model: a retry is stopped again.",
+        ),
+        (
+            r"\b40[13]\b|unauthori[sz]ed|forbidden|invalid (?:api )?key|permission denied|authentication",
+            "Check the credentials and rights of {tool}: a retry fails again.",
+        ),
+        (
+            r"JSONDecodeError|ValidationError|invalid JSON|not valid JSON|output validation|failed to parse",
+            "Show {agent} the error and the expected form, and let it answer once more.",
+        ),
+        (
+            r"\bquota|billing|insufficient (?:credit|funds|balance)",
+            "Raise the quota that {tool} needs, or give {agent} a fallback.",
+        ),
+    )
+)
+"""Fixes for errors that a retry does not mend, by the words of the error; the first that fits."""
+_TOOL_FIX: Final = "Correct {tool}: it fails each time that it is called in this way."
 _FAILED_CALLS: Final = frozenset({"unhandled_error", "unrepaired_error"})
 _FOLLOWS: Final = {"wrong_computation": frozenset({"unsupported_figure", "answer_origin"})}
 """Findings that only repeat another finding on the step."""
@@ -126,6 +154,9 @@ def _fix(finding: Finding, agent: str, steps: Sequence[Step]) -> str:
     step = steps[finding.step if finding.quoted_step is None else finding.quoted_step]
     agent = in_fix(agent)
     is_own = finding.quoted_step in {None, finding.step}  # else the quoted call only received the failure
+    if finding.signal in _FAILED_CALLS and (remedy := _remedy(finding, step)):
+        called = "the model" if step.kind is StepKind.LLM else step.target or "the tool"
+        return remedy.format(agent=agent, tool=called)
     if finding.signal in _FAILED_CALLS and step.kind is StepKind.LLM and is_own:
         return _MODEL_FIX.format(agent=agent)
     if finding.signal in _FAILED_CALLS and not step.target and CODE_ERROR.search(finding.detail):
@@ -135,6 +166,13 @@ def _fix(finding: Finding, agent: str, steps: Sequence[Step]) -> str:
     tool = step.target if step.kind is StepKind.TOOL and step.target else "the tool"
     fix = _FIXES.get(finding.signal, "")
     return fix.format(agent=agent, tool=tool) if fix else ""
+
+
+def _remedy(finding: Finding, step: Step) -> str:
+    """Return the fix for an error that stays the same when the call is repeated; empty for others."""
+    error = f"{step.error}\n{finding.detail}\n{finding.quote}"
+    known = next((fix for pattern, fix in _REMEDIES if pattern.search(error)), "")
+    return known or (_TOOL_FIX if step.target and CODE_ERROR.search(error) else "")
 
 
 def with_product(reading: Reading, verdict: Blame) -> Blame:

@@ -195,7 +195,8 @@ def test_a_lists_number_and_a_programs_warning_are_not_told_as_figures_of_the_an
 def test_an_agent_that_noticed_a_failure_is_not_said_to_have_taken_it_for_a_result() -> None:
     noticed = step("a", "No output, since the key is not provided. I will list the 12 places from the web.")
     verdict = blame(step("a", "Search."), tool("a", "", "search"), noticed, output="Sorry.")
-    assert verdict.reason == "a went on although search had returned nothing."
+    found_nothing = "a called search, which returned nothing, and no later call succeeded in its place."
+    assert verdict.reason == found_nothing
 
 
 def test_a_part_of_the_answer_is_told_as_a_part() -> None:
@@ -239,3 +240,38 @@ def test_reasons_are_whole_sentences_and_say_nothing_twice(trajectory: Trajector
     assert len(set(sentences)) == len(sentences)
     assert all(one.endswith((".", "…")) for one in sentences)
     assert not re.search(r"\w{60}|  |\.\.", verdict.reason)
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("KeyError: 'berth'", "Correct moor"),
+        ("HTTP 403 Forbidden", "Check the credentials and rights of moor"),
+        ("JSONDecodeError: Expecting value", "Show"),
+        ("monthly quota exceeded", "Raise the quota"),
+        ("TimeoutError: no answer", "Retry moor"),
+    ],
+)
+def test_a_fix_is_one_that_can_help(error: str, fix: str) -> None:
+    crashed = run(step("a", "I will moor it."), failed_tool("a", error, "moor"), root_status=SpanStatus.ERROR)
+    verdict = judge_by_signals(replace(crashed, root_error=error))
+    assert isinstance(verdict, Blame)
+    assert fix in verdict.fix
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("This model's maximum context length is 8192 tokens", "Send the model of a less"),
+        ("the provider's filter stopped the answer (content_filter)", "in other words"),
+        ("the model refused to answer (refusal)", "in other words"),
+        ("HTTP 500", "when the provider fails"),
+    ],
+)
+def test_a_fix_of_a_model_call_is_one_that_can_help(error: str, fix: str) -> None:
+    broken = step("a", "", status=SpanStatus.ERROR, error=error)
+    verdict = judge_by_signals(
+        run(step("b", "Ask a."), broken, root_status=SpanStatus.ERROR, root_error=error)
+    )
+    assert isinstance(verdict, Blame)
+    assert fix in verdict.fix

@@ -16,7 +16,7 @@ from typing import Final
 
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, clues
-from analyzer.signals.suspicion.clue import DEFAULT_FALSE_ALARMS, weigh
+from analyzer.signals.suspicion.clue import DEFAULT_FALSE_ALARMS, REASONED, weigh
 from analyzer.signals.triage import triage
 from benchmarks.accuracy.suspicion.faults import FAULTS
 from benchmarks.accuracy.suspicion.fit import Example, fit, out_of_fold
@@ -84,6 +84,8 @@ def write(found: Sequence[Example], scores: Sequence[float]) -> None:
     good = [score for one, score in zip(found, scores, strict=True) if not one.fault]
     lines = ["WEIGHTS: Final[Mapping[str, Mapping[str, float]]] = {"]
     for kind, coefficients in fit(found).items():
+        if kind in REASONED:
+            continue
         lines += [
             f'    "{kind}": {{',
             *(f'        "{sign}": {value},' for sign, value in coefficients.items()),

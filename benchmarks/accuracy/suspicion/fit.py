@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from analyzer.signals.suspicion import Clue
-from analyzer.signals.suspicion.clue import BASE_RATE, weigh
+from analyzer.signals.suspicion.clue import BASE_RATE, REASONED, weigh
 
 _RIDGE: Final = 0.3
 _IMAGINED: Final = 0.5
@@ -37,14 +37,18 @@ class Example:
 
 
 def fit(examples: Sequence[Example]) -> dict[str, dict[str, float]]:
-    """Return the coefficients that separate clues of faulted runs from those of good runs."""
+    """Return the coefficients that separate clues of faulted runs from those of good runs.
+
+    Kinds whose odds are reasoned keep these: the faults here were not made for them.
+    """
     rows: defaultdict[str, list[tuple[Clue, float, float]]] = defaultdict(list)
     weights = _weights(examples)
     for example, weight in zip(examples, weights, strict=True):
         for clue in example.clues:
             is_fault = bool(example.fault) and (clue.kind, clue.reason) not in example.of_twin
             rows[clue.kind].append((clue, float(is_fault), weight))
-    return {kind: _fit_one(found) for kind, found in sorted(rows.items())}
+    fitted = {kind: _fit_one(found) for kind, found in sorted(rows.items()) if kind not in REASONED}
+    return fitted | {kind: dict(odds) for kind, odds in REASONED.items()}
 
 
 def _weights(examples: Sequence[Example]) -> list[float]:
