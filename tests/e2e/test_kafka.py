@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -34,6 +34,7 @@ from tests.e2e.kafka_group import (
     read_topic,
 )
 from tests.e2e.line import environment
+from tests.e2e.spans import placed
 from tests.e2e.test_postgresql import run
 from tests.e2e.traffic import CARRIERS, Doors, send
 from tests.otlp_requests import log_request, record
@@ -237,6 +238,53 @@ def test_a_rebalance_in_the_middle_of_a_trace_costs_neither_spans_nor_verdicts(
         assert second.terminate() == 0
         send(collector, encode(run(name(99))))
         assert first.verdict(name(99))["agent"] == "planner", "what the second had comes back"
+
+
+def test_halves_that_are_looked_up_during_a_rebalance_are_left_to_the_new_owner(
+    start_processor: StartProcessor, kafka: KafkaBroker, server: PostgresServer
+) -> None:
+    """The survivor of a kill has all partitions, until a replacement joins and takes half of them over."""
+    ids = [name(number) for number in range(48)]
+    with grpc_backend() as backend, psycopg.connect(server.url().replace("+psycopg", "")) as db:
+        first = start_processor(forward_endpoint=backend.url)
+        wait_until(lambda: first.sample(OWNED), what="partitions")
+        db.execute("LOCK TABLE analysed")  # the lookups wait
+        produce(kafka, ids, slice(2))
+        wait_until(lambda: len(arrived(backend)) == 2 * len(ids), what="the halves")
+        other = start_processor(forward_endpoint=backend.url)
+        wait_until(lambda: other.sample(OWNED) == first.sample(OWNED), what="the replacement's partitions")
+        db.commit()
+        produce(kafka, ids, slice(2, None))
+        wait_until(lambda: verdict_versions(server) == dict.fromkeys(ids, 1), what="one verdict each")
+        wait_until(
+            lambda: all(line.sample("blamespan_open_traces") == 0 for line in (first, other)),
+            what="no open trace",
+            timeout_s=60,
+        )
+        wanted = {(one.trace_id, one.span_id) for trace_id in ids for one in run(trace_id)}
+        assert wanted <= arrived(backend), "no span is lost"
+
+
+def produce(kafka: KafkaBroker, ids: Sequence[str], part: slice) -> None:
+    """Write some spans of each run to its partition, as the Collector's exporter does."""
+    producer = Producer({"bootstrap.servers": kafka.address, "partitioner": "fnv1a"})
+    for trace_id in ids:
+        producer.produce("otlp_spans", encode(run(trace_id)[part]), key=trace_id)
+    assert producer.flush(60) == 0
+
+
+def arrived(backend: Backend) -> set[tuple[str, str]]:
+    """Return the trace and span ids of all spans that came."""
+    spans = [one for request in backend.of(Signal.TRACES) for one in placed(request.body)]
+    return {(one.span.trace_id.hex(), one.id) for one in spans}
+
+
+def verdict_versions(server: PostgresServer) -> Mapping[str, int]:
+    """Return the version of each run's final verdict."""
+    with psycopg.connect(server.url().replace("+psycopg", "")) as db:
+        return dict(
+            db.execute("SELECT run_id, max(version) FROM verdict WHERE NOT is_provisional GROUP BY run_id")
+        )
 
 
 def test_a_broker_that_restarts_loses_nothing(
