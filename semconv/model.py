@@ -401,7 +401,17 @@ class Blame:
     ranking: tuple[Ranked, ...] = ()
     """Best first; the first is the blamed step."""
     status: Status = Status.ATTRIBUTED
-    """``SUSPECTED`` if only the evidence says that the run failed; ``confidence`` is then its probability."""
+    """``SUSPECTED`` if only the evidence says that the run failed."""
+    failed_probability: float | None = None
+    """Probability in 0..1 that the run failed; ``None`` unless ``SUSPECTED``.
+
+    ``confidence`` is then a share of it: the probability that the run failed, and at ``step``.
+    """
+
+    @property
+    def certainty(self) -> float:
+        """The probability that thresholds compare: that the run failed, if in doubt; else of the step."""
+        return self.confidence if self.failed_probability is None else self.failed_probability
 
 
 @record
@@ -471,6 +481,8 @@ class Attribution:
     error: str | None = None
     proof: Proof | None = None
     """The experiment behind the verdict; ``None`` for an opinion."""
+    checked: tuple[str, ...] = ()
+    """Sentences on what was checked and what could not be; empty for a blame."""
 
     @property
     def status(self) -> Status:

@@ -26,6 +26,8 @@ VERDICT_KEYS = [
     "cost_usd",
     "duration_s",
     "error",
+    "checked",
+    "failed_probability",
 ]
 BENCH_KEYS = [
     "dataset",

@@ -137,8 +137,8 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
 
 
 _LISTED: Final = (
-    "run_id", "status", "agent", "step", "confidence", "reason", "mode", "service", "version", "decided_ns",
-    "totals",
+    "run_id", "status", "agent", "step", "confidence", "failed_probability", "reason", "mode", "service",
+    "version", "decided_ns", "totals",
 )  # fmt: skip
 
 

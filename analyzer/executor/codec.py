@@ -21,7 +21,7 @@ from analyzer.executor.consulting import Order, StepResult
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
 from analyzer.inquiry.method import Answer, Question, Reply
 from collector_processor.pipeline.prepare import Prepared, TraceBytes
-from semconv.model import Attribution, Blame, Trajectory
+from semconv.model import Attribution, Blame, Status, Trajectory
 
 Record = TypeVar("Record")
 
@@ -228,8 +228,10 @@ def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
     named = {candidate.step for candidate in verdict.ranking}
     if isinstance(verdict, Blame):
         named |= {verdict.step, *(evidence.step for evidence in verdict.evidence)}
-        if not 0.0 <= verdict.confidence <= 1.0:
-            raise UnreadableInput("expected a confidence in 0..1")
+        if not 0.0 <= verdict.confidence <= 1.0 or not 0.0 <= verdict.certainty <= 1.0:
+            raise UnreadableInput("expected probabilities in 0..1")
+        if verdict.failed_probability is not None and verdict.status is not Status.SUSPECTED:
+            raise UnreadableInput("expected a probability of failure with a suspicion only")
     if not named <= steps:
         raise UnreadableInput("expected steps that the run has")
     return attribution

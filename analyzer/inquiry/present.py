@@ -178,12 +178,16 @@ def _who(blame: Blame, trajectory: Trajectory) -> Text:
     text.append(plain(agent_in_prose(blame.agent), 60), style="bold red")
     text.append(f", at step {blame.step} of {len(trajectory.steps)}", style="bold")
     text.append(" (counted from 0)", style="dim")
-    text.append(
-        f"   confidence {blame.confidence:.0%}", style="bold" if blame.confidence >= 0.5 else "yellow"
-    )
+    text.append(f"   {_sure(blame)}", style="bold" if blame.certainty >= 0.5 else "yellow")
     if blame.mode:
         text.append(f"   {plain(blame.mode, 40)}", style="dim")
     return text
+
+
+def _sure(blame: Blame) -> str:
+    if blame.failed_probability is None:
+        return f"confidence {blame.confidence:.0%}"
+    return f"probably failed: {blame.failed_probability:.0%}, this step: {blame.confidence:.0%}"
 
 
 def _field(name: str, value: str) -> Table:

@@ -73,6 +73,8 @@ def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
             "cost_usd": attribution.effort.cost_usd,
             "duration_s": attribution.effort.duration_s,
             "error": attribution.error,
+            "checked": list(attribution.checked),
+            "failed_probability": blame.failed_probability if blame else None,
         }
         | ({} if attribution.proof is None else {PROOF: _proof(attribution.proof)})
         | _notes(trajectory)

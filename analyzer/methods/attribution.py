@@ -249,9 +249,14 @@ class Attributor:
 
 
 def doubted(attribution: Attribution, least_confidence: float) -> Attribution:
-    """Return the attribution, with its blame withheld if its confidence is below ``least_confidence``."""
+    """Return the attribution, with its blame withheld if its confidence is below ``least_confidence``.
+
+    A suspicion is not withheld: whether the run failed has a threshold of its own (``least_suspicion``).
+    """
     verdict = attribution.verdict
-    if not isinstance(verdict, Blame) or verdict.confidence >= least_confidence:
+    if not isinstance(verdict, Blame) or verdict.status is Status.SUSPECTED:
+        return attribution
+    if verdict.confidence >= least_confidence:
         return attribution
     named = "" if verdict.agent == UNKNOWN_AGENT else f" of {verdict.agent}"
     reason = (

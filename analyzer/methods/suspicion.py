@@ -69,16 +69,18 @@ def suspect(trajectory: Trajectory, least: float) -> Blame | None:
     first = _main_clue([clue for _, clue in weighed.clues])
     agent = agents[first.step]
     kind = ClueKind.WRONG_SUM if first.is_miscalculated else first.kind
+    ranking = _ranking(weighed.clues, weighed.probability, agents)
     return Blame(
         agent=agent,
         step=first.step,
         reason=f"{subject_of(trajectory.steps[first.step])} {first.reason}.",
-        confidence=weighed.probability,
+        confidence=ranking[0].probability,
         fix=_FIXES[kind].format(agent=in_fix(agent)),
         mode=_MODES[kind].value,
         evidence=_evidence([first, *(clue for _, clue in weighed.clues)]),
-        ranking=_ranking(weighed.clues, weighed.probability, agents),
+        ranking=ranking,
         status=Status.SUSPECTED,
+        failed_probability=weighed.probability,
     )
 
 
@@ -102,7 +104,7 @@ def _evidence(found: Sequence[Clue]) -> tuple[Evidence, ...]:
 def _ranking(
     scored: Sequence[tuple[float, Clue]], probability: float, agents: dict[int, str]
 ) -> tuple[Ranked, ...]:
-    """Distribute a run's probability over the steps of its clues, which are sorted by strength."""
+    """Distribute a run's probability of failure over the steps of its clues, which are sorted by strength."""
     by_step: dict[int, float] = {}
     for score, clue in scored:
         by_step.setdefault(clue.step, score)
@@ -152,10 +154,14 @@ class Confirm:
 def _updated(blame: Blame, *, holds: bool) -> Blame:
     """Return a suspicion with its probability after a model's answer (Bayes' rule)."""
     right, wrong = (_BELIEVED, 1 - _BELIEVED) if holds else (1 - _BELIEVED, _BELIEVED)
-    odds = blame.confidence / max(1e-6, 1 - blame.confidence) * right / wrong
-    confidence = round(odds / (1 + odds), 4)
-    scale = confidence / blame.confidence if blame.confidence else 0.0
-    ranking = tuple(
-        replace(one, probability=round(min(1.0, one.probability * scale), 4)) for one in blame.ranking
-    )
-    return replace(blame, confidence=confidence, ranking=ranking)
+    before = blame.certainty
+    odds = before / max(1e-6, 1 - before) * right / wrong
+    probability = round(odds / (1 + odds), 4)
+    scale = probability / before if before else 0.0
+    ranking = tuple(replace(one, probability=_scaled(one.probability, scale)) for one in blame.ranking)
+    confidence = _scaled(blame.confidence, scale)
+    return replace(blame, confidence=confidence, failed_probability=probability, ranking=ranking)
+
+
+def _scaled(probability: float, scale: float) -> float:
+    return round(min(1.0, probability * scale), 4)

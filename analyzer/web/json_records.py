@@ -110,6 +110,10 @@ class RunVerdict:
     """Seconds that the analysis took."""
     error: str | None
     """The cause, if `status` is `error`."""
+    checked: tuple[str, ...]
+    """Sentences on what was checked and what could not be, if no step is blamed."""
+    failed_probability: float | None
+    """Probability that the run failed, 0 to 1, if `status` is `suspected`; `confidence` is of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +195,7 @@ class VerdictVersion:
     step: int | None
     span_id: str | None
     confidence: float | None
+    failed_probability: float | None
     reason: str
     method: str
     """The method that decided; `person` for a label, `experiment` for a proof."""
@@ -266,6 +271,7 @@ class QueuedRun:
     agent: str | None
     step: int | None
     confidence: float | None
+    failed_probability: float | None
     decided_ns: int
     """Time of the verdict, Unix ns."""
 

@@ -193,7 +193,10 @@ def versions_document(verdicts: Sequence[StoredVerdict]) -> dict[str, Any]:
 
 def _version(verdict: StoredVerdict) -> dict[str, Any]:
     document = read_document(verdict.document, verdict.run_id)
-    names = ("status", "agent", "step", "span_id", "confidence", "reason", "method", "model")
+    names = (
+        *("status", "agent", "step", "span_id", "confidence", "failed_probability"),
+        *("reason", "method", "model"),
+    )
     return {
         "version": verdict.version,
         **{name: document[name] for name in names},

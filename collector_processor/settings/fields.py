@@ -124,7 +124,7 @@ class Settings(KafkaSettings):
         ge=0,
         le=1,
         description="minimum confidence, 0 to 1, to mark a step as decisive; below it only the run is marked"
-        " as failed",
+        " as failed; for a suspected failure, of the probability that the run failed",
     )
     carrier_status: Literal["unset", "error", "error-suspected"] = Field(
         "unset",

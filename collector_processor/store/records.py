@@ -95,8 +95,16 @@ class StoredVerdict:
     @property
     def confidence(self) -> float:
         """Confidence of the blame, 0 to 1; 1 if the document has none."""
-        confidence = self.fields.get("confidence")
-        return float(confidence) if isinstance(confidence, int | float) else 1.0
+        return self._number("confidence", 1.0)
+
+    @property
+    def certainty(self) -> float:
+        """The probability that thresholds compare (``Blame.certainty``)."""
+        return self._number("failed_probability", self.confidence)
+
+    def _number(self, name: str, otherwise: float) -> float:
+        number = self.fields.get(name)
+        return float(number) if isinstance(number, int | float) else otherwise
 
     @property
     def fields(self) -> Mapping[str, Any]:

@@ -70,9 +70,9 @@ class CarrierPolicy:
     web_url: str = ""
     """Base URL of our pages, without a trailing slash; empty to write no links."""
 
-    def marks(self, confidence: float) -> bool:
-        """Return whether this confidence is high enough to mark the decisive span."""
-        return confidence >= self.min_confidence
+    def marks(self, certainty: float) -> bool:
+        """Return whether a blame of this certainty (``Blame.certainty``) marks its span."""
+        return certainty >= self.min_confidence
 
     def run_url(self, run_id: str, step: int | None = None) -> str | None:
         """Return the URL of a run's page, at a step if given; ``None`` without ``web_url``."""
@@ -114,9 +114,9 @@ class Judgement:
         return is_suspicion or status is Status.ATTRIBUTED
 
     def marked(self, policy: CarrierPolicy) -> Step | None:
-        """Return the blamed step, if the confidence is high enough to mark its span."""
+        """Return the blamed step, if the verdict is certain enough to mark its span."""
         verdict = self.attribution.verdict
-        is_marked = isinstance(verdict, Blame) and policy.marks(verdict.confidence)
+        is_marked = isinstance(verdict, Blame) and policy.marks(verdict.certainty)
         return self.decisive if is_marked else None
 
 
@@ -142,7 +142,7 @@ def root_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str, At
         names.RUN_DIALECTS: trajectory.dialects,
     }
     verdict = judgement.attribution.verdict
-    if isinstance(verdict, Blame) and not policy.marks(verdict.confidence):
+    if isinstance(verdict, Blame) and not policy.marks(verdict.certainty):
         run[names.FAILURE_LOW_CONFIDENCE] = True
     return finish(run | _verdict_attributes(judgement), policy)
 
@@ -195,6 +195,7 @@ def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
             names.FAILURE_AGENT_NAME: verdict.agent,
             names.FAILURE_MODE: verdict.mode or None,
             names.FAILURE_CONFIDENCE: verdict.confidence,
+            names.FAILURE_PROBABILITY: verdict.failed_probability,
             names.FAILURE_FIX: verdict.fix or None,
         }
     )

@@ -132,7 +132,7 @@ def evaluation_log(
     """Return the ``gen_ai.evaluation.result`` event, parented to the decisive span; none without blame.
 
     Its body is one sentence with agent, step, mode and confidence. Its severity is WARN, or INFO for a
-    suspected failure: ERROR is left to the run's own records.
+    suspected failure, whose probability the sentence gives too: ERROR is left to the run's own records.
     """
     step, blame = judgement.decisive, judgement.attribution.verdict
     if not policy.logs or step is None or step.span_id is None or not isinstance(blame, Blame):
@@ -173,8 +173,13 @@ def _sentence(blame: Blame) -> str:
     mode = f" ({blame.mode.replace('_', ' ')})" if blame.mode else ""
     agent = agent_in_prose(blame.agent)
     if blame.status is Status.SUSPECTED:
-        return f"suspected failure: {agent} at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
+        return f"{_suspected(blame)}: {agent} at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
     return f"{agent} broke the run at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
+
+
+def _suspected(blame: Blame) -> str:
+    probability = blame.failed_probability
+    return "suspected failure" if probability is None else f"suspected failure ({probability:.2f})"
 
 
 def _decisive_name(blame: Blame) -> str:
@@ -189,7 +194,7 @@ def _root_name(judgement: Judgement, policy: CarrierPolicy) -> str:
         return _UNBLAMED[verdict.status]
     if verdict.status is Status.SUSPECTED:
         return suspected_name(verdict.agent, verdict.mode)
-    return root_name(verdict.agent, verdict.mode if policy.marks(verdict.confidence) else "low confidence")
+    return root_name(verdict.agent, verdict.mode if policy.marks(verdict.certainty) else "low confidence")
 
 
 def _carrier(name: str, parent: Span, judgement: Judgement, attributes: Attributes) -> Span:

@@ -166,7 +166,7 @@ def _unchanged(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy
     is_proved_now = decision.attribution.proof is not None and not published.proof
     if is_proved_now or not verdict.says_the_same_as(published):
         return None
-    if is_persons and verdict.agent and not policy.marks(published.confidence):
+    if is_persons and verdict.agent and not policy.marks(published.certainty):
         return None  # confirmed by a person: the span, too uncertain to be marked before, is marked now
     return _updated(published, verdict)
 
@@ -280,7 +280,7 @@ def _withdrawn(judgement: Judgement, decision: Decision, policy: CarrierPolicy) 
         published.span_id is None or (step and published.span_id == step.span_id)
     ):
         return ()
-    is_marked = published.trace_id and published.span_id and policy.marks(published.confidence)
+    is_marked = published.trace_id and published.span_id and policy.marks(published.certainty)
     marked = (published.trace_id, published.span_id) if is_marked else None
     withdrawn = Withdrawn(agent=published.agent, version=published.version, marked=marked)  # type: ignore[arg-type]
     return withdrawal(judgement, withdrawn, decision.run.trace, policy)

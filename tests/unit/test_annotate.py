@@ -377,6 +377,26 @@ def test_below_the_minimum_confidence_only_the_root_names_the_agent_and_says_how
     assert len(carriers(judgement(), RUN, CarrierPolicy(min_confidence=0.8))) == 2
 
 
+SUSPICION = replace(BLAME, status=Status.SUSPECTED, confidence=0.3, failed_probability=0.9)
+
+
+def test_a_suspicion_says_how_likely_the_run_failed_beside_how_likely_it_was_this_step() -> None:
+    for carrier in carriers(judgement(SUSPICION), RUN, CarrierPolicy()):
+        assert carrier.attributes["blamespan.failure.confidence"] == 0.3
+        assert carrier.attributes["blamespan.failure.probability"] == 0.9
+    for carrier in carriers(judgement(), RUN, CarrierPolicy()):
+        assert "blamespan.failure.probability" not in carrier.attributes
+    (log,) = evaluation_log(judgement(SUSPICION), RUN, CarrierPolicy(), 1)
+    assert log.event.body == (
+        "suspected failure (0.90): calculator at step 0 (contradicts tool), confidence 0.30"
+    )
+
+
+def test_a_suspicion_is_marked_by_the_probability_that_the_run_failed() -> None:
+    assert len(carriers(judgement(SUSPICION), RUN, CarrierPolicy(min_confidence=0.9))) == 2
+    assert len(carriers(judgement(SUSPICION), RUN, CarrierPolicy(min_confidence=0.91))) == 1
+
+
 def test_carriers_link_to_the_runs_page_and_to_its_step_where_we_have_pages() -> None:
     policy = CarrierPolicy(web_url="https://blame.example")
     decisive, root = carriers(judgement(), RUN, policy)

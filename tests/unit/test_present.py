@@ -139,6 +139,12 @@ def test_json_for_a_terminal_bears_nothing_that_steers_it_and_says_the_same(char
     assert json.loads(line) == document
 
 
+def test_a_suspicion_says_how_likely_the_run_failed_and_how_likely_it_was_this_step() -> None:
+    suspicion = replace(BLAME, status=Status.SUSPECTED, confidence=0.41, failed_probability=0.95)
+    text = shown(verdict_panel(Attribution(run_id="r", verdict=suspicion, method="signals"), RUN))
+    assert "probably failed: 95%, this step: 41%" in text
+
+
 def test_a_run_of_which_nothing_is_said_did_not_break_and_did_not_pass_either() -> None:
     finding = triage(replace(RUN, reference=None, steps=RUN.steps[:2]))
     assert not finding.failed

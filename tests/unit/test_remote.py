@@ -166,6 +166,11 @@ def test_what_is_no_run_is_refused_without_being_quoted(body: bytes) -> None:
         pytest.param(attribution(replace(BLAME, step=-1)), id="a step before the first"),
         pytest.param(attribution(replace(BLAME, confidence=1.5)), id="more than certain"),
         pytest.param(
+            attribution(replace(BLAME, status=Status.SUSPECTED, failed_probability=1.5)),
+            id="more than certainly failed",
+        ),
+        pytest.param(attribution(replace(BLAME, failed_probability=0.9)), id="perhaps failed, but blamed"),
+        pytest.param(
             attribution(replace(BLAME, evidence=(Evidence(step=9, quote=""),))), id="evidence elsewhere"
         ),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from analyzer.executor.analyst import RunAnalyst
@@ -288,6 +290,45 @@ async def test_a_wrong_figure_makes_a_silent_run_suspected() -> None:
     assert isinstance(verdict, Blame)
     assert (verdict.status, verdict.agent, verdict.step) == (Status.SUSPECTED, "analyst", 1)
     assert verdict.ranking[0].probability == verdict.confidence
+
+
+TWO_MISTAKES = run(
+    METER,
+    step("analyst", "Rack B draws 6,900 W."),
+    tool("buyer", "A socket costs 84 EUR. A cable costs 35 EUR.", input='{"site": "Graz"}', target="prices"),
+    step("buyer", "A socket costs 48 EUR."),
+    task="What does rack B draw, and what does a socket cost?",
+    output="Rack B draws 6,900 W and a socket costs 48 EUR.",
+)
+
+
+async def test_that_a_run_failed_and_that_it_was_this_step_are_two_probabilities() -> None:
+    analysis = await RunAnalyst(attributor=Attributor(least_confidence=0.9)).analyse(TWO_MISTAKES)
+    verdict = analysis.attribution.verdict
+    assert isinstance(verdict, Blame)
+    assert verdict.failed_probability is not None
+    assert len(verdict.ranking) == 2
+    assert verdict.confidence == verdict.ranking[0].probability < 0.9 * verdict.failed_probability
+    assert sum(one.probability for one in verdict.ranking) == pytest.approx(
+        verdict.failed_probability, abs=1e-3
+    )
+    document = json.loads(analysis.document)
+    assert document["confidence"] == verdict.confidence
+    assert document["failed_probability"] == verdict.failed_probability
+
+
+async def test_a_model_that_agrees_raises_both_probabilities_by_the_same_factor() -> None:
+    before = (await RunAnalyst(attributor=Attributor()).analyse(TWO_MISTAKES)).attribution.verdict
+    model = ScriptedModel(replies=("Yes. It does.",))
+    after = (await RunAnalyst(attributor=Attributor(model=model)).analyse(TWO_MISTAKES)).attribution.verdict
+    assert isinstance(before, Blame)
+    assert isinstance(after, Blame)
+    assert before.failed_probability is not None
+    assert after.failed_probability is not None
+    factor = after.failed_probability / before.failed_probability
+    assert factor > 1
+    assert after.confidence == pytest.approx(before.confidence * factor, abs=1e-3)
+    assert after.confidence == after.ranking[0].probability
 
 
 async def test_suspicion_is_off_where_no_false_alarm_is_tolerated() -> None:

@@ -108,7 +108,9 @@ async def test_an_agent_without_a_name_is_called_that(stage: Stage, client: Clie
     assert UNKNOWN_AGENT not in page
 
 
-SUSPECTED = Blame(agent="analyst", step=2, reason="r", confidence=0.8, status=Status.SUSPECTED)
+SUSPECTED = Blame(
+    agent="analyst", step=2, reason="r", confidence=0.41, status=Status.SUSPECTED, failed_probability=0.95
+)
 REFUTED = Proof(
     decision=ProofDecision.REFUTED, step=1, span_id=None, effect=0.0, interval=(-0.1, 0.1), trials=40,
     change="resample",
@@ -141,6 +143,17 @@ async def test_a_verdict_without_a_remedy_says_what_to_do_next(
     assert ("Is this suspicion right?" if verdict is SUSPECTED else "Do you know what happened?") in page
     assert '<option value="2" selected>' in page
     assert ">decisive<" not in page
+
+
+async def test_a_suspicion_shows_two_probabilities_each_with_its_name(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", Attribution(run_id="run-1", verdict=SUSPECTED, method="signals"))
+    for path in ("/runs/run-1", "/runs/run-1/report.html"):
+        page = await text_of(client, path)
+        assert "Probably failed: 95%" in page
+        assert "This step: 41%" in page
+    listed = await text_of(client, "/runs")
+    assert "suspected 95%" in listed
+    assert '<td class="number">41%</td>' in listed
 
 
 async def test_a_run_without_steps_shows_no_empty_picture(stage: Stage, client: Client) -> None:

@@ -50,6 +50,7 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
             "failure_id": _TEXT,
             "mode": _TEXT,
             "confidence": pa.float64(),
+            "failed_probability": pa.float64(),
             "method": _TEXT,
             "model": _TEXT,
             "is_by_person": pa.bool_(),

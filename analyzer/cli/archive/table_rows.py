@@ -52,6 +52,7 @@ def verdict_row(run: ArchivedRun, clean: Clean) -> Row:
         "failure_id": verdict.failure_id,
         "mode": _cleaned(said.get("mode"), clean),
         "confidence": said.get("confidence"),
+        "failed_probability": said.get("failed_probability"),
         "method": _cleaned(said.get("method"), clean),
         "model": _cleaned(said.get("model"), clean),
         "is_by_person": verdict.is_persons_word,

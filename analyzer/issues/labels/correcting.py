@@ -144,7 +144,7 @@ def _decision(store: RunStore, label: Label, policy: CarrierPolicy, now_ns: int)
     if previous is None or previous.is_provisional or packed is None:
         return None
     is_suspicion = previous.status == Status.SUSPECTED  # a confirmed suspicion becomes a failure
-    if label.kind is LabelKind.CONFIRMED and policy.marks(previous.confidence) and not is_suspicion:
+    if label.kind is LabelKind.CONFIRMED and policy.marks(previous.certainty) and not is_suspicion:
         return None
     try:
         run = unpack_place(packed)

@@ -19,7 +19,9 @@ from semconv.model import Status
 
 _USUAL: Final = 10
 _HIDDEN: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("agent", "step", "span_id", "confidence", "fix", "mode", "proof")),
+    **dict.fromkeys(("agent", "step", "span_id", "confidence", "failed_probability")),
+    **dict.fromkeys(("fix", "mode", "proof")),
+    "checked": (),
     "evidence": (),
     "ranking": (),
     "reason": "",
@@ -46,7 +48,6 @@ def queued_run(asked: Asked) -> QueuedRun:
     """Return a question for programs, without the verdict if the question is blind."""
     row, question = asked.row, asked.question
     shown = not question.is_blind
-    confidence = row.document.get("confidence")
     return QueuedRun(
         run_id=row.key.run_id,
         tenant=row.key.tenant,
@@ -57,7 +58,8 @@ def queued_run(asked: Asked) -> QueuedRun:
         status=Status(row.status) if shown else None,
         agent=row.agent if shown else None,
         step=row.step if shown else None,
-        confidence=confidence if shown else None,
+        confidence=row.document.get("confidence") if shown else None,
+        failed_probability=row.document.get("failed_probability") if shown else None,
         decided_ns=row.verdict.decided_ns,
     )
 

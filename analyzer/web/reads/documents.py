@@ -65,6 +65,8 @@ class _Document(TypedDict, total=False):
     cost_usd: float | None
     duration_s: float
     error: str | None
+    checked: list[str]
+    failed_probability: float | None
     notes: list[str]
     early_warning: dict[str, Any] | None
 
@@ -84,7 +86,7 @@ def _damaged() -> Mapping[str, Any]:
 
 def read_document(text: str, run_id: str) -> dict[str, Any]:
     """Return a verdict's document with all its fields; an ``error`` verdict if it is damaged."""
-    damaged = {**_damaged(), "run_id": run_id, "evidence": [], "ranking": []}
+    damaged = {**_damaged(), "run_id": run_id, "evidence": [], "ranking": [], "checked": []}
     try:
         found = _READ(text)
     except ValueError:

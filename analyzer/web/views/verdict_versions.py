@@ -28,6 +28,7 @@ class ShownVersion:
     """The agent to blame, else the status."""
     step: int | None
     confidence: float | None
+    failed_probability: float | None
     author: str
     """A person, an experiment, or a method with its model."""
     reason: str
@@ -44,17 +45,21 @@ def versions_of(verdicts: Sequence[StoredVerdict]) -> tuple[ShownVersion, ...]:
 
 def _shown(verdict: StoredVerdict, earlier: StoredVerdict | None) -> ShownVersion:
     fields = verdict.fields
-    confidence = fields.get("confidence")
     return ShownVersion(
         version=verdict.version,
         said=agent_label(verdict.agent) if verdict.agent else _status(verdict),
         step=verdict.step if verdict.agent else None,
-        confidence=float(confidence) if isinstance(confidence, int | float) else None,
+        confidence=_number(fields.get("confidence")),
+        failed_probability=_number(fields.get("failed_probability")),
         author=_author(verdict),
         reason=str(fields.get("reason") or ""),
         decided_ns=verdict.decided_ns,
         changed=tuple(_changes(verdict, earlier)) if earlier else (),
     )
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _status(verdict: StoredVerdict) -> str:
