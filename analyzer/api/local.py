@@ -107,7 +107,7 @@ async def attribute_async(
     if reference is not None:
         trajectory = with_changes(trajectory, reference=reference)
     if failed:
-        given = await analyst.attributor(trajectory)
+        given = analyst.signed(await analyst.attributor(trajectory), trajectory)
     else:
         given = (await analyst.analyse(trajectory)).attribution
     return read_answer(RunVerdict, to_json(given, trajectory))

@@ -21,6 +21,7 @@ from analyzer.inquiry.visible import visible_run
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.suspicion import suspect
+from analyzer.signals.checked import checked
 from analyzer.signals.suspicion.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
 from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
@@ -30,6 +31,8 @@ WITH_REFERENCE: Final = "+reference"
 """Suffix of a method's name if a person let the method see the expected answer."""
 NO_STEPS: Final = "no step can be read from the spans of this run"
 """Reason of an ``unreadable`` verdict."""
+_OFF: Final = "the settings turn that off (`BLAMESPAN_SUSPECT_FALSE_ALARMS`)"
+_IN_PROGRESS: Final = "it is still in progress"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +97,9 @@ class RunAnalyst:
                 return unasked.attribution
             doubt = self._suspected(order.trajectory, triage(order.trajectory, self.rules))
             if doubt is not None:
-                return (yield from attributor.confirm(doubt, order.trajectory, order.marker))
-        return (yield from attributor.steps(order.trajectory, order.marker))
+                found = yield from attributor.confirm(doubt, order.trajectory, order.marker)
+                return self.signed(found, order.trajectory)
+        return self.signed((yield from attributor.steps(order.trajectory, order.marker)), order.trajectory)
 
     def unasked(self, trajectory: Trajectory) -> Analysis | None:
         """Triage and attribute a run; ``None`` if that might need a model."""
@@ -107,10 +111,18 @@ class RunAnalyst:
             doubt = self._suspected(trajectory, finding)
             if doubt is not None and asks_model:
                 return None
-            return analysis_of(doubt or _passed(trajectory, finding), trajectory)
+            return self._analysis(doubt or _passed(trajectory, finding), trajectory)
         if asks_model or self.attributor.method not in (AUTO, "signals"):
             return None
-        return analysis_of(self.attributor.at_once(trajectory), trajectory)
+        return self._analysis(self.attributor.at_once(trajectory), trajectory)
+
+    def signed(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Attribution:
+        """Return the attribution with what was checked; ``unsearched`` as in ``checked``."""
+        off = _OFF if self.least_suspicion is None else ""
+        return replace(attribution, checked=checked(attribution, trajectory, unsearched or off))
+
+    def _analysis(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Analysis:
+        return analysis_of(self.signed(attribution, trajectory, unsearched), trajectory)
 
     def _suspected(self, trajectory: Trajectory, finding: Finding) -> Attribution | None:
         """Return the suspected failure of a run without any sign of failure or success."""
@@ -129,8 +141,8 @@ class RunAnalyst:
             return analysis_of(_abstained(trajectory, Status.UNREADABLE, NO_STEPS), trajectory)
         finding = triage(trajectory, self.rules)
         if not finding.failed:
-            return analysis_of(_passed(trajectory, finding), trajectory)
-        return analysis_of(self.attributor.at_once(trajectory), trajectory)
+            return self._analysis(_passed(trajectory, finding), trajectory, _IN_PROGRESS)
+        return self._analysis(self.attributor.at_once(trajectory), trajectory)
 
     def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
         """Return an ``error`` verdict: the run could not be analysed, and why."""

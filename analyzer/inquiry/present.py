@@ -137,6 +137,8 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
             lines += [Text(), _ranking("suspects", verdict.ranking)]
     else:
         lines.append(_field("why", verdict.reason))
+        names = ["checked", *[""] * len(attribution.checked)]
+        lines += [_field(name, one) for name, one in zip(names, attribution.checked, strict=False)]
         if verdict.ranking:
             lines += [Text(), _ranking("candidates", verdict.ranking)]
     lines += [Text(), _how(attribution)]

@@ -20,6 +20,7 @@ from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
 from analyzer.methods.attribution import doubted
 from analyzer.methods.history import COMPARED, pooled_with
+from analyzer.signals.checked import checked
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.examine import Finding, ReadRuns
@@ -88,7 +89,8 @@ class RunComparison:
         if found is None or not found.is_any:
             return analysis, kept
         pooled = pooled_with(analysis.attribution, run.trajectory, found)
-        attribution = doubted(pooled, self._least)
+        told = doubted(pooled, self._least)
+        attribution = replace(told, checked=checked(told, run.trajectory))
         fields = {**json.loads(analysis.document), **to_json(attribution, run.trajectory)}
         corrected = Analysis(attribution=attribution, document=json.dumps(fields, ensure_ascii=False))
         noted = noted_document(noted_run(NO_TENANT, run.trajectory, corrected, self._clean))

@@ -125,9 +125,11 @@ def test_a_verdict_without_blame_says_why(status: Status, title: str) -> None:
     attribution = Attribution(
         run_id="r", verdict=Abstention(status=status, reason="because"), method="triage"
     )
-    text = shown(verdict_panel(attribution, RUN))
+    text = shown(verdict_panel(replace(attribution, checked=("One was checked.", "Two not.")), RUN))
     assert title in text
     assert "because" in text
+    assert "checked   One was checked." in text
+    assert "Two not." in text
 
 
 @pytest.mark.parametrize("char", ["\x9b", "\x7f", "\u202e", "\u2066", "\u200b", "\u2028", "\U000e0041"])

@@ -197,6 +197,27 @@ async def test_a_kept_run_is_analysed_again_by_another_method(stage: Stage, clie
     assert stage.verdicts.recent(5) == before  # an opinion is no verdict
 
 
+async def test_a_run_that_seems_fine_says_what_was_checked_and_can_be_taken_as_failed(
+    stage: Stage, client: Client
+) -> None:
+    fine = run(
+        step("planner", "go"), step("writer", "The ferry is late."), task="t", output="The ferry is late."
+    )
+    found = await RunAnalyst(attributor=Attributor()).analyse(fine)
+    await stage.add(fine, "shop", found.attribution)
+    async with client.get("/runs/run-1") as answer:
+        page = await answer.text()
+    assert "<dt>What was checked</dt>" in page
+    assert "<li>The final answer was not compared with the tools&#39; results: none is recorded.</li>" in page
+    button = page.partition("<button>It failed</button>")[0].rpartition("<form")[2]
+    data = dict(re.findall(r'name="(\w+)" value="(\w+)"', button))
+    assert data == {"method": "auto", "failed": "yes"}
+    async with client.post("/runs/run-1/again", data=data, headers=OURS, allow_redirects=False) as answer:
+        judged = await ended(client, answer.headers["Location"])
+    assert "No sign of failure" not in judged
+    assert "writer" in judged
+
+
 SECRET = "AKIA" + "Q7" * 8
 
 

@@ -18,8 +18,9 @@ from analyzer.signals.suspicion.constraints import broken_constraints
 from analyzer.signals.suspicion.undelivered import undelivered
 from analyzer.signals.suspicion.unmentioned_errors import ignored_errors, loops
 from analyzer.signals.suspicion.unsourced import unsourced
+from semconv.model import Trajectory
 
-__all__ = ["DETECTORS", "Clue", "ClueKind", "Detector", "clues"]
+__all__ = ["DETECTORS", "Clue", "ClueKind", "Detector", "clues", "obstacle"]
 
 Detector: TypeAlias = Callable[[Reading], Iterator[Clue]]
 
@@ -43,8 +44,13 @@ _FOR_SHORT: Final[frozenset[Detector]] = frozenset({wrong_figures, wrong_sums, u
 
 def clues(reading: Reading, detectors: Sequence[Detector] = DETECTORS) -> tuple[Clue, ...]:
     """Return the clues against a run; empty if spans are missing."""
-    if not reading.trajectory.complete or not reading.steps:
+    if obstacle(reading.trajectory) or not reading.steps:
         return ()
     is_long = len(reading.steps) > MOST_STEPS
     used = [detector for detector in detectors if not (is_long and detector in _FOR_SHORT)]
     return tuple(clue for detector in used for clue in detector(reading))
+
+
+def obstacle(trajectory: Trajectory) -> str:
+    """Return why a run cannot be searched for clues; empty if it can."""
+    return "" if trajectory.complete else "spans are missing"

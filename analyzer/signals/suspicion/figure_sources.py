@@ -64,9 +64,26 @@ def _distinct_texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
 
 def is_blind(reading: Reading) -> bool:
     """Return whether texts of tools are missing, so that a figure may have an unrecorded source."""
-    tools = [step for step in reading.steps if step.kind is StepKind.TOOL]
-    cut = any(step.content in _LOST or len(step.output) > HEAD for step in tools)
-    return cut or any(step.content in _LOST and not step.input for step in reading.steps)
+    return bool(lost_steps(reading.steps))
+
+
+def lost_steps(steps: Sequence[Step]) -> tuple[int, ...]:
+    """Return the steps whose missing or cut texts may be the source of a figure."""
+    return tuple([step.index for step in steps if _is_lost(step)])
+
+
+def _is_lost(step: Step) -> bool:
+    if step.kind is StepKind.TOOL and len(step.output) > HEAD:
+        return True
+    return step.content in _LOST and (step.kind is StepKind.TOOL or not step.input)
+
+
+def has_results(steps: Sequence[Step]) -> bool:
+    """Return whether the run shows what a tool returned."""
+    return any(
+        (step.kind is StepKind.TOOL and step.output) or any(one.role == "tool" for one in step.heard)
+        for step in steps
+    )
 
 
 def _texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:

@@ -127,7 +127,7 @@ async def _attribute_all(
 
 async def _attribute(analyst: RunAnalyst, trajectory: Trajectory, *, failed: bool) -> Attribution:
     if failed:
-        return await analyst.attributor(trajectory)
+        return analyst.signed(await analyst.attributor(trajectory), trajectory)
     return (await analyst.analyse(trajectory)).attribution
 
 
