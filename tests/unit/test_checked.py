@@ -10,7 +10,7 @@ import pytest
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.methods.attribution import Attributor
 from analyzer.signals.suspicion import MOST_STEPS
-from semconv.model import ContentState, Outcome, Status, Trajectory
+from semconv.model import ContentState, Outcome, Status, Step, Trajectory
 from tests.runs import failed_tool, run, step, tool
 
 GAUGE = tool("warden", "Gauge 4 reads 212 cm.", input='{"gauge": 4}', target="read_gauge")
@@ -38,6 +38,11 @@ async def test_a_run_that_shows_all_its_texts_was_checked_against_them() -> None
     assert "not " not in told
 
 
+def _gauges(number: int) -> list[Step]:
+    read = ((f'{{"gauge": {at}}}', f"{GAUGE.output} ({at})") for at in range(number))
+    return [replace(GAUGE, input=given, output=shown) for given, shown in read]
+
+
 CUT = replace(GAUGE, output="Gauge 4 re", content=ContentState.TRUNCATED)
 GEORGIAN = "მდინარის დონე მეოთხე სადგურზე დღეს უფრო მაღალია, ვიდრე გუშინ, და კვლავ იმატებს."
 
@@ -54,8 +59,8 @@ GEORGIAN = "მდინარის დონე მეოთხე სად�
         (run(GAUGE, step("warden", GEORGIAN), output=GEORGIAN), "no table of phrases covers Georgian script"),
         (replace(PASSED, complete=False), "not searched for contradictions: spans are missing"),
         (
-            run(*[GAUGE] * MOST_STEPS, step("warden", SAID), output=SAID),
-            f"it has {MOST_STEPS + 1} steps, and at most {MOST_STEPS} are searched",
+            run(*_gauges(MOST_STEPS), step("warden", SAID), output=SAID),
+            f"compared with the tools' results: the run has more than {MOST_STEPS} steps",
         ),
         (
             replace(PASSED, outcome=Outcome.SUCCESS),
