@@ -150,13 +150,29 @@ _HUNK: Final = re.compile(
     r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@[^\n]*(?:\n[ +\-\\][^\n]*|\n(?=\n|$))*", re.MULTILINE
 )
 """A part of a patch in the unified format."""
+_FENCED_DATA: Final = re.compile(r"(?:json\w*)?\s*([{\[].*[}\]]\s*)\Z", re.DOTALL | re.IGNORECASE)
+"""A fence's label, if any, and its JSON; code begins with other characters."""
 
 
 def prose_of(text: str) -> str:
-    """Return a text without code and patches, replaced by blanks so that positions do not change."""
+    """Return a text without code and patches, replaced by blanks so that positions do not change.
+
+    JSON in a code fence is what the text says, not code, if it is longer than all the text outside fences:
+    models fence an answer in JSON. Beside a longer explanation it may be an example.
+    """
     text = _HUNK.sub(lambda found: " " * len(found[0]), text) if "@@ -" in text else text
     parts = text.split("```")
-    return "   ".join(part if place % 2 == 0 else " " * len(part) for place, part in enumerate(parts))
+    outside = sum(map(len, parts[::2]))
+    return "   ".join(
+        part if place % 2 == 0 else _data_of(part, outside) or " " * len(part)
+        for place, part in enumerate(parts)
+    )
+
+
+def _data_of(fenced: str, least: int) -> str:
+    """Return the JSON in a fence with its label blanked; empty if it is something else, or shorter."""
+    data = _FENCED_DATA.match(fenced)
+    return " " * data.start(1) + data[1] if data and len(fenced) > least else ""
 
 
 def words_of(text: str) -> frozenset[str]:

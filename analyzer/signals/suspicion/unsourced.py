@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 from analyzer.signals.normalize import excerpt, normalized
 from analyzer.signals.run_view import HEAD, Reading, final_answer
+from analyzer.signals.suspicion.answer_parts import parts_of, quotations
 from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.figure_sources import is_blind, sources
-from analyzer.signals.suspicion.figures import prose_of
+from analyzer.signals.suspicion.figure_sources import Source, is_blind, sources
+from analyzer.signals.wordings import languages_in
 from semconv.model import Evidence, StepKind
 
 _ID: Final = re.compile(
@@ -23,13 +24,13 @@ _SPOKEN: Final = re.compile(
 )
 """Words with digits that are not ids of the run."""
 _LINK: Final = re.compile(r"https?://[^\s)\]>\"'“”]+")
-_QUOTED: Final = re.compile(r"[\"“«„]([^\"“”«»\n]{20,300})[\"”»]")
 _NAMED: Final = re.compile(
     r"\b(?:[Aa]ccording to|[Dd]ata from|[Rr]eported by|[Aa]s)\s(?:the\s)?(?:\d{4}\s)?"
     r"((?:[A-Z][\w&'-]+\s?(?:&\s)?){1,4})"
     r"|\b((?:[A-Z][\w&'-]+\s?(?:&\s)?){1,4})(?:stated|confirmed|reported|announced|said)\b"
 )
-_FEWEST_WORDS: Final = 5
+_LEFT_OUT: Final = re.compile(r"…|\.\.\.|\[[^\]\n]{0,80}\]|\(\.\.\.\)")
+"""What quotations replace or add: they are compared piece by piece."""
 
 
 def unsourced(reading: Reading) -> Iterator[Clue]:
@@ -37,13 +38,16 @@ def unsourced(reading: Reading) -> Iterator[Clue]:
     origins = sources(reading)
     if is_blind(reading) or not any(source.is_result for source in origins):
         return
-    answer = prose_of(final_answer(reading.trajectory)[:HEAD])
+    answer = final_answer(reading.trajectory)[:HEAD]
     given = "\n".join(source.text for source in origins)
     called = "\n".join(
         f"{step.target} {step.input[:2_000]}" for step in reading.steps if step.kind is StepKind.TOOL
     )
-    small, plain = f"{given}\n{called}".casefold(), normalized(given)
-    for what, found, signs in _references(answer, small, plain, reading.trajectory.agents):
+    told = "\n".join(part.text for part in parts_of(answer))
+    for what, found, signs in (
+        *_references(told, f"{given}\n{called}".casefold(), reading.trajectory.agents),
+        *_quotations(reading, answer, origins, called),
+    ):
         position = _introduced(reading, found)
         step = reading.steps[position]
         at = max(0, step.output.find(found))
@@ -61,7 +65,7 @@ def unsourced(reading: Reading) -> Iterator[Clue]:
 
 
 def _references(
-    answer: str, small: str, plain: str, agents: Sequence[str]
+    answer: str, small: str, agents: Sequence[str]
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
     links = _LINK.sub(" ", answer)
     known = {found.casefold() for found in _ID.findall(small)}
@@ -76,13 +80,41 @@ def _references(
         if link.casefold().rstrip("/") in small:
             continue
         yield "the link", link, {"link": 1.0, "known_host": float(bool(host) and host in small)}
-    for found in dict.fromkeys(_QUOTED.findall(links)):
-        if len(found.split()) >= _FEWEST_WORDS and normalized(found) not in plain:
-            yield "the quotation", found, {"quotation": 1.0}
     for match in _NAMED.finditer(links):
         name = (match[1] or match[2]).strip()
         if name.casefold() not in small and name not in agents and len(name) > 3:
             yield "as a source", name, {"name": 1.0}
+
+
+def _quotations(
+    reading: Reading, answer: str, origins: Sequence[Source], called: str
+) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yield what the answer cites and no text from outside says.
+
+    A translated quotation cannot be compared; words that an agent wrote itself may be cited as that agent's.
+    """
+    cited = dict.fromkeys(quotations(answer))
+    if not cited:
+        return
+    texts = [normalized(text) for text in (*(source.text for source in origins), called)]
+    languages = set(languages_in("\n".join(source.text for source in origins if source.is_result)))
+    for found in cited:
+        if _stands_in(found, texts) or languages.isdisjoint(languages_in(found)):
+            continue
+        if not _is_own(reading, found):
+            yield "the quotation", found, {"quotation": 1.0}
+
+
+def _stands_in(quoted: str, texts: Sequence[str]) -> bool:
+    """Tell whether each piece of a quotation stands in a text, whatever was left out between them."""
+    pieces = [normalized(piece) for piece in _LEFT_OUT.split(quoted)]
+    return all(any(piece in text for text in texts) for piece in pieces)
+
+
+def _is_own(reading: Reading, quoted: str) -> bool:
+    """Tell whether an agent wrote the words without quoting anybody before they were quoted."""
+    first = reading.steps[_introduced(reading, quoted)].output[:HEAD]
+    return quoted in first and quoted not in quotations(first)
 
 
 def _shape(found: str) -> str:

@@ -33,6 +33,8 @@ class Kind(StrEnum):
     """The work is said to be done."""
     ASKS_WHETHER = "asks_whether"
     """A question whether something exists or holds, or which things do: nothing found is an answer."""
+    CITES = "cites"
+    """What stands beside it was said or written by somebody else."""
 
 
 class Boundary(StrEnum):
