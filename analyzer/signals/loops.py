@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.signals.normalize import plain_typography
 from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role, only_calls
 from analyzer.signals.tool_results import Fault
 from semconv.model import StepKind
@@ -24,8 +25,8 @@ def repetition(reading: Reading) -> Iterator[Finding]:
 
     Repeating a call that already gave its result is pointless: the repetition gets the finding. Repeated
     words without effect started the loop: their first use gets it. Retrying after a failure is not a loop,
-    unless the call is repeated ``_PATIENCE`` times with the same result. Asking an agent again
-    after its model call failed is not a loop: that call broke the run.
+    unless the call is repeated ``_PATIENCE`` times with the same result. Nor is a call whose second result
+    differs, or asking an agent again after its model call failed: that call broke the run.
     """
     last_fault = _last_faults(reading)
     for places in repeats_of(reading):
@@ -33,18 +34,41 @@ def repetition(reading: Reading) -> Iterator[Finding]:
             continue
         if len(places) >= _PATIENCE and len({_result(reading, place) for place in places}) == 1:
             yield _stuck(reading, places)
-        elif last_fault[places[1]] < places[0]:
+        elif last_fault[places[1]] < places[0] and _gets_nothing_new(reading, *places[:2]):
             yield _loop(reading, *places[:2])
 
 
 def repeats_of(reading: Reading) -> list[tuple[int, ...]]:
-    """Return groups of two or more positions with equal calls, or equal words, of the same agent."""
+    """Return groups of two or more positions with equal calls, or equal words, of the same agent.
+
+    Words that the agent was given are left out: frameworks repeat templates in every prompt or reply.
+    """
     places: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     for position, step in enumerate(reading.steps):
         said = _said(reading, position)
         if reading.roles[position] is not Role.RELAYING and len(said) >= _SHORT:
             places[step.agent, step.kind, said].append(position)
-    return [tuple(equal) for equal in places.values() if len(equal) > 1]
+    groups = [tuple(equal) for equal in places.values() if len(equal) > 1]
+    return [equal for equal in groups if _is_call(reading, equal[0]) or not was_given(reading, equal[0])]
+
+
+def was_given(reading: Reading, position: int) -> bool:
+    """Tell whether a step's words are part of its agent's instructions or of a person's words."""
+    step, said = reading.steps[position], reading.texts[position]
+    people = (reading.texts[p] for p, one in enumerate(reading.steps) if one.kind is StepKind.HUMAN)
+    task = reading.trajectory.task
+    given = (*people, *(_collapsed(text) for text in (step.instructions, task) if len(text) >= len(said)))
+    return any(said in text for text in given)
+
+
+def _collapsed(text: str) -> str:
+    return " ".join(plain_typography(text[:HEAD]).split())
+
+
+def _gets_nothing_new(reading: Reading, first: int, again: int) -> bool:
+    """Tell whether a repeated call returned the same; what repeated words led to is judged elsewhere."""
+    is_tool = reading.steps[first].kind is StepKind.TOOL
+    return not is_tool or _result(reading, first) == _result(reading, again)
 
 
 def _said(reading: Reading, position: int) -> str:

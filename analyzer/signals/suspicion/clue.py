@@ -55,6 +55,8 @@ class Clue:
     """Whether it is known to be the wrong result of a calculation."""
     signs: Mapping[str, float] = field(default_factory=dict)
     """Signs by which it is weighed, each 0 to 1."""
+    most: float = 1.0
+    """Highest probability that it gives, where a reason outside the fitted signs makes it weak."""
 
 
 REASONED: Final[Mapping[str, Mapping[str, float]]] = {
@@ -109,4 +111,4 @@ def least_suspicion(false_alarms: float) -> float | None:
 def _probability(clue: Clue, weights: Weights) -> float:
     table = weights.get(clue.kind, {})
     score = table.get("", 0.0) + sum(table.get(sign, 0.0) * value for sign, value in clue.signs.items())
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))
+    return min(clue.most, 1 / (1 + math.exp(-max(-30.0, min(30.0, score)))))

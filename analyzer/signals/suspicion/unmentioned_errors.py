@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect, bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.signals.loops import was_given
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer, only_calls
 from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.ending import asks_whether
 from analyzer.signals.suspicion.figures import figures, prose_of, words_of
+from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import mentions_fault
-from semconv.model import Evidence, StepKind
+from semconv.model import Evidence, Step, StepKind
 
 _ADMITS: Final = re.compile(
     r"\b(?:errors?|fail\w*|exception|did(?:n't| not)|could(?:n't| not)|can(?:not|'t)|unable|nothing|none"
@@ -31,6 +34,14 @@ _LOOPING: Final = 3
 """Number of equal calls with equal results that count as a loop: two may be a check."""
 _MOST_REPEATED: Final = 50
 """Number of repeated calls that are examined, each against all calls; only the strongest counts."""
+_MOST_IF_ACCEPTED: Final = 0.15
+"""Chosen, not measured: far below even odds, since an accepted deed seldom spoils what it did before."""
+_WORDS: Final = re.compile(r"[^\W_]+")
+_ACCEPTANCE: Final = frozenset((
+    "ok", "okay", "done", "true", "success", "successful", "successfully", "succeeded", "accepted", "sent",
+    "saved", "created", "updated", "queued", "status", "result", "message", "null", "none", "200", "201",
+    "202", "204",
+))  # fmt: skip
 _WAITS: Final = re.compile(r"\b(?:wait|sleep|poll|heartbeat|ping|status|state|progress)", re.IGNORECASE)
 _PENDING: Final = re.compile(
     r"\b(?:pending|running|queued|in.progress|processing|not ready|waiting|ok|done)\b", re.IGNORECASE
@@ -139,8 +150,14 @@ def _telling(arguments: str) -> str:
 
 
 def loops(reading: Reading) -> Iterator[Clue]:
-    """Yield calls and words repeated without a new result; a wait that ends with one is not a loop."""
+    """Yield calls and words repeated without a new result; a wait that ends with one is not a loop.
+
+    A loop has equal results as well as equal calls, and nothing new between them: an agent that reads a page
+    again after a change, or greets each customer with the same words, gets on. To do an accepted deed again
+    is odd, but it seldom makes an answer wrong: many deeds are the same when done twice.
+    """
     calls: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+    news = _news(reading)
     has_tools = any(step.kind is StepKind.TOOL for step in reading.steps)
     for position, step in enumerate(reading.steps):
         if has_tools and only_calls(step):
@@ -154,27 +171,79 @@ def loops(reading: Reading) -> Iterator[Clue]:
     for (_agent, tool, said), places in repeated[:_MOST_REPEATED]:
         if not tool and (said in answer or answer in said):
             continue  # wrappers of the last call repeat its words
-        results = [reading.texts[place] or reading.steps[place].error for place in places]
-        same = max(Counter(results).values())
-        if same < _LOOPING or results[-1] not in results[:-1]:
+        if not tool and was_given(reading, places[0]):
             continue
-        if _progresses(reading, places, calls):
+        results = [_result(reading, place) for place in places]
+        if results[-1] not in results[:-1] or _progresses(reading, places, calls):
             continue
-        again = places[_LOOPING - 1]
+        chain = _longest_without_news(reading, places, news)
+        if len(chain) < _LOOPING:
+            continue
+        again = chain[_LOOPING - 1]
         step = reading.steps[again]
         what = f"{tool} with the same arguments" if tool else "the same words"
         failing = reading.faults[places[-1]] is Fault.FAILED
+        is_accepted = bool(tool) and not failing and _accepts(tool, said, results[-1])
         yield Clue(
             step=step.index,
             kind=ClueKind.LOOP,
-            reason=f"repeated {what} {len(places)} times without a new result"
+            reason=f"repeated {what} {len(chain)} times without a new result"
             f" (step {step.index} is the third time)",
             evidence=(Evidence(step=step.index, quote=beginning(_telling(said) or step.output, QUOTE)),),
             signs={
-                "times": min(same, _MOST_TIMES) / _MOST_TIMES,
+                "times": min(len(chain), _MOST_TIMES) / _MOST_TIMES,
                 "waits": float(bool(_WAITS.search(tool)) or bool(_PENDING.search(results[-1][:200]))),
                 "words": float(not tool),
                 "failing": float(failing),
                 "at_end": float(places[-1] >= len(reading.steps) - 4),
             },
+            most=_MOST_IF_ACCEPTED if is_accepted else 1.0,
         )
+
+
+def _news(reading: Reading) -> tuple[int, ...]:
+    """Return the positions with a result or words that are new to the run and do not recur like a loop's."""
+    times = Counter(reading.texts)
+    seen: set[str] = set()
+    found: list[int] = []
+    for position, text in enumerate(reading.texts):
+        is_new = bool(text) and text not in seen and times[text] < _LOOPING
+        seen.add(text)
+        if is_new and reading.faults[position] is Fault.NONE and not only_calls(reading.steps[position]):
+            found.append(position)
+    return tuple(found)
+
+
+def _longest_without_news(reading: Reading, places: Sequence[int], news: Sequence[int]) -> Sequence[int]:
+    """Return the longest stretch of repeats with equal results and nothing new between two of them.
+
+    What an agent says about its own calls is no news.
+    """
+    first = reading.steps[places[0]]
+    is_call = first.kind is StepKind.TOOL
+    counted = [at for at in news if not (is_call and _speaks(reading.steps[at], first.agent))]
+    longest: Sequence[int] = ()
+    chain = [places[0]]
+    for before, place in pairwise(places):
+        is_same = _result(reading, before) == _result(reading, place)
+        has_news = bisect(counted, place - 1) > bisect(counted, before)
+        chain = [*chain, place] if is_same and not has_news else [place]
+        longest = chain if len(chain) > len(longest) else longest
+    return longest
+
+
+def _result(reading: Reading, place: int) -> str:
+    return reading.texts[place] or reading.steps[place].error
+
+
+def _speaks(step: Step, agent: str) -> bool:
+    return step.kind in (StepKind.LLM, StepKind.AGENT) and step.agent == agent
+
+
+def _accepts(tool: str, arguments: str, result: str) -> bool:
+    """Tell whether a result only says that a deed was done: it gives nothing that the call did not have."""
+    if looks_up(tool):
+        return False
+    words = _WORDS.findall(result.casefold())
+    known = {*_WORDS.findall(arguments.casefold()), *_WORDS.findall(tool.casefold())}
+    return bool(deed_of(tool)) or (bool(words) and all(w in known or w in _ACCEPTANCE for w in words))
