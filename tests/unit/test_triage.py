@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from analyzer.methods.suspicion import suspect
 from analyzer.signals.triage import answers, output_matching, triage, worth_a_model
 from semconv.model import (
     UNKNOWN_AGENT,
@@ -192,17 +193,20 @@ def test_an_acknowledgement_without_a_failure_is_an_answer() -> None:
         "Error: upstream failed",
     ],
 )
-def test_an_answer_that_sounds_like_a_failure_is_one_by_guess(output: str) -> None:
-    finding = triage(run(step("a", output), output=output))
-    assert finding.failed
-    assert finding.source is OutcomeSource.HEURISTIC
+def test_how_an_answer_sounds_makes_no_failure_by_itself(output: str) -> None:
+    """It makes a suspicion at most: ``tests/unit/test_undelivered.py``."""
+    ended = run(step("a", output), output=output)
+    assert not triage(ended).failed
+    assert suspect(ended, least=0.5) is not None
 
 
 @pytest.mark.parametrize(
     "output", ["The error rate is 5 %.", "Turn left at the sign.", "I cannot stress this enough: 7."]
 )
 def test_an_answer_about_errors_is_none(output: str) -> None:
-    assert not triage(run(step("a", output), output=output)).failed
+    ended = run(step("a", output), output=output)
+    assert not triage(ended).failed
+    assert suspect(ended, least=0.1) is None
 
 
 def test_a_rule_of_the_users_own_decides_either_way() -> None:

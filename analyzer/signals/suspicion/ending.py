@@ -119,16 +119,20 @@ class Ending:
         return all(self._evades(each) for each in _SENTENCE.findall(text) if _WORD.search(each))
 
     def _evades(self, sentence: str) -> bool:
-        if self._new_numbers(sentence) or _GOES_ON.search(sentence):
-            return False
-        if (
-            _EXCUSE.search(sentence)
-            or _NO_WORD.fullmatch(sentence.strip())
-            or _defers(sentence, self._agents)
-        ):
+        return not self._new_numbers(sentence) and self._misses(self._after_turn(sentence))
+
+    def _after_turn(self, sentence: str) -> str:
+        """Return what follows a word such as ``but`` or ``so``, where an answer may begin; else all of it."""
+        own = _GOES_ON.search(sentence)
+        if own is not None:
+            return sentence[own.end() :]
+        found = said(Kind.GOES_ON, sentence, self.languages)
+        return sentence if found is None else sentence[found.end :]
+
+    def _misses(self, words: str) -> bool:
+        if _EXCUSE.search(words) or _NO_WORD.fullmatch(words.strip()) or _defers(words, self._agents):
             return True
-        kinds = kinds_said(sentence, self.languages)
-        return bool(kinds & MISSES) and Kind.GOES_ON not in kinds
+        return bool(kinds_said(words, self.languages) & MISSES)
 
     @cached_property
     def _agents(self) -> tuple[str, ...]:
