@@ -39,6 +39,7 @@ _MODES: Final[dict[ClueKind, FailureMode]] = {
     ClueKind.CONSTRAINT: FailureMode.OFF_TASK,
     ClueKind.UNDONE: FailureMode.INCOMPLETE_WORK,
     ClueKind.INVENTED: FailureMode.IGNORED_RESULT,
+    ClueKind.OTHER_LANGUAGE: FailureMode.OFF_TASK,
 }
 _FIXES: Final[dict[ClueKind, str]] = {
     ClueKind.WRONG_FIGURE: "Check each figure in the answer of {agent} against its tools' results.",
@@ -49,6 +50,7 @@ _FIXES: Final[dict[ClueKind, str]] = {
     ClueKind.CONSTRAINT: "Check the answer of {agent} against the task's demands before it is sent.",
     ClueKind.UNDONE: "Give {agent} another way when a call fails, or end the run as failed.",
     ClueKind.INVENTED: "Tell {agent} to claim only what a call returned, and to say so when a call fails.",
+    ClueKind.OTHER_LANGUAGE: "Tell {agent} to answer in the language of the task.",
 }
 _RANKED: Final = 5
 _SHOWN: Final = 3

@@ -15,6 +15,7 @@ from analyzer.signals.suspicion.calculations import wrong_sums
 from analyzer.signals.suspicion.claims import wrong_figures
 from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.constraints import broken_constraints
+from analyzer.signals.suspicion.other_language import other_language
 from analyzer.signals.suspicion.undelivered import undelivered
 from analyzer.signals.suspicion.unmentioned_errors import ignored_errors, loops
 from analyzer.signals.suspicion.unsourced import unsourced
@@ -32,6 +33,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     loops,
     broken_constraints,
     undelivered,
+    other_language,
 )
 
 

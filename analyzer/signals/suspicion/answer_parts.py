@@ -147,14 +147,23 @@ def _character(escaped: re.Match[str]) -> str:
 def quotations(answer: str) -> Iterator[str]:
     """Yield what the answer says that somebody else said or wrote, in order, each of some length."""
     parts = parts_of(answer)
-    languages = languages_in(_QUOTED.sub(" ", "\n".join(part.text for part in parts)))
+    languages = languages_in(without_quotations("\n".join(part.text for part in parts)))
     for part in parts:
-        text = _MARKUP.sub(lambda found: " " * len(found[0]), part.text)
+        text = _without_markup(part.text)
         for found in _QUOTED.finditer(text):
             quoted = next(filter(None, found.groups())).strip()
             if is_telling(quoted) and _is_cited(text, found.start(), found.end(), languages):
                 yield quoted
         yield from _block_quotes(text, languages)
+
+
+def without_quotations(text: str) -> str:
+    """Return a text without code spans, tags, and anything between quotation marks."""
+    return _QUOTED.sub(" ", _without_markup(text))
+
+
+def _without_markup(text: str) -> str:
+    return _MARKUP.sub(lambda found: " " * len(found[0]), text)
 
 
 def is_telling(quoted: str) -> bool:

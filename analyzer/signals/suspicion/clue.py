@@ -37,6 +37,8 @@ class ClueKind(StrEnum):
     """An answer that gives nothing of what was asked for."""
     INVENTED = "invented"
     """An answer or a claim of success in place of what a failed call did not give."""
+    OTHER_LANGUAGE = "other_language"
+    """An answer in another language than the task, which nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +64,13 @@ class Clue:
 REASONED: Final[Mapping[str, Mapping[str, float]]] = {
     "undone": {"": 0.5, "failed": 0.6, "words": -0.4, "promise": 0.4},
     "invented": {"": 0.5, "figures": 1.0, "claimed": 0.8, "never": -0.4},
+    "other_language": {"": 0.62},
 }
 """Log-odds of kinds of clues for which there are too few labelled runs to fit any; chosen, not measured.
 
 Each is above even, since nothing in the run supports the answer, and far from certain: an agent may know by
-itself what a call did not give. ``words`` alone stays the weakest.
+itself what a call did not give. ``words`` alone stays the weakest. An answer in another language is odd in
+any run, but its reader may have chosen the language outside the run: 0.65.
 """
 Weights: TypeAlias = Mapping[str, Mapping[str, float]]
 """Coefficients of each kind of clue by sign; ``""`` is the constant."""

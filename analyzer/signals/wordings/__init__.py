@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.signals.wordings.folding import fold, original_span
-from analyzer.signals.wordings.languages import is_covered, languages_in, unchecked
+from analyzer.signals.wordings.languages import is_covered, languages_in, speaks_of, unchecked
 from analyzer.signals.wordings.patterns import first_match
 from analyzer.signals.wordings.tables import ANY_LANGUAGE, Kind, Table, tables
 
@@ -74,6 +74,7 @@ __all__ = [
     "languages_in",
     "mentions_fault",
     "said",
+    "speaks_of",
     "tables",
     "unchecked",
 ]

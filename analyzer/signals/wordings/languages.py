@@ -53,6 +53,16 @@ def languages_in(text: str) -> tuple[str, ...]:
     return _languages(_sample(text))
 
 
+def speaks_of(language: str, text: str) -> bool:
+    """Tell whether a text names a language, or speaks of languages or of translating at all.
+
+    Beginnings of words are looked for anywhere: a text that only seems to name the language counts too.
+    """
+    folded = fold(text)
+    words = (word for table in tables().values() for word in table.language_words)
+    return any(word in folded for word in (*tables()[language].named, *words))
+
+
 def is_covered(text: str) -> bool:
     """Tell whether tables cover a text's languages; true for a text that is too short to tell."""
     return not unchecked(text)

@@ -66,6 +66,10 @@ class Table:
     checked: str
     function_words: frozenset[str]
     """Folded. Frequent words with little meaning, by which the language is recognised."""
+    named: tuple[str, ...]
+    """Folded. Beginnings of this language's name in the languages of the tables."""
+    language_words: tuple[str, ...]
+    """Folded. Beginnings of this language's words for translating and for a language."""
     groups: Mapping[str, tuple[str, ...]]
     """Alternatives that phrases refer to as ``{name}``."""
     phrases: Mapping[Kind, tuple[str, ...]]
@@ -98,6 +102,8 @@ def _table(row: Mapping[str, Any]) -> Table:
         "letters": "",
         "prefixes": (),
         "boundary": Boundary.BOTH,
+        "named": "",
+        "language_words": "",
         "groups": {},
         "unless": {},
         **row,
@@ -109,6 +115,8 @@ def _table(row: Mapping[str, Any]) -> Table:
             "boundary": Boundary(given["boundary"]),
             "prefixes": tuple(given["prefixes"]),
             "function_words": frozenset(fold(given["function_words"]).split()),
+            "named": tuple(fold(given["named"]).split()),
+            "language_words": tuple(fold(given["language_words"]).split()),
             "groups": {name: tuple(words) for name, words in given["groups"].items()},
             "phrases": _by_kind(given["phrases"]),
             "unless": _by_kind(given["unless"]),

@@ -1,0 +1,105 @@
+"""An answer in another language than the task, which nobody asked for.
+
+People read the language that they write. Only prose tells a language: names, code, figures, texts of data,
+quotations and sentences of a tool's result are in any. The run must be silent about languages: a task may
+want a translation, and a desk answers in the language of its instructions. Instructions in English are no
+sign of that: programmers write English whatever their users read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from analyzer.inquiry.present import beginning
+from analyzer.signals.normalize import normalized
+from analyzer.signals.run_view import HEAD, QUOTE, Reading, final_answer
+from analyzer.signals.suspicion.answer_parts import parts_of, without_quotations
+from analyzer.signals.suspicion.clue import Clue, ClueKind
+from analyzer.signals.suspicion.figure_sources import results
+from analyzer.signals.wordings import is_covered, languages_in, speaks_of, tables
+from semconv.model import Evidence, StepKind
+
+_SENTENCE: Final = re.compile(r"[^.!?\n。।؟]+(?:[.!?](?!\s|$)[^.!?\n。।؟]*)*[.!?。।؟]?")
+_CODE: Final = re.compile(r"[{}=;_<>\[\]|#\\]|\w\(|https?:|@|^\s*(?:>|//)")
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
+_WIDE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_FEWEST_WORDS: Final = 6
+_FEWEST_CHARACTERS: Final = 10
+"""Words, or characters of a script without blanks, from which a text tells its language."""
+_OF_PROGRAMS: Final = "en"
+_OTHERS: Final = frozenset({"assistant", "tool"})
+
+
+def other_language(reading: Reading) -> Iterator[Clue]:
+    """Yield the answer if its only language is not the task's only language."""
+    task, answer = reading.trajectory.task[:HEAD], final_answer(reading.trajectory)[:HEAD]
+    wanted, used = _language(_sentences(task)), _language(_sentences(answer))
+    if not wanted or not used or wanted == used or _is_asked_for(reading, used):
+        return
+    if _language(_without_copied(reading, _sentences(answer))) != used:
+        return
+    step = reading.steps[_author(reading, answer)]
+    names = tables()
+    yield Clue(
+        step=step.index,
+        kind=ClueKind.OTHER_LANGUAGE,
+        reason=f"answered in {names[used].name} although the task is in {names[wanted].name}",
+        evidence=(Evidence(step=step.index, quote=beginning(step.output, QUOTE)),),
+    )
+
+
+def _sentences(text: str) -> list[str]:
+    """Return a text's sentences in its own words: without data, quotations, code and headings."""
+    prose = (without_quotations(part.text) for part in parts_of(text) if not part.key)
+    found = (one.strip() for part in prose for one in _SENTENCE.findall(part))
+    return [one for one in found if one and not _CODE.search(one)]
+
+
+def _without_copied(reading: Reading, sentences: Sequence[str]) -> list[str]:
+    returned = [normalized(text) for text in results(reading)]
+    return [one for one in sentences if not any(normalized(one) in text for text in returned)]
+
+
+def _language(sentences: Sequence[str]) -> str:
+    """Return the only language of a text; empty if it has several, is too short, or has no table."""
+    text = "\n".join(sentences)
+    if len(_WORD.findall(text)) < _FEWEST_WORDS and len(_WIDE.findall(text)) < _FEWEST_CHARACTERS:
+        return ""
+    found = languages_in(text)
+    return found[0] if len(found) == 1 and is_covered(text) else ""
+
+
+def _is_asked_for(reading: Reading, language: str) -> bool:
+    """Tell whether a person or the instructions speak of a language, or are in the answer's language."""
+    people = [step.output for step in reading.steps if step.kind is StepKind.HUMAN]
+    given = list(dict.fromkeys(text[:HEAD] for text in (*people, *_instructions(reading))))
+    if any(speaks_of(language, text) for text in (reading.trajectory.task, *given)):
+        return True
+    telling = people if language == _OF_PROGRAMS else given
+    return any(language in languages_in(text) for text in telling if _language([text]))
+
+
+def _instructions(reading: Reading) -> Iterator[str]:
+    """Yield what steps were told; frameworks hand over an agent's words in the name of the user."""
+    outputs = {step.output.strip() for step in reading.steps}
+    for step in reading.steps:
+        yield step.instructions
+        told = (step.input[one.start : one.end] for one in step.heard if one.role not in _OTHERS)
+        yield from (text for text in told if text.strip() not in outputs)
+
+
+def _author(reading: Reading, answer: str) -> int:
+    """Return the position of the first step that gives the answer; by default, of the last that speaks."""
+    speaking = [
+        position
+        for position, step in enumerate(reading.steps)
+        if step.kind is not StepKind.TOOL and step.output.strip()
+    ]
+    return _first_with(reading, speaking, answer) if speaking else len(reading.steps) - 1
+
+
+def _first_with(reading: Reading, speaking: Sequence[int], answer: str) -> int:
+    head = answer.strip()[:QUOTE]
+    return next((place for place in speaking if head in reading.steps[place].output), speaking[-1])

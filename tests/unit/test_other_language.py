@@ -1,0 +1,145 @@
+"""Answers in a language that nobody asked for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from analyzer.methods.suspicion import suspect
+from analyzer.signals.run_view import read
+from analyzer.signals.suspicion import ClueKind, clues
+from analyzer.signals.wordings import ANY_LANGUAGE, speaks_of, tables
+from semconv.model import StepKind, Trajectory
+from tests.runs import hearing, run, step, tool
+
+HIVES = tool("beekeeper", '{"hives": 14, "queens": 13}', target="count_hives")
+TASK = {
+    "de": "Wie viele Bienenstöcke stehen im Garten, und wie viele haben eine Königin?",
+    "en": "How many hives are there in the garden, and how many of them have a queen?",
+    "es": "¿Cuántas colmenas hay en el jardín y cuántas de ellas tienen una reina?",
+    "fr": "Combien de ruches y a-t-il dans le jardin, et combien ont une reine ?",
+    "ru": "Сколько ульев стоит в саду, и у скольких из них есть матка?",  # noqa: RUF001 - Russian
+    "zh": "花园里有多少个蜂箱?其中有多少个已经有蜂王了?",
+}
+ANSWER = {
+    "de": "Im Garten stehen 14 Bienenstöcke, und 13 von ihnen haben eine Königin.",
+    "en": "There are 14 hives in the garden, and 13 of them have a queen.",
+    "es": "En el jardín hay 14 colmenas, y 13 de ellas tienen una reina.",
+    "fr": "Il y a 14 ruches dans le jardin, et 13 d'entre elles ont une reine.",
+    "ru": "В саду стоит 14 ульев, и у 13 из них есть матка.",  # noqa: RUF001 - Russian
+    "zh": "花园里有14个蜂箱,其中13个已经有蜂王了。",
+}
+
+
+def asked(task: str, answer: str, **fields: str) -> Trajectory:
+    return run(HIVES, step("beekeeper", answer, **fields), task=task, output=answer)
+
+
+def reasons(trajectory: Trajectory) -> list[str]:
+    kind = ClueKind.OTHER_LANGUAGE
+    return [clue.reason for clue in clues(read(trajectory)) if clue.kind is kind]
+
+
+@pytest.mark.parametrize("answer", ANSWER)
+@pytest.mark.parametrize("task", TASK)
+def test_an_answer_is_in_the_language_of_its_task(task: str, answer: str) -> None:
+    names = {code: table.name for code, table in tables().items()}
+    told = f"answered in {names[answer]} although the task is in {names[task]}"
+    assert reasons(asked(TASK[task], ANSWER[answer])) == ([] if task == answer else [told])
+
+
+def test_the_step_that_changed_the_language_is_suspected() -> None:
+    writer = hearing(step("writer", ANSWER["en"]), ("user", ANSWER["de"]))
+    trajectory = run(HIVES, step("beekeeper", ANSWER["de"]), writer, task=TASK["de"], output=ANSWER["en"])
+    blame = suspect(trajectory, 0.4752)
+    assert blame is not None
+    assert (blame.agent, blame.step, blame.mode) == ("writer", 2, "off_task")
+    assert blame.confidence == pytest.approx(0.65, abs=0.01)
+
+
+def test_naming_the_language_of_the_task_asks_for_no_other() -> None:
+    assert len(reasons(asked(f"{TASK['de']} Antworte auf Deutsch.", ANSWER["en"]))) == 1
+
+
+BOX = json.dumps({"text": ANSWER["en"], "note": "It is as it was before, and all of it is well."})
+
+
+@pytest.mark.parametrize(
+    "trajectory",
+    [
+        pytest.param(asked(f"{TASK['de']} Bitte auf Englisch.", ANSWER["en"]), id="named"),
+        pytest.param(
+            asked(
+                TASK["en"],
+                "In de tuin staan 14 bijenkasten, en 13 daarvan hebben een koningin.",
+                instructions="Antwoord gasten altijd in het Nederlands.",
+            ),
+            id="instructions in Dutch",
+        ),
+        pytest.param(asked(f"{TASK['en']} Reply in German.", ANSWER["de"]), id="named in English"),
+        pytest.param(asked(f"请翻译:{TASK['zh']}", ANSWER["en"]), id="translation"),
+        pytest.param(asked(f"Übersetze: {TASK['de']}", TASK["en"]), id="translation from German"),
+        pytest.param(asked(f"Traduis cette phrase : {TASK['fr']}", TASK["ru"]), id="translation from French"),
+        pytest.param(
+            asked(TASK["en"], ANSWER["de"], instructions="Answer every guest in German."), id="instructions"
+        ),
+        pytest.param(
+            asked(TASK["en"], ANSWER["fr"], instructions="Answer in the guest's own language."), id="any"
+        ),
+        pytest.param(
+            asked(TASK["en"], ANSWER["de"], instructions="Du bist im Garten und hilfst den Gästen."),
+            id="a desk",
+        ),
+        pytest.param(
+            run(
+                step("guest", "And please tell me what I have to do with them.", StepKind.HUMAN),
+                HIVES,
+                step("beekeeper", ANSWER["en"]),
+                task=TASK["de"],
+                output=ANSWER["en"],
+            ),
+            id="a person went on in it",
+        ),
+        pytest.param(asked(TASK["de"], "14 hives, 13 queens."), id="a few words"),
+        pytest.param(asked(TASK["zh"], "OK"), id="one word"),
+        pytest.param(asked(TASK["zh"], "Ann Lee, Bo Hart, Cy Dunn, Di Frost, Ed Gale."), id="names"),
+        pytest.param(asked("Hives?", ANSWER["de"]), id="a short task"),
+        pytest.param(
+            asked(TASK["de"], "for hive in hives:\n    if hive.queen is not None and hive.is_there():\n"
+                  "        print('There is a queen in this one, and it is well.')"),
+            id="code",
+        ),
+        pytest.param(
+            asked(TASK["de"], "```python\n# This is where all of the hives are.\n```"), id="fence"
+        ),
+        pytest.param(asked(TASK["de"], BOX), id="texts of data"),
+        pytest.param(asked(TASK["de"], f"“{ANSWER['en']}”"), id="a quotation"),
+        pytest.param(
+            run(
+                tool("beekeeper", f"Notes: {ANSWER['en']}"),
+                step("beekeeper", ANSWER["en"]),
+                task=TASK["de"],
+                output=ANSWER["en"],
+            ),
+            id="a sentence of a result",
+        ),
+        pytest.param(asked(TASK["de"], f"{ANSWER['de']} {ANSWER['en']}"), id="two languages"),
+        pytest.param(asked(f"{TASK['de']} {TASK['en']}", ANSWER["en"]), id="a task in two languages"),
+        pytest.param(
+            asked(TASK["en"], "I trädgården står 14 bikupor, och alla utom en av dem har en drottning."),
+            id="a language without a table",
+        ),
+    ],
+)  # fmt: skip
+def test_other_languages_may_be_right(trajectory: Trajectory) -> None:
+    assert reasons(trajectory) == []
+
+
+def test_every_language_is_named_in_its_own_and_in_others() -> None:
+    known = [table for code, table in tables().items() if code != ANY_LANGUAGE]
+    for table in known:
+        assert len(table.named) >= 10, table.code
+        assert table.language_words, table.code
+        assert speaks_of(table.code, f"Please answer in {table.name}.")
+    assert not speaks_of("en", "Antworte auf Deutsch.")
