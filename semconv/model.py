@@ -483,6 +483,8 @@ class Attribution:
     """The experiment behind the verdict; ``None`` for an opinion."""
     checked: tuple[str, ...] = ()
     """Sentences on what was checked and what could not be; empty for a blame."""
+    rules: str = ""
+    """Version of the rules that judged the run; empty for a person's or an experiment's verdict."""
 
     @property
     def status(self) -> Status:

@@ -69,7 +69,8 @@ class Bench:
         return noted_run(tenant, trajectory, analysis, self.clean)
 
     def note(self, number: int, agent: str | None, **fields: Any) -> None:
-        noted = self.noted(fields.get("tenant", NO_TENANT), *judged(number, agent))
+        trajectory, analysis = judged(number, agent, fields.get("judged_by", ""))
+        noted = self.noted(fields.get("tenant", NO_TENANT), trajectory, analysis)
         self.beside.add(AnalysedRun(noted=noted, packed=None))
 
     def decided(
@@ -97,6 +98,7 @@ class Bench:
     def judge(self, number: int, agent: str | None, *, at: int = START, **fields: Any) -> None:
         """Analyse, commit and count a run that fails because of an agent, or succeeds."""
         self.note(number, agent, **fields)
+        fields.pop("judged_by", None)
         self.commit(number, agent, at=at, **fields)
 
     def say(self, number: int, kind: LabelKind, agent: str | None = None, step: int | None = None) -> None:
@@ -121,7 +123,7 @@ class Bench:
         return {issue.fingerprint.agent: issue.count for issue in self.all()}
 
 
-def judged(number: int, agent: str | None) -> tuple[Trajectory, Analysis]:
+def judged(number: int, agent: str | None, rules: str = "") -> tuple[Trajectory, Analysis]:
     """Return a run of planner and clerk with a verdict that blames one of them, or none."""
     first = replace(step("clerk", kind=StepKind.TOOL), target="add", error="ValueError: 12 is not 13")
     trajectory = replace(run(first, step("planner")), run_id=f"run-{number}")
@@ -130,7 +132,7 @@ def judged(number: int, agent: str | None) -> tuple[Trajectory, Analysis]:
     else:
         place = next(one.index for one in trajectory.steps if one.agent == agent)
         verdict = Blame(agent=agent, step=place, reason="<b>It misread & lost it</b>", confidence=0.8)
-    attribution = Attribution(run_id=trajectory.run_id, verdict=verdict, method="signals")
+    attribution = Attribution(run_id=trajectory.run_id, verdict=verdict, method="signals", rules=rules)
     return trajectory, Analysis(attribution=attribution, document="{}")
 
 

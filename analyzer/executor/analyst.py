@@ -21,6 +21,7 @@ from analyzer.inquiry.visible import visible_run
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.suspicion import suspect
+from analyzer.signals import RULES_VERSION
 from analyzer.signals.checked import checked
 from analyzer.signals.suspicion.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
@@ -117,9 +118,10 @@ class RunAnalyst:
         return self._analysis(self.attributor.at_once(trajectory), trajectory)
 
     def signed(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Attribution:
-        """Return the attribution with what was checked; ``unsearched`` as in ``checked``."""
+        """Return the attribution with its rules and what was checked; ``unsearched`` as in ``checked``."""
         off = _OFF if self.least_suspicion is None else ""
-        return replace(attribution, checked=checked(attribution, trajectory, unsearched or off))
+        told = checked(attribution, trajectory, unsearched or off)
+        return replace(attribution, checked=told, rules=RULES_VERSION)
 
     def _analysis(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Analysis:
         return analysis_of(self.signed(attribution, trajectory, unsearched), trajectory)

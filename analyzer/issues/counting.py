@@ -28,6 +28,7 @@ from analyzer.issues.recurrence.issue import (
     Notice,
     NoticeKind,
     fingerprint,
+    is_open,
     mute,
     resolve,
     safe_title,
@@ -174,10 +175,16 @@ class IssueCounting:
             yield Move(before=was, after=is_now, exemplar=exemplar)
 
     def _place(self, rows: CountedRows, before: CountedRun | None, run: CountedRun, text: str = "") -> None:
-        """Count a run in the issue it belongs to and in no other, and store it."""
+        """Count a run in the issue it belongs to and in no other, and store it.
+
+        A verdict that only newer rules move is counted in an open issue; it opens and reopens none.
+        """
         mark = where_it_belongs(run)
-        place = None if mark is None else mark.id
         was = None if before is None else before.issue_id
+        if mark is not None and was != mark.id and _is_moved_by_rules(before, run, mark):
+            issue = rows.issue((run.tenant, mark.id))
+            mark = mark if issue is not None and is_open(issue, run.decided_ns) else None
+        place = None if mark is None else mark.id
         if was is not None and was != place:
             _withdraw(rows, (run.tenant, was), run.run_id)
         if mark is not None and was != place:
@@ -219,6 +226,20 @@ def _withdraw(rows: CountedRows, key: tuple[Tenant, str], run_id: str) -> None:
         rows.drop_issue(key)
     else:
         rows.set_issue(key[0], left)
+
+
+def _is_moved_by_rules(before: CountedRun | None, run: CountedRun, mark: Fingerprint) -> bool:
+    """Tell whether a run may count elsewhere only because newer rules judged it, now or the last time."""
+    if before is None or _statement(before) != _statement(run):
+        return False
+    if before.rules and run.rules and before.rules != run.rules:
+        return True
+    was = where_it_belongs(before)
+    return before.issue_id is None and was is not None and was.id == mark.id
+
+
+def _statement(run: CountedRun) -> tuple[str | None, str | None, int | None]:
+    return run.label, run.label_agent, run.label_step
 
 
 def _issues_of(runs: Iterable[CountedRun]) -> Iterator[tuple[Tenant, str]]:
@@ -295,6 +316,7 @@ def noted_run(
             status=attribution.status.value,
             agents=() if is_without_result else tuple(acted),
             blamed=verdict.agent if isinstance(verdict, Blame) else None,
+            rules=attribution.rules,
         )
     return NotedRun(
         tenant=tenant,
@@ -305,6 +327,7 @@ def noted_run(
         step=verdict.step,
         mark=fingerprint("", verdict, trajectory.steps[verdict.step]),
         text=clean(verdict.reason),
+        rules=attribution.rules,
     )
 
 
@@ -325,4 +348,5 @@ def _run(noted: NotedRun, verdict: StoredVerdict) -> CountedRun:
         decided_ns=verdict.decided_ns,
         status=noted.status,
         settled_ns=verdict.decided_ns,
+        rules=noted.rules,
     )

@@ -25,6 +25,8 @@ class NotedRun:
     mark: Fingerprint | None = None
     """The identity of the failure; ``None`` if the run did not fail."""
     text: str = ""
+    rules: str = ""
+    """As ``Attribution.rules``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class CountedRun:
     """The method's verdict."""
     settled_ns: int = 0
     """Time at which its first verdict was settled; a correction keeps it."""
+    rules: str = ""
+    """Version of the rules that judged it; empty if unknown."""
 
     @property
     def failed_agent(self) -> str | None:

@@ -39,7 +39,7 @@ _ISSUE_COLUMNS: Final = f"tenant, {_ISSUE}"
 _WRITE_ISSUE: Final = upsert("issue", f"tenant, id, {_ISSUE}", keys=2)
 _RUN_COLUMNS: Final = (
     "tenant, run_id, service, agents, blamed, step, mark, issue, decided_ns, label, label_agent, label_step,"
-    " status, settled_ns"
+    " status, settled_ns, rules"
 )
 _WRITE_RUN: Final = upsert("counted_run", _RUN_COLUMNS, keys=2)
 

@@ -194,6 +194,7 @@ _table(
     int_("label_step", nullable=True),
     text_("status", server_default=""),
     int_("settled_ns", server_default=text("0")),
+    text_("rules", server_default=""),
     Index("counted_run_by_issue", "tenant", "issue", "decided_ns"),
     Index("counted_run_by_time", "decided_ns"),
     Index("counted_run_by_label", "tenant", "service", "label"),

@@ -180,6 +180,7 @@ def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
         names.FAILURE_VERSION: judgement.version,
         names.FAILURE_SUPERSEDES: judgement.supersedes,
         names.FAILURE_METHOD: attribution.method,
+        names.FAILURE_RULES: attribution.rules or None,
         names.FAILURE_MODEL: attribution.model or NONE,
         # The text after the colon comes from a provider and may contain keys and addresses.
         names.FAILURE_FALLBACK: (attribution.fallback or NONE).partition(":")[0],

@@ -392,6 +392,13 @@ def test_a_suspicion_says_how_likely_the_run_failed_beside_how_likely_it_was_thi
     )
 
 
+def test_carriers_name_the_rules_that_gave_the_verdict() -> None:
+    told = judgement()
+    told = replace(told, attribution=replace(told.attribution, rules="7"))
+    for carrier in carriers(told, RUN, CarrierPolicy()):
+        assert carrier.attributes["blamespan.failure.rules"] == "7"
+
+
 def test_a_suspicion_is_marked_by_the_probability_that_the_run_failed() -> None:
     assert len(carriers(judgement(SUSPICION), RUN, CarrierPolicy(min_confidence=0.9))) == 2
     assert len(carriers(judgement(SUSPICION), RUN, CarrierPolicy(min_confidence=0.91))) == 1

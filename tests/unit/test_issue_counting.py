@@ -196,6 +196,39 @@ def test_a_later_verdict_moves_a_run_in_the_metrics_from_what_it_counted_as(benc
     bench.close()
 
 
+def test_a_verdict_that_newer_rules_move_opens_no_issue_and_tells_nobody(bench: Bench) -> None:
+    bench.judge(1, None, judged_by="1")
+    bench.judge(1, "clerk", version=2, judged_by="2")
+    bench.judge(1, "clerk", version=3, judged_by="2")
+    assert (bench.counted(), told(bench)) == ({}, [])
+    bench.judge(2, "clerk", judged_by="2")
+    assert (bench.counted(), told(bench)) == ({"clerk": 1}, [(NoticeKind.NEW, "clerk")])
+
+
+def test_a_verdict_that_newer_rules_move_is_counted_in_an_open_issue_and_reopens_none(bench: Bench) -> None:
+    bench.judge(1, "clerk", judged_by="1")
+    bench.judge(2, "planner", judged_by="1")
+    bench.judge(2, "clerk", version=2, judged_by="2")
+    assert bench.counted() == {"clerk": 2}
+    (issue,) = bench.all()
+    bench.counting.resolve(NO_TENANT, issue.fingerprint.id, START)
+    bench.judge(3, None, judged_by="1")
+    bench.judge(3, "clerk", version=2, at=START + 60, judged_by="2")
+    (issue,) = bench.all(START + 60)
+    assert (issue.state, issue.count) == (IssueState.RESOLVED, 2)
+    assert NoticeKind.REGRESSED not in {kind for kind, _ in told(bench)}
+
+
+def test_a_verdict_moves_as_ever_if_the_rules_are_the_same_or_a_person_says_so(bench: Bench) -> None:
+    bench.judge(1, None, judged_by="2")
+    bench.judge(1, "clerk", version=2, judged_by="2")
+    assert told(bench) == [(NoticeKind.NEW, "clerk")]
+    bench.judge(2, None, judged_by="1")
+    bench.judge(2, "planner", version=2, judged_by="2")
+    bench.say(2, LabelKind.CONFIRMED, "planner")
+    assert bench.counted() == {"clerk": 1, "planner": 1}
+
+
 def test_a_correction_of_a_run_of_yesterday_moves_issues_and_no_counter_which_has_no_past(
     bench: Bench,
 ) -> None:

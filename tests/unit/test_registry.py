@@ -71,7 +71,14 @@ def test_the_convention_has_all_its_names(registry: Registry) -> None:
         for name in (
             *("id", "status", "version", "supersedes", "decisive", "rank", "agent.name", "step.index"),
             *("step.span_id", "mode", "confidence", "fix", "method", "model", "fallback", "explanation"),
-            *("step.trace_id", "low_confidence", "probability", "withdrawn.agent.name", "withdrawn.version"),
+            *(
+                "step.trace_id",
+                "low_confidence",
+                "probability",
+                "rules",
+                "withdrawn.agent.name",
+                "withdrawn.version",
+            ),
         )
     }
     failure |= {

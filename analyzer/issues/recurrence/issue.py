@@ -176,6 +176,11 @@ def age(issue: Issue, now_ns: int) -> Issue:
     return issue
 
 
+def is_open(issue: Issue, now_ns: int) -> bool:
+    """Whether another failure of the issue is neither new nor a regression."""
+    return age(issue, now_ns).state is not IssueState.RESOLVED
+
+
 def is_resolved_by_hand(issue: Issue) -> bool:
     """Whether a person resolved the issue, not the time without failures."""
     return issue.state is IssueState.RESOLVED and issue.since_ns - issue.last_ns != _QUIET_NS
