@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ ANSWER = {
 }
 
 
-def asked(task: str, answer: str, **fields: str) -> Trajectory:
+def asked(task: str, answer: str, **fields: Any) -> Trajectory:
     return run(HIVES, step("beekeeper", answer, **fields), task=task, output=answer)
 
 
