@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -33,8 +32,8 @@ ANSWER = {
 }
 
 
-def asked(task: str, answer: str, **fields: Any) -> Trajectory:
-    return run(HIVES, step("beekeeper", answer, **fields), task=task, output=answer)
+def asked(task: str, answer: str, instructions: str = "") -> Trajectory:
+    return run(HIVES, step("beekeeper", answer, instructions=instructions), task=task, output=answer)
 
 
 def reasons(trajectory: Trajectory) -> list[str]:

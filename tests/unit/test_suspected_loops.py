@@ -9,7 +9,7 @@ from analyzer.signals.loops import repetition
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import ClueKind, clues
 from semconv.model import Step, StepKind, Trajectory
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import calling, failed_tool, run, step, tool
 
 LEAST = 0.4752
 TAKE = "Let me hand this over to the colleague who knows about kilns."
@@ -100,6 +100,18 @@ def test_an_accepted_deed_done_again_is_weak(deed: Step) -> None:
     weak = suspect(trajectory, 0.01)
     assert weak is not None
     assert weak.confidence <= 0.2
+
+
+def test_the_words_that_go_with_a_repeated_call_are_judged_with_it() -> None:
+    asking = calling(
+        "potter", ("send_note", '{"kiln": 4}'), words="The kiln is hot, so I tell the owner now."
+    )
+    noted = glaze("send_note", '{"note": "N-12", "state": "open"}')
+    assert suspect(done(*[asking, noted] * 4), LEAST) is None
+    read_again = calling(
+        "potter", ("read_glaze", '{"kiln": 4}'), words="The kiln is hot, so I look at it now."
+    )
+    assert suspect(done(*[read_again, glaze("read_glaze", "cobalt, 40 g")] * 4), LEAST) is not None
 
 
 def test_a_repeated_call_with_another_result_is_no_repetition() -> None:

@@ -158,10 +158,10 @@ def loops(reading: Reading) -> Iterator[Clue]:
     """
     calls: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     news = _news(reading)
-    has_tools = any(step.kind is StepKind.TOOL for step in reading.steps)
+    tools = {step.target for step in reading.steps if step.kind is StepKind.TOOL}
     for position, step in enumerate(reading.steps):
-        if has_tools and only_calls(step):
-            continue  # the call is a step of its own
+        if (tools and only_calls(step)) or any(call.name in tools for call in step.calls):
+            continue  # the call is a step of its own, and the words beside it go with it
         if step.kind is StepKind.TOOL:
             calls[step.agent, step.target or step.name, step.input.strip()].append(position)
         elif step.kind in (StepKind.LLM, StepKind.AGENT) and len(reading.texts[position]) >= _SHORTEST_WORDS:
