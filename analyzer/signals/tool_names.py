@@ -14,7 +14,8 @@ _LOOKS_UP: Final = frozenset(
     """
     get fetch look lookup list search find read check query show describe view status history retrieve
     load count track inspect monitor report select details detail info calculate compute estimate
-    convert validate verify compare analyze analyse summarize ask browse scan
+    convert validate verify compare analyze analyse summarize ask browse scan rate rates lookups queries
+    results overview
     """.split()  # noqa: SIM905 - readable in this form
 )
 _CHANGES: Final = frozenset(
@@ -23,7 +24,7 @@ _CHANGES: Final = frozenset(
     reserve add remove set insert place charge issue move rename upload deploy restart assign approve
     reject close open register invite notify email mail ship buy sell purchase subscribe unsubscribe
     edit save commit merge apply grant revoke reset enable disable escalate reply file reschedule return
-    exchange replace renew extend start stop pause resume lock unlock block confirm record log set
+    exchange replace renew extend start stop pause resume lock unlock block confirm
     """.split()  # noqa: SIM905 - readable in this form
 )
 
@@ -33,10 +34,38 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
+_NOUNS: Final = frozenset(
+    [
+        "file",
+        "order",
+        "post",
+        "place",
+        "issue",
+        "exchange",
+        "return",
+        "mail",
+        "email",
+        "block",
+        "set",
+        "transfer",
+        "charge",
+        "ship",
+        "book",
+        "register",
+        "notify",
+    ]
+)
+"""Verbs that are nouns in names such as ``file_search`` and ``order_status``."""
+
+
 def deed_of(tool: str) -> str:
     """Return the verb of a tool that changes something outside the run (``book``); empty if it reads."""
-    first = next((word for word in _words(tool) if word in _LOOKS_UP or word in _CHANGES), "")
-    return first if first in _CHANGES else ""
+    words = _words(tool)
+    first = next((word for word in words if word in _LOOKS_UP or word in _CHANGES), "")
+    if first not in _CHANGES:
+        return ""
+    is_noun = first in _NOUNS and (words[0] != first or not _LOOKS_UP.isdisjoint(words) or "details" in words)
+    return "" if is_noun else first
 
 
 def looks_up(tool: str) -> bool:

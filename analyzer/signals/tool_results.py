@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from analyzer.signals.tool_names import looks_up
+from analyzer.signals.tool_names import deed_of, looks_up
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.values import structured
 from semconv.model import ContentState, Step, StepKind
@@ -22,21 +22,34 @@ _HEAD: Final = 2_000
 _LONGEST_OBJECT: Final = 20_000
 _SHORT: Final = 300
 """Characters below which words such as ``not supported`` are a report, not part of a document."""
-_EXIT_CODE: Final = re.compile(r"exit[ _]?code:?\s*(-?\d+)", re.IGNORECASE)
-_FAULT: Final = re.compile(
-    r"Traceback \(most recent call last\)|^[ \t]*\w*(?:Error|Exception)\b[ \t]*:"
-    r"|\b(?:HTTP|status)\D{0,8}[45]\d\d\b"
-    r"|^[ \t]*\"?(?:error|fatal)\"?[ \t]*:|command not found|timed out|connection refused|permission denied",
-    re.IGNORECASE | re.MULTILINE,
-)
-_REPORT: Final = re.compile(
-    r"^[^\w{]{0,3}(?:exception\b|error\b|failed to\b|failure\b|unable to\b|(?:could|can|did) ?not\b|cannot\b)"
-    r"|\b(?:please fix your mistakes?|error (?:invoking|executing|running|calling) (?:the )?tool"
-    r"|not supported|unsupported|access denied|forbidden|unauthori[sz]ed|service unavailable"
-    r"|internal server error|rate limit|too many requests|quota exceeded|tool (?:call |execution )?failed)\b",
+_EXIT_CODE: Final = re.compile(
+    r"\W{0,3}(?:(?:process|command) )?exit(?:ed)?(?: with)?[ _]?(?:code|status):?\s*(-?\d{1,9})",
     re.IGNORECASE,
 )
-"""Words of a short result that is the report of a failure."""
+_RAISED: Final = re.compile(
+    r"[^\w{\[]{0,3}(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b[ \t]*:"
+    r"|(?:error|fatal)\"?[ \t]*:)",
+    re.IGNORECASE,
+)
+"""The beginning of a result that is the text of an exception."""
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_LAST_LINE: Final = re.compile(r"\s*[\w.]*(?:Error|Exception|Interrupt|Exit)\b")
+_REPORT: Final = re.compile(
+    r"[^\w{]{0,3}(?:exception\b|error\b|failed to\b|failure\b|unable to\b|(?:could|can|did) ?not\b|cannot\b"
+    r"|an error occurred|(?:tool|http) error\b|tool_use_error|econnrefused|access denied|forbidden"
+    r"|unauthori[sz]ed|service unavailable|internal server error|too many requests"
+    r"|[45]\d\d (?:bad|client|conflict|forbidden|gateway|internal|not found|server|service|too many|unauth)"
+    r"|tool (?:call |execution )?failed)",
+    re.IGNORECASE,
+)
+"""The beginning of a short result that is the report of a failure."""
+_SAID: Final = re.compile(
+    r"\b(?:HTTP|status(?: code)?)\W{0,3}[45]\d\d\b|command not found|timed out|connection refused"
+    r"|permission denied|please fix your mistakes?|error (?:invoking|executing|running|calling) (?:the )?tool"
+    r"|(?:is|are) not supported|rate limit (?:exceeded|reached|hit)|quota exceeded",
+    re.IGNORECASE,
+)
+"""Words of a report of one line; in a longer text, or in one that was looked up, they may be its subject."""
 _OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)
 _NOTHING: Final = re.compile(
     r"(?:none|null|nan|\[\]|\{\}|\"\"|''|\(\)"
@@ -56,10 +69,11 @@ _ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECA
 _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
 _NOT_OK: Final = ("success", "ok", "succeeded", "successful")
-_ERRORS: Final = ("error", "errors", "exception", "fault")
+_ERRORS: Final = ("error", "errors", "exception", "fault", "errormessage", "errortype")
 _BESIDE_ERRORS: Final = frozenset(
     """
-    error errors exception fault success ok succeeded successful iserror is_error result results data
+    error errors exception fault errormessage errortype path timestamp extensions stacktrace stack url
+    success ok succeeded successful iserror is_error result results data
     status message messages code type detail details statuscode status_code reason hint retryable
     traceback request_id
     """.split()  # noqa: SIM905 - readable in this form
@@ -101,18 +115,29 @@ def fault_of(step: Step, output: str) -> Fault:
         return Fault.FAILED
     if not text and step.content is not ContentState.COMPLETE:
         return Fault.NONE  # its result was not recorded
+    if deed_of(step.target or ""):
+        return Fault.NONE  # a tool that changes something may return nothing
     return Fault.EMPTY if _is_nothing(text) else Fault.NONE
 
 
 def reports_failure(result: str, tool: str = "") -> bool:
     """Tell whether a result says that the call failed; ``tool`` is the tool's name, if known."""
-    head = result[:_HEAD]
-    code = _EXIT_CODE.search(head[:200])
+    text = result.strip()
+    code = _EXIT_CODE.match(text)
     if code:
         return int(code.group(1)) != 0
-    if _is_failed_object(result, tool) or _FAULT.search(head):
+    if _is_failed_object(text, tool) or _RAISED.match(text) or _ends_in_traceback(text):
         return True
-    return len(result) <= _SHORT and _REPORT.search(result) is not None
+    if len(text) > _SHORT:
+        return False
+    return _REPORT.match(text) is not None or ("\n" not in text and _SAID.search(text) is not None)
+
+
+def _ends_in_traceback(text: str) -> bool:
+    """Tell whether a result ends in the traceback of an exception, after what was printed before."""
+    if _TRACEBACK not in text[-_HEAD:]:
+        return False
+    return _LAST_LINE.match(text[text.rfind("\n") + 1 :]) is not None
 
 
 def is_whole_report(result: str, tool: str = "") -> bool:
@@ -131,6 +156,9 @@ def _is_failed_object(result: str, tool: str) -> bool:
     if _ERROR_REPR.search(result.rstrip(" )}\n")):
         return True
     value = _parsed(result)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
+        block = value[0].get("text")  # a list of content blocks
+        return isinstance(block, str) and bool(_RAISED.match(block) or _REPORT.match(block[:_SHORT]))
     return isinstance(value, Mapping) and _says_failed(value, tool)
 
 
@@ -141,17 +169,21 @@ def _parsed(result: str) -> Any:
 
 def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     fields = {str(key).casefold(): each for key, each in value.items()}
-    if any(fields.get(key) is True for key in _ERROR_MARKS):
+    if any(_is(fields.get(key), True) for key in _ERROR_MARKS):
         return True
-    if any(fields.get(key) is False for key in _NOT_OK):
+    only_reports = all(key in _BESIDE_ERRORS or key.endswith("id") for key in fields)
+    if only_reports and (any(fields.get(key) for key in _ERRORS) or _has_error_code(fields)):
         return True
-    if fields.keys() <= _BESIDE_ERRORS:
-        return any(fields.get(key) for key in _ERRORS) or _has_error_code(fields) or _is_failed_state(fields)
-    return _state(fields.get("status")) == "error" or (not looks_up(tool) and _is_failed_state(fields))
+    if any(_is(fields.get(key), False) for key in _NOT_OK) and (only_reports or not looks_up(tool)):
+        return True
+    if _state(fields.get("status")) == "error":
+        return True
+    acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
+    return acts and any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES)
 
 
-def _is_failed_state(fields: Mapping[str, Any]) -> bool:
-    return any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES)
+def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
+    return value is wanted or (isinstance(value, str) and value.strip().casefold() == str(wanted).casefold())
 
 
 def _has_error_code(fields: Mapping[str, Any]) -> bool:
@@ -164,7 +196,7 @@ def _state(value: Any) -> str:
 
 
 def _is_nothing(text: str) -> bool:
-    has_code = _EXIT_CODE.search(text[:200]) is not None
+    has_code = _EXIT_CODE.match(text) is not None
     body = re.sub(r"^[^\n]*\n?", "", text, count=1) if has_code else text
     body = _OUTPUT_LABEL.sub("", body.strip())
     if len(body) <= _LONGEST_NOTHING and _NOTHING.fullmatch(body):

@@ -8,7 +8,7 @@ from analyzer.signals.tool_results import Fault, fault_of, reports_failure, says
 from tests.runs import tool
 
 
-def fault(result: str, name: str = "ring_bell") -> Fault:
+def fault(result: str, name: str = "start_bell") -> Fault:
     return fault_of(tool("a", result, target=name), result)
 
 
@@ -36,6 +36,12 @@ def fault(result: str, name: str = "ring_bell") -> Fault:
         "Failed to ring the bell",
         "403 Forbidden",
         "exit code: 2\nno rope",
+        "printed before\nTraceback (most recent call last):\n  File x\nKeyError: 'rope'",
+        '{"error": "bad_request", "trace_id": "ab12"}',
+        '{"content": [], "isError": "true"}',
+        '[{"type": "text", "text": "Error: connection lost"}]',
+        '{"errorMessage": "no rope", "errorType": "Lambda"}',
+        "An error occurred while calling the tool",
     ],
 )
 def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
@@ -52,6 +58,10 @@ def test_a_result_that_reports_a_failure_is_one(result: str) -> None:
         '{"status": 200, "rung": true}',
         "The manual says: set isError to true if the bell is stuck. " * 8,
         "The bell was rung without error.",
+        "10:02:07 WARN db connection refused\n10:02:09 it timed out\n10:02:11 ok",
+        "def ring():\n    try:\n        pull()\n    except TimeoutError:\n        log('timed out')",
+        "Status: OK, 412 units shipped",
+        "Model A: 2 bells\nModel B: not supported",
         "exit code: 0\nrung",
     ],
 )

@@ -195,7 +195,7 @@ def test_an_acknowledgement_without_a_failure_is_an_answer() -> None:
 )
 def test_how_an_answer_sounds_makes_no_failure_by_itself(output: str) -> None:
     """It makes a suspicion at most: ``tests/unit/test_undelivered.py``."""
-    ended = run(step("a", output), output=output)
+    ended = run(step("a", output, tools="find_page(title)"), output=output)
     assert not triage(ended).failed
     assert suspect(ended, least=0.5) is not None
 

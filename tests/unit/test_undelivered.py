@@ -17,8 +17,11 @@ def found(trajectory: Trajectory) -> Clue | None:
     return next(undelivered(read(trajectory)), None)
 
 
+TOOLS = "renew_card(member: string)\nfind_member(name: string)"
+
+
 def asked(task: str, *steps: Step, answer: str) -> Trajectory:
-    return run(*steps, step("clerk", answer), task=task, output=answer)
+    return run(*steps, step("clerk", answer, tools=TOOLS), task=task, output=answer)
 
 
 def looked_up(result: Step) -> tuple[Step, Step]:
@@ -174,21 +177,77 @@ def test_a_refusal_that_repeats_a_rule_is_an_answer() -> None:
 
 
 def test_a_deed_that_was_claimed_and_never_called_is_from_nowhere() -> None:
-    tools = "renew_card(member: string)\nfind_member(name: string)"
-    claimed = run(
-        step("clerk", "Your card has been renewed.", tools=tools),
-        task="Please renew my card.",
-        output="Your card has been renewed.",
-    )
-    clue = found(claimed)
+    clue = found(asked("Please renew my card.", answer="Your card has been renewed."))
     assert clue is not None
     assert "never called renew_card" in clue.reason
-    question = run(
-        step("clerk", "Yes, it has been renewed.", tools=tools),
-        task="Did you renew my card?",
-        output="Yes, it has been renewed.",
-    )
-    assert found(question) is None
+    for task, answer in (
+        ("Did you renew my card?", "Yes, it has been renewed."),
+        ("How long does it take to get a card? I heard that one can renew it.", "It is done in a day."),
+        ("Please renew my card.", "I have not renewed it yet; the form is done."),
+    ):
+        assert found(asked(task, answer=answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Classify this log line as Error or Warning: disk is full", "Error"),
+        ("How long may students take for the exam?", "The time limit is 90 minutes."),
+        ("Where should I wait?", "Please wait at the corner."),
+        ("Write a one-line apology to a customer.", "We are sorry that we could not deliver your parcel."),
+        (
+            "Translate: Leider konnte ich den Schlüssel nicht finden.",
+            "Unfortunately I could not find the key.",
+        ),
+        ("Why does the build break?", "The problem is an off-by-one in parse()."),
+    ],
+)
+def test_an_answer_may_speak_of_errors_limits_and_apologies(task: str, answer: str) -> None:
+    assert found(asked(task, answer=answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "result", "answer"),
+    [
+        ("Mail the report to Bob and to Alice.", "send_email", "", "I have sent 2 mails."),
+        ("How many tickets has Bob open?", "list_tickets", "[]", "Bob has 0 open tickets."),
+        (
+            "What does exit code 2 of grep mean?",
+            "search_docs",
+            "grep(1): exit code 2 is an error.",
+            "An error.",
+        ),
+        ("Which plan fits?", "get_plan", "Pro plan. Rate limit: 1000 requests per minute.", "Pro: 1000."),
+        (
+            "How did payment 7 go?",
+            "get_payment",
+            '{"status": "declined", "reason": "expired 03/24"}',
+            "Declined.",
+        ),
+        ("How did test 9 go?", "get_experiment", '{"success": false, "p_value": 0.31}', "No effect: 0.31."),
+        ("How do our tests fare?", "run_tests", "exit code: 1\n3 failed, 12 passed", "12 pass and 3 do not."),
+        (
+            "What went wrong at ten?",
+            "get_logs",
+            "10:02 WARN db timed out\n10:03 ok",
+            "The db timed out at 10:02.",
+        ),
+        ("Which hosts are up?", "probe", "/a status 200\n/b status 503", "/a answers, /b does not."),
+    ],
+)
+def test_a_result_that_speaks_of_failures_may_be_the_answer(
+    task: str, name: str, result: str, answer: str
+) -> None:
+    steps = calling("clerk", (name, "{}")), tool("clerk", result, name, input="{}")
+    assert found(asked(task, *steps, answer=answer)) is None
+
+
+def test_a_side_call_that_failed_and_changes_nothing_asked_for_is_no_lost_deed() -> None:
+    """The search that failed is named by a noun; another search gives the answer."""
+    failed = failed_tool("clerk", "index offline", "file_search", input='{"q": "Acme"}')
+    other = tool("clerk", "Acme was founded in 1949 in Oslo.", "web_search", input='{"q": "Acme"}')
+    steps = calling("clerk", ("file_search", "{}")), failed, calling("clerk", ("web_search", "{}")), other
+    assert found(asked("When was Acme founded?", *steps, answer="Acme was founded in 1949 in Oslo.")) is None
 
 
 def test_an_answer_that_no_result_supports_after_its_last_call_failed() -> None:

@@ -16,7 +16,7 @@ from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
 from analyzer.signals.suspicion.derivation import plain_results
 from analyzer.signals.suspicion.figure_sources import results
-from analyzer.signals.tool_results import Fault, fault_of, reports_failure, says_absent
+from analyzer.signals.tool_results import Fault, fault_of, says_absent
 from analyzer.signals.wordings import Kind, kinds_said, languages_in, said
 from semconv.model import Step, StepKind, Trajectory
 
@@ -33,6 +33,9 @@ _BESIDE: Final = re.compile(
 )
 MISSES: Final = frozenset({Kind.GIVING_UP, Kind.ADMISSION, Kind.EXCUSE, Kind.PROMISE})
 """Kinds of phrases by which an answer says that something is missing from it."""
+_EVASIONS: Final = MISSES - {Kind.ADMISSION}  # "the problem is …" may be the answer
+_PLACEHOLDER: Final = re.compile(r"\[tool[-_ ]results?\b[^\]\n]*\]")
+"""What a framework writes to the model in place of a result that its tool's span has."""
 _NAME: Final = 3
 """Characters of an agent's name below which a match may be chance."""
 _NO_WORD: Final = re.compile(
@@ -47,9 +50,10 @@ _PUTS_OFF: Final = re.compile(
     r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "
 )
 _EXCUSE: Final = re.compile(
-    r"\b(?:unable|not able|could(?: not|n't)|can(?:not|'t| not)|did(?: not|n't)|fail\w*|errors?|sorry"
-    r"|unfortunately|not available|unavailable|problem|no (?:answer|result|response|reply)|try again"
-    r"|limit)\b",
+    r"\b(?:unable|not able|could(?: not|n't)|can(?:not|'t| not)|did(?: not|n't)|failed to|sorry|unfortunately"
+    r"|not available|unavailable|there (?:was|were|is) (?:an? |some )?(?:problem|error|issue)s?"
+    r"|returned an error|an error occurred|no (?:answer|result|response|reply)|try again"
+    r"|limit (?:was )?(?:reached|exceeded))\b",
     re.IGNORECASE,
 )
 _GOES_ON: Final = re.compile(
@@ -132,7 +136,7 @@ class Ending:
     def _misses(self, words: str) -> bool:
         if _EXCUSE.search(words) or _NO_WORD.fullmatch(words.strip()) or _defers(words, self._agents):
             return True
-        return bool(kinds_said(words, self.languages) & MISSES)
+        return bool(kinds_said(words, self.languages) & _EVASIONS)
 
     @cached_property
     def _agents(self) -> tuple[str, ...]:
@@ -163,6 +167,18 @@ class Ending:
         """Whether the answer has a word or a number that a result gives and the task does not."""
         own = tokens_of(self.answer) - tokens_of(self.task)
         return not own.isdisjoint(tokens_of("\n".join(self.returned)[:HEAD]))
+
+    @cached_property
+    def argued(self) -> frozenset[float]:
+        """Numbers in the arguments of calls, and none: an answer may repeat what was searched for."""
+        asked = "\n".join(step.input for step in self.reading.steps if step.kind is StepKind.TOOL)
+        return _numbers(asked[:HEAD]) | {0.0}
+
+    def is_source(self, missed: Missed) -> bool:
+        """Tell whether the answer rests on a text that was taken for the report of a failure."""
+        if self.reading.steps[missed.at].is_failed:
+            return False
+        return not (tokens_of(self.answer) - tokens_of(self.task)).isdisjoint(tokens_of(missed.text[:HEAD]))
 
     @cached_property
     def names_what_was_asked_for(self) -> bool:
@@ -240,7 +256,7 @@ def _texts_of_failures(reading: Reading) -> frozenset[str]:
 def _answers(result: str) -> bool:
     """Tell whether a tool's result is an answer: no failure, not empty, nobody who gives up."""
     probe = Step(index=0, agent="", kind=StepKind.TOOL, output=result)
-    if reports_failure(result) or fault_of(probe, result) is not Fault.NONE:
+    if fault_of(probe, result) is not Fault.NONE or _PLACEHOLDER.fullmatch(result):
         return False
     return said(Kind.GIVING_UP, result[:HEAD]) is None
 

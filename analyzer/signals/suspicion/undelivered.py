@@ -12,7 +12,7 @@ repeats with the id that the user gave (``There is no order 4711``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from analyzer.inquiry.present import beginning
@@ -29,13 +29,35 @@ _WORD: Final = re.compile(r"\w+")
 _SHORTEST_WORDS: Final = 2
 _LONGEST_NOTICE: Final = 300
 _NOTICE: Final = re.compile(
-    r"^\W*(?:error\b|an error occurred|exception\b|traceback \()"
+    r"^\W*(?:error\b\s?[:(-]|an error occurred|exception\b\s?[:(-]|traceback \()"
     r"|\bmax(?:imum)?[ _](?:number of )?(?:turns?|iterations?|steps?|time|rounds?)\b[^.\n]{0,40}"
-    r"(?:reached|exceeded|hit)|\b(?:iteration|time|turn|step|recursion) limit\b"
-    r"|\bagent stopped due to\b",
+    r"(?:reached|exceeded|hit)"
+    r"|\b(?:iteration|time|turn|step|recursion) limit (?:was |has been )?(?:reached|exceeded|hit)"
+    r"|\bstopped due to (?:max|iteration|time|turn|step|recursion)",
     re.IGNORECASE,
 )
 """Notices that frameworks and tools print in place of an answer."""
+_CLAUSE: Final = re.compile(r"[^.,;:!?\n]+")
+_BEFORE_VERB: Final = frozenset({"please", "kindly", "and", "then", "to", "you", "also", "now"})
+"""Words after which an order has its verb; otherwise it begins a clause."""
+_NEGATED: Final = re.compile(r"(?:\bnot|n't|\bnever)\s+(?:yet\s+)?(?:been\s+)?\w+", re.IGNORECASE)
+_IRREGULAR: Final = {
+    "send": "sent",
+    "pay": "paid",
+    "buy": "bought",
+    "sell": "sold",
+    "write": "written",
+    "set": "set",
+}
+_TEXT_ASKED: Final = re.compile(
+    r"\b(?:write|draft|compose|translate|rephrase|reply|classify|label|summari[sz]e|schreib\w*|übersetz\w*|formulier\w*"
+    r"|rédige\w*|écri\w*|tradui\w*|redact\w*|escrib\w*|traduc\w*|escrev\w*|traduz\w*|scriv\w*|traduc\w*"
+    r"|напиш\w*|перевед\w*|napisz\w*|przetłumacz\w*|schrijf\w*|vertaal\w*|yaz\w*|çevir\w*|tulis\w*)"
+    r"|写|寫|翻译|翻譯|書いて|訳して|번역|اكتب|ترجم|लिख|अनुवाद",
+    re.IGNORECASE,
+)
+"""Tasks whose answer is a text for somebody, which may itself apologise or refuse."""
+_DOING: Final = frozenset({StepKind.TOOL, StepKind.HANDOFF})
 _EXCUSES: Final = frozenset({Kind.EXCUSE, Kind.PROMISE})
 _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
@@ -43,11 +65,22 @@ _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 def undelivered(reading: Reading) -> Iterator[Clue]:
     """Yield the clue that the task was not done, or that its answer is from nowhere; at most one."""
     ending = Ending(reading.trajectory, reading)
-    if not ending.answer or is_blind(reading):
+    if not ending.answer:
         return
-    found = _nothing_returned(ending) if ending.missed and not ending.returned else _rest(ending)
+    if is_blind(reading):
+        found = _given_up(ending)
+    else:
+        found = _nothing_returned(ending) if ending.missed and not ending.returned else _rest(ending)
     if found is not None:
         yield found
+
+
+def _given_up(ending: Ending) -> Clue | None:
+    """Judge a run whose results are not all recorded: only an answer that gives up after a failure tells."""
+    last = ending.missed[-1] if ending.missed else None
+    if last is None or last.found_nothing or not ending.only_evades or Kind.GIVING_UP not in ending.kinds:
+        return None
+    return _undone(ending, last, failed=True)
 
 
 def _nothing_returned(ending: Ending) -> Clue | None:
@@ -71,7 +104,7 @@ def _found_nothing(ending: Ending, last: Missed) -> Clue | None:
     gives_up = Kind.GIVING_UP in ending.kinds or (ending.only_evades and bool(ending.kinds & _EXCUSES))
     if gives_up:
         return None if ending.is_answered_by_nothing else _undone(ending, last, failed=False)
-    return _invented(ending, last, {"figures": 1.0}) if ending.figures else None
+    return _invented(ending, last, {"figures": 1.0}) if ending.figures - ending.argued else None
 
 
 def _is_claimed(ending: Ending, missed: Missed) -> float:
@@ -112,20 +145,26 @@ def _is_lost_deed(ending: Ending, missed: Missed) -> bool:
     """Tell whether a call that should change something failed, and no later call changed anything."""
     if missed.found_nothing or not deed_of(missed.tool):
         return False
-    later = ending.reading.steps[missed.at + 1 :]
-    faults = ending.reading.faults[missed.at + 1 :]
-    return not any(
-        step.kind is StepKind.TOOL and fault is Fault.NONE and not looks_up(step.target or "")
-        for step, fault in zip(later, faults, strict=True)
-    )
+    return not any(at > missed.at for at in _acted(ending))
+
+
+def _acted(ending: Ending) -> Iterator[int]:
+    """Yield the positions of the calls that succeeded and may have changed something, the last first."""
+    reading = ending.reading
+    for at in range(len(reading.steps) - 1, -1, -1):
+        step = reading.steps[at]
+        is_sound = step.kind is StepKind.TOOL and reading.faults[at] is Fault.NONE
+        if is_sound and not looks_up(step.target or ""):
+            yield at
 
 
 def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:
     if ending.kinds & MISSES:
         return _undone(ending, lost, failed=True) if Kind.GIVING_UP in ending.kinds else None
-    if not ending.languages and Kind.CLAIM_DONE not in ending.kinds:
+    is_claimed = Kind.CLAIM_DONE in ending.kinds
+    if not is_claimed and (ending.has_source or not ending.languages):
         return None
-    return _invented(ending, lost, {"claimed": 1.0})
+    return _invented(ending, lost, {"claimed": float(is_claimed)})
 
 
 def _never_called(ending: Ending) -> Clue | None:
@@ -135,49 +174,70 @@ def _never_called(ending: Ending) -> Clue | None:
         return None
     if any(step.kind is StepKind.TOOL and not looks_up(step.target or "") for step in steps):
         return None
-    asked = {word.casefold() for word in _WORD.findall(ending.task)}
-    offered = dict.fromkeys(
-        line.partition("(")[0].partition(":")[0].strip() for step in steps for line in step.tools.splitlines()
-    )
-    tool = next((each for each in offered if deed_of(each) in asked), None)
+    asked = _ordered(ending.task)
+    said = {word.casefold() for word in _WORD.findall(_NEGATED.sub(" ", ending.answer))}
+    tool = next((each for each in _offered(ending) if _is_claimed_deed(deed_of(each), asked, said)), None)
     if tool is None or any(call.name == tool for step in steps for call in step.calls):
         return None
-    author = _last_speaker(ending)
-    return _clue(
-        ending,
-        author,
-        ClueKind.INVENTED,
-        f"said that it was done, but never called {tool}",
-        {"claimed": 1.0, "never": 1.0},
+    reason = f"said that it was done, but never called {tool}"
+    return _clue(ending, _last_speaker(ending), ClueKind.INVENTED, reason, {"claimed": 1.0, "never": 1.0})
+
+
+def _ordered(task: str) -> set[str]:
+    """Return the words of a task that stand where an order has its verb."""
+    clauses = ([word.casefold() for word in _WORD.findall(clause)] for clause in _CLAUSE.findall(task))
+    return {
+        word
+        for clause in clauses
+        for before, word in zip(["", *clause], clause, strict=False)
+        if not before or before in _BEFORE_VERB
+    }
+
+
+def _offered(ending: Ending) -> Mapping[str, None]:
+    """Return the names of the tools that the agents had, in order."""
+    lines = dict.fromkeys(line for step in ending.reading.steps for line in step.tools.splitlines())
+    return dict.fromkeys(line.partition("(")[0].partition(":")[0].strip() for line in lines)
+
+
+def _is_claimed_deed(verb: str, asked: set[str], said: set[str]) -> bool:
+    """Tell whether a task orders the deed and the answer has its participle."""
+    if verb not in asked:
+        return False
+    participle = _IRREGULAR.get(verb)
+    return (
+        participle in said
+        if participle
+        else any(word.startswith(verb[:-1]) for word in said if word.endswith("ed"))
     )
 
 
 def _only_words(ending: Ending) -> Clue | None:
-    """Judge the wording of an answer: the weakest sign, looked at if nothing was done."""
-    steps = ending.reading.steps
-    acted = any(
-        step.kind is StepKind.TOOL and fault is Fault.NONE and not looks_up(step.target or "")
-        for step, fault in zip(steps, ending.reading.faults, strict=True)
-    )
-    if acted or ending.missed:
+    """Judge the wording of an answer: the weakest sign, looked at if nothing was done.
+
+    A text that the task asks for may say anything, and an agent that cannot do anything may say so.
+    """
+    trajectory = ending.trajectory
+    could_act = any(step.tools or step.kind in _DOING for step in trajectory.steps)
+    if ending.missed or not could_act or _TEXT_ASKED.search(ending.task) or any(True for _ in _acted(ending)):
         return None
     author = _last_speaker(ending)
-    if len(ending.answer) <= _LONGEST_NOTICE and _NOTICE.search(ending.answer):
+    if _is_notice(ending):
         reason = "ended with the notice of an error or a limit in place of an answer"
         return _clue(ending, author, ClueKind.UNDONE, reason, {"words": 1.0, "promise": 1.0})
-    if not ending.only_evades:
+    if not ending.only_evades or _repeats_a_source(ending):
         return None
-    if Kind.PROMISE in ending.kinds:
-        return _clue(
-            ending,
-            author,
-            ClueKind.UNDONE,
-            "promised to answer later in place of an answer",
-            {"words": 1.0, "promise": 1.0},
-        )
-    if Kind.GIVING_UP not in ending.kinds or _repeats_a_source(ending):
+    if Kind.PROMISE in ending.kinds and tokens_of(ending.answer).isdisjoint(tokens_of(ending.task)):
+        reason = "promised to answer later in place of an answer"
+        return _clue(ending, author, ClueKind.UNDONE, reason, {"words": 1.0, "promise": 1.0})
+    if Kind.GIVING_UP not in ending.kinds:
         return None
     return _clue(ending, author, ClueKind.UNDONE, "gave no answer, only an excuse", {"words": 1.0})
+
+
+def _is_notice(ending: Ending) -> bool:
+    found = _NOTICE.search(ending.answer) if len(ending.answer) <= _LONGEST_NOTICE else None
+    return found is not None and tokens_of(found[0]).isdisjoint(tokens_of(ending.task))
 
 
 def _repeats_a_source(ending: Ending) -> bool:
@@ -197,7 +257,9 @@ def _undone(ending: Ending, missed: Missed, *, failed: bool) -> Clue:
     return _clue(ending, missed.by, ClueKind.UNDONE, reason, {"failed": float(failed)}, missed=missed)
 
 
-def _invented(ending: Ending, missed: Missed, signs: dict[str, float]) -> Clue:
+def _invented(ending: Ending, missed: Missed, signs: dict[str, float]) -> Clue | None:
+    if ending.is_source(missed):
+        return None
     what = "returned nothing" if missed.found_nothing else "failed"
     did = "claimed success" if signs.get("claimed") else "answered"
     reason = f"{did} although {missed.tool or 'the tool'} {what} and nothing replaced it"
