@@ -25,8 +25,12 @@ _TYPESET: Final = {
     **dict.fromkeys(
         map(ord, "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"), " "
     ),
-    **{0xFF10 + digit: str(digit) for digit in range(10)},
+    **{start + digit: str(digit) for start in (0xFF10, 0x660, 0x6F0, 0x966, 0x9E6) for digit in range(10)},
+    0x66B: ".",  # the Arabic decimal separator
+    0x66C: ",",
+    0x66A: "%",
 }
+"""Also digits of other scripts: fullwidth, Arabic, Persian, Devanagari, Bengali."""
 
 
 def plain_typography(text: str) -> str:

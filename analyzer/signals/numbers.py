@@ -11,13 +11,16 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations, islice
 from typing import Final
 
-from analyzer.signals.normalize import lowercased, outside_code
+from analyzer.signals.normalize import lowercased, outside_code, plain_typography
 
 NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,15}(?:\.\d{1,15})?"
 _REST: Final = r"\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{0,14}(?:\.\d{1,15})?"
 """``NUMBER`` after its first digit. A pattern that begins with the digit and only then looks behind is
 several times faster to search."""
-_LITERAL: Final = re.compile(rf"\d(?<![\w.,]\d)(?:{_REST})(?![\w]|[.,]\d)")
+_DENSE: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Letters of scripts that stand beside numbers without a blank."""
+_LETTER: Final = rf"[^\W{_DENSE}]"
+_LITERAL: Final = re.compile(rf"\d(?<!{_LETTER}\d)(?<![.,]\d)(?:{_REST})(?!{_LETTER}|[.,]\d)")
 _SCALES: Final = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _SCALE_ENDS: Final = ("hundred", "thousand", "illion")
 """Each scale word ends in one of these; most texts have none and are not searched for scaled numbers."""
@@ -27,7 +30,7 @@ _MOST_OPERANDS: Final = 12
 
 def numbers(text: str) -> frozenset[float]:
     """Return the values that a text states, ignoring thousands separators and currency signs."""
-    return frozenset([worth(found) for found in _LITERAL.findall(text)])
+    return frozenset([worth(found) for found in _LITERAL.findall(plain_typography(text))])
 
 
 def stated_numbers(text: str) -> frozenset[float]:

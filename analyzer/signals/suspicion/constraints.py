@@ -88,6 +88,8 @@ def _broken(task: str, answer: str) -> Iterator[tuple[str, str]]:
 
 
 def _miscounted(task: str, answer: str) -> Iterator[tuple[str, str]]:
+    if _is_json(answer):
+        return  # which of its values is to be short, its form does not say
     for match in _AT_MOST.finditer(task):
         most, unit = _number(match[1] or match[3]), (match[2] or match[4]).lower()
         count = _counter(unit)(answer)

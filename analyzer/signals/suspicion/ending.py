@@ -16,6 +16,7 @@ from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
 from analyzer.signals.suspicion.derivation import plain_results
 from analyzer.signals.suspicion.figure_sources import results
+from analyzer.signals.suspicion.figures import figures
 from analyzer.signals.tool_results import Fault, fault_of, says_absent
 from analyzer.signals.wordings import Kind, kinds_said, languages_in, said
 from semconv.model import Step, StepKind, Trajectory
@@ -28,9 +29,6 @@ _LONG: Final = 4
 """Letters of a word that is not a mere function word."""
 _DENSE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 """Text of scripts that have no blanks between words."""
-_BESIDE: Final = re.compile(
-    r"(?<=[\u3040-\u9fff])\d{1,12}(?:,\d{3})*(?:\.\d{1,6})?|\d{1,12}(?:\.\d{1,6})?(?=[\u3040-\u9fff])"
-)
 MISSES: Final = frozenset({Kind.GIVING_UP, Kind.ADMISSION, Kind.EXCUSE, Kind.PROMISE})
 """Kinds of phrases by which an answer says that something is missing from it."""
 _EVASIONS: Final = MISSES - {Kind.ADMISSION}  # "the problem is …" may be the answer
@@ -118,6 +116,12 @@ class Ending:
         """Whether there is an answer, and all of it evades."""
         return bool(_WORD.search(self.answer)) and self.evades(self.answer)
 
+    @cached_property
+    def only_admits(self) -> bool:
+        """Whether each sentence of the answer says that something failed or is missing."""
+        sentences = [each for each in _SENTENCE.findall(self.answer) if _WORD.search(each)]
+        return all(said(Kind.ADMISSION, each, self.languages) for each in sentences)
+
     def evades(self, text: str) -> bool:
         """Tell whether each sentence of a text is an excuse, postpones the work, or is empty talk."""
         return all(self._evades(each) for each in _SENTENCE.findall(text) if _WORD.search(each))
@@ -143,7 +147,7 @@ class Ending:
         return tuple(name for name in map(normalized, self.trajectory.agents) if len(name) >= _NAME)
 
     def _new_numbers(self, text: str) -> frozenset[float]:
-        return _numbers(text) - _numbers(self.given)
+        return numbers(text) - numbers(self.given)
 
     @cached_property
     def given(self) -> str:
@@ -154,7 +158,7 @@ class Ending:
     def figures(self) -> frozenset[float]:
         """Numbers of the answer that neither the task nor plain arithmetic on its numbers gives."""
         own = self._new_numbers(self.answer)
-        told = sorted(_numbers(self.task))[:_MOST_PLAIN]
+        told = sorted(numbers(self.task))[:_MOST_PLAIN]
         return frozenset(own - set(plain_results(told))) if own and told else own
 
     @cached_property
@@ -165,14 +169,17 @@ class Ending:
     @cached_property
     def has_source(self) -> bool:
         """Whether the answer has a word or a number that a result gives and the task does not."""
-        own = tokens_of(self.answer) - tokens_of(self.task)
-        return not own.isdisjoint(tokens_of("\n".join(self.returned)[:HEAD]))
+        own, known = self.answer, "\n".join(self.returned)[:HEAD]
+        if not (tokens_of(own) - tokens_of(self.task)).isdisjoint(tokens_of(known)):
+            return True
+        new = {one.value for one in figures(own)} - {one.value for one in figures(self.task)}
+        return not new.isdisjoint(one.value for one in figures(known))
 
     @cached_property
     def argued(self) -> frozenset[float]:
         """Numbers in the arguments of calls, and none: an answer may repeat what was searched for."""
         asked = "\n".join(step.input for step in self.reading.steps if step.kind is StepKind.TOOL)
-        return _numbers(asked[:HEAD]) | {0.0}
+        return numbers(asked[:HEAD]) | {0.0}
 
     def is_source(self, missed: Missed) -> bool:
         """Tell whether the answer rests on a text that was taken for the report of a failure."""
@@ -222,12 +229,6 @@ def _defers(sentence: str, agents: tuple[str, ...]) -> bool:
     """Tell whether a sentence leaves the work to an agent."""
     said = f" {normalized(sentence)} "
     return _PUTS_OFF.search(said) is not None and any(f" {name} " in said for name in agents)
-
-
-def _numbers(text: str) -> frozenset[float]:
-    """Return the numbers of a text, also those beside letters of scripts without blanks."""
-    dense = (found.replace(",", "") for found in _BESIDE.findall(text))
-    return numbers(text) | frozenset(map(float, dense))
 
 
 def tokens_of(text: str) -> frozenset[str]:

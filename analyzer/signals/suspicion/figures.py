@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from analyzer.signals.normalize import plain_typography
+
 MOST: Final = 400
 """Bound on the figures read from one text, for tables and dumps."""
 _REMEMBERED: Final = 128
@@ -20,7 +22,7 @@ _DIGIT: Final = re.compile(r"\d")
 _REACH: Final = 48
 """Characters on either side searched for the words that name a figure."""
 _NUMBER: Final = re.compile(
-    r"(?<![\w.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
+    r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])(?<![.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
     r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:[    ]\d{3})+(?:[.,]\d+)?(?!\d)"
     r"|\d{1,15}(?:[.,]\d{1,15})?)"
     r"(?:\s?(k|K|M|G|bn|B|thousand|million|billion|trillion|Millionen|Mio\.?|millones|millions"
@@ -130,6 +132,7 @@ def figures(text: str) -> tuple[Figure, ...]:
     """Return the figures of a text, in order, at most ``MOST``; cached, since texts are read repeatedly."""
     if _DIGIT.search(text) is None:
         return ()
+    text = plain_typography(text)
     skipped = [found.span() for found in _SKIPPED.finditer(text)]
     found: list[Figure] = []
     at = 0

@@ -26,16 +26,22 @@ _SECONDS: Final = (
     r"(?:seconds?|secs?|s|sekunden?|secondes?|segundos?|second[io]|seconden?|detik|saniye|sekund\w*|сек\w*|秒|초"
     r"|सेकंड|ثاني\w*)"
 )
+_DENSE: Final = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Letters of scripts that stand beside numbers and words without a blank."""
+_BEGIN: Final = rf"(?<![^\W{_DENSE}])(?<![.,])"
+_END: Final = rf"(?![^\W\d_{_DENSE}])"
 _AND: Final = r"\W{0,3}(?:and|und|et|y|e|en|i|ve|dan|и|و|और)?\W{0,3}"
 _NUMBER: Final = r"(\d{1,6}(?:[.,]\d{1,4})?)\s?-?"
 _LONGER: Final = re.compile(
-    rf"(?<![\w.,]){_NUMBER}{_HOURS}{_AND}{_NUMBER}{_MINUTES}(?![^\W\d_])", re.IGNORECASE
+    rf"{_BEGIN}{_NUMBER}{_HOURS}{_AND}{_NUMBER}{_MINUTES}{_END}",
+    re.IGNORECASE,
 )
 _SHORTER: Final = re.compile(
-    rf"(?<![\w.,]){_NUMBER}{_MINUTES}{_AND}{_NUMBER}{_SECONDS}(?![^\W\d_])", re.IGNORECASE
+    rf"{_BEGIN}{_NUMBER}{_MINUTES}{_AND}{_NUMBER}{_SECONDS}{_END}",
+    re.IGNORECASE,
 )
 _ALONE: Final = tuple(
-    (re.compile(rf"\s?-?{words}(?![^\W\d_])", re.IGNORECASE), seconds)
+    (re.compile(rf"\s?-?{words}{_END}", re.IGNORECASE), seconds)
     for words, seconds in ((_HOURS, 3600.0), (_MINUTES, 60.0), (_SECONDS, 1.0))
 )
 _CLOCK: Final = re.compile(r"(?<![\d:.])([01]?\d|2[0-3])[:h]([0-5]\d)(?::([0-5]\d))?(?![\d:])")

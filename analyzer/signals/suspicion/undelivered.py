@@ -92,11 +92,13 @@ def _nothing_returned(ending: Ending) -> Clue | None:
         return _found_nothing(ending, last)
     if ending.only_evades or Kind.GIVING_UP in ending.kinds:
         return _undone(ending, last, failed=True)
-    if Kind.ADMISSION in ending.kinds and not ending.figures and Kind.CLAIM_DONE not in ending.kinds:
-        return _undone(ending, last, failed=True)
-    return _invented(
-        ending, last, {"figures": float(bool(ending.figures)), "claimed": _is_claimed(ending, last)}
-    )
+    claimed = _is_claimed(ending, last)
+    if not ending.figures and not claimed:
+        if _TEXT_ASKED.search(ending.task):
+            return None  # a translation needs no tool
+        if Kind.ADMISSION in ending.kinds:
+            return _undone(ending, last, failed=True) if ending.only_admits else None
+    return _invented(ending, last, {"figures": float(bool(ending.figures)), "claimed": claimed})
 
 
 def _found_nothing(ending: Ending, last: Missed) -> Clue | None:
@@ -143,9 +145,15 @@ def _unsupported(ending: Ending) -> Clue | None:
 
 def _is_lost_deed(ending: Ending, missed: Missed) -> bool:
     """Tell whether a call that should change something failed, and no later call changed anything."""
-    if missed.found_nothing or not deed_of(missed.tool):
+    if missed.found_nothing or not deed_of(missed.tool) or not _is_about(ending, missed):
         return False
     return not any(at > missed.at for at in _acted(ending))
+
+
+def _is_about(ending: Ending, missed: Missed) -> bool:
+    """Tell whether a call has to do with the task: its arguments share a word or a number with it."""
+    asked = tokens_of(ending.reading.steps[missed.at].input[:HEAD])
+    return not asked or not asked.isdisjoint(tokens_of(ending.task) | tokens_of(ending.answer))
 
 
 def _acted(ending: Ending) -> Iterator[int]:

@@ -14,8 +14,10 @@ from analyzer.inquiry.present import beginning
 from analyzer.signals.loops import was_given
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer, only_calls
+from analyzer.signals.suspicion.claims import unsupported_figures
 from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.ending import asks_whether
+from analyzer.signals.suspicion.figure_sources import results
 from analyzer.signals.suspicion.figures import figures, prose_of, words_of
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
@@ -79,6 +81,15 @@ def _admits(text: str) -> bool:
     return _ADMITS.search(text) is not None or mentions_fault(text)
 
 
+def _has_figures_from_nowhere(reading: Reading, answer: str) -> bool:
+    """Tell whether the answer has figures that neither the task nor another result gives."""
+    stated = {one.value for one in figures(prose_of(answer)) if not one.is_small}
+    left = stated - numbers(reading.trajectory.task)
+    if not left or not any(True for _ in results(reading)):
+        return bool(left)
+    return any(not found.is_computed for found in unsupported_figures(reading))
+
+
 def ignored_errors(reading: Reading) -> Iterator[Clue]:
     """Yield the failed or empty calls that neither a later agent nor the answer mentions.
 
@@ -86,8 +97,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
     """
     answer = final_answer(reading.trajectory)
     is_whether = asks_whether(reading.trajectory.task)
-    stated = {one.value for one in figures(prose_of(answer)) if not one.is_small}
-    asked_for = numbers(reading.trajectory.task)
+    has_figures = _has_figures_from_nowhere(reading, answer)
     told = [place for place, text in enumerate(reading.texts) if text]
     spoken = [place for place in told if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
     admitted = max((place for place in spoken if _admits(reading.texts[place])), default=-1)
@@ -124,7 +134,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
                 "others_succeed": float(others),
                 "others_succeeded": float(earlier),
                 "about_task": float(bool(about & words_of(reading.trajectory.task))),
-                "figures": float(bool(stated - asked_for)),
+                "figures": float(has_figures),
                 "nothing_else": float(not others and not earlier),
             },
         )
