@@ -55,11 +55,19 @@ def test_calls_and_messages_are_kept_without_secrets() -> None:
     assert ([call.name for call in one.calls], one.heard) == (["pay"], heard)
 
 
-def test_messages_of_a_shortened_input_are_not_kept() -> None:
-    heard = (Heard(role="user", start=0, end=4),)
-    kept = pack(run(step("a", "x", input="Pay.", heard=heard)), omit)
+def test_results_within_an_output_are_kept() -> None:
+    said = (Heard(role="tool", start=5, end=9, author="pay", answers=("c1",)),)
+    kept = pack(run(step("a", "Paid 9.50", said=said)), redact)
     assert kept is not None
-    assert unpack(kept).trajectory.steps[0].heard == ()
+    assert unpack(kept).trajectory.steps[0].said == said
+
+
+def test_messages_of_shortened_texts_are_not_kept() -> None:
+    places = (Heard(role="user", start=0, end=4),)
+    kept = pack(run(step("a", "Paid", said=places, input="Pay.", heard=places)), omit)
+    assert kept is not None
+    (one,) = unpack(kept).trajectory.steps
+    assert (one.heard, one.said) == ((), ())
 
 
 def test_instructions_tools_and_the_right_answer_are_not_kept() -> None:

@@ -179,11 +179,12 @@ def _document(trajectory: Trajectory, shorten: Clean, task: str | None) -> dict[
 
 
 def _step(step: Step, shorten: Clean) -> dict[str, Any]:
-    """Return a step's kept fields; without its messages if their places are no longer those of its input."""
+    """Return a step's kept fields; without messages whose places are no longer those of their text."""
     fields = _fields(step, _STEP_FIELDS, shorten)
     calls = [{**asdict(call), "arguments": shorten(call.arguments)} for call in step.calls]
     heard = [asdict(message) for message in step.heard] if fields["input"] == step.input else []
-    return fields | {"calls": calls, "heard": heard}
+    said = [asdict(message) for message in step.said] if fields["output"] == step.output else []
+    return fields | {"calls": calls, "heard": heard, "said": said}
 
 
 def _fields(record: Trajectory | Step, names: Sequence[str], shorten: Clean) -> dict[str, Any]:
