@@ -13,11 +13,12 @@ from threading import Lock
 from typing import Any, Final, TypeAlias
 
 from collector_processor.rebuild.redaction import Redactor, RunRedactor, describe
-from semconv.model import Step, Trajectory, at_marks, marks_of
+from semconv.dialects.reading.messages import render_call
+from semconv.model import Heard, Step, ToolCall, Trajectory, at_marks, marks_of
 from semconv.record import replace
 
 _STEP_TEXTS: Final = ("name", "instructions", "tools", "input", "output", "error")
-"""Texts of a step. Arguments of calls stand in ``output``, and what it heard in ``input``."""
+"""Texts of a step. What it heard stands in ``input``; calls and their arguments most often in ``output``."""
 _texts_of_step: Final[Callable[[Step], tuple[str, ...]]] = attrgetter(*_STEP_TEXTS)
 
 CleanRun: TypeAlias = Callable[[Trajectory], Trajectory]
@@ -70,10 +71,11 @@ class Cleaner:
         if redact.find_clean(_texts_of(trajectory)):
             return trajectory
         cleaned = _cleaned(trajectory, redact)
-        if not redact.counts:
+        if cleaned == trajectory:
             return trajectory
         self.add(redact.counts)
-        return replace(cleaned, warnings=(*trajectory.warnings, describe(redact.counts)))
+        told = describe(redact.counts)  # empty if only half characters were replaced
+        return replace(cleaned, warnings=(*trajectory.warnings, *filter(None, [told])))
 
 
 def _cleaned(trajectory: Trajectory, redact: RunRedactor) -> Trajectory:
@@ -94,22 +96,35 @@ def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
         around = (redact(step.name), redact(step.instructions), redact(step.tools))
         given, heard = redact.marked(step.input, marks_of(step.heard))
         wrote, said = redact.marked(step.output, marks_of(step.said))
-        after = (*around, given, wrote, redact(step.error))
-        if after == _texts_of_step(step):  # the usual case
-            yield _with_clean_calls(step, redact)
-            continue
-        changes: Any = dict(zip(_STEP_TEXTS, after, strict=True))
-        places: Any = {"heard": at_marks(step.heard, heard), "said": at_marks(step.said, said)}
-        yield _with_clean_calls(replace(step, **changes, **places), redact)
+        changes: Any = dict(zip(_STEP_TEXTS, (*around, given, wrote, redact(step.error)), strict=True))
+        cleaned = replace(
+            step,
+            **changes,
+            heard=_clean_authors(at_marks(step.heard, heard), redact),
+            said=_clean_authors(at_marks(step.said, said), redact),
+            calls=tuple([_clean_call(call, redact) for call in step.calls]),
+            failed_evaluations=tuple(map(redact, step.failed_evaluations)),
+        )
+        yield step if cleaned == step else cleaned
 
 
-def _with_clean_calls(step: Step, redact: RunRedactor) -> Step:
-    calls = tuple([replace(call, arguments=redact.again(call.arguments)) for call in step.calls])
-    return step if calls == step.calls else replace(step, calls=calls)
+def _clean_authors(messages: Iterable[Heard], redact: RunRedactor) -> tuple[Heard, ...]:
+    return tuple([replace(one, author=redact.again(one.author)[0]) for one in messages])
+
+
+def _clean_call(call: ToolCall, redact: RunRedactor) -> ToolCall:
+    """Redact a call's arguments beside its name, which may tell that they are a secret."""
+    line = render_call(call)
+    end = len(line) - 1
+    text, (start, end) = redact.again(line, (end - len(call.arguments), end))
+    return replace(call, arguments=redact.again(text[start:end])[0])
 
 
 def _texts_of(trajectory: Trajectory) -> Iterable[str]:
     yield trajectory.task
     for step in trajectory.steps:
         yield from _texts_of_step(step)
+        yield from map(render_call, step.calls)  # texts may be shortened, calls are not
+        yield from step.failed_evaluations
+        yield from (one.author for one in (*step.heard, *step.said))
     yield from (trajectory.output, trajectory.reference or "", trajectory.root_error)

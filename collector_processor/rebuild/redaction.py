@@ -184,28 +184,36 @@ class RunRedactor:
             self._clean.add(text)
         return redacted
 
-    def again(self, text: str) -> str:
-        """Return ``text``, which stands in another text too, redacted without counting its secrets again."""
-        counted = Counter(self.counts)
-        redacted = self(text)
-        self.counts.clear()
-        self.counts.update(counted)
-        return redacted
-
     def marked(self, text: str, marks: Sequence[int]) -> tuple[str, Sequence[int]]:
         """Return ``text`` redacted, and where ``marks``, ascending places in it, are then."""
         if not text or text in self._clean:
             return text, marks
         return self.redactor.replace_marked(text, marks, self._name)
 
+    def again(self, text: str, marks: Sequence[int] = ()) -> tuple[str, Sequence[int]]:
+        """Return what ``marked`` does for a text that most often stands in another text too.
+
+        Counts only secrets that the run did not have before.
+        """
+        if not text or text in self._clean:
+            return text, marks
+        return self.redactor.replace_marked(text, marks, self._name_again)
+
     def _name(self, secret: _Secret) -> str:
-        word = secret.rule.word
         self.counts[secret.rule.kind] += 1
-        key = (word, secret.value.casefold())
+        word, key = secret.rule.word, _key(secret)
         if key not in self._names:
             self._words[word] += 1
             self._names[key] = f"[{word} {self._words[word]}]"
         return self._names[key]
+
+    def _name_again(self, secret: _Secret) -> str:
+        return self._names.get(_key(secret)) or self._name(secret)
+
+
+def _key(secret: _Secret) -> tuple[str, str]:
+    """Return what two secrets have in common if they are the same one."""
+    return secret.rule.word, secret.value.casefold()
 
 
 def make_redactor(kinds: Iterable[str], patterns: Iterable[str] = ()) -> Redactor:

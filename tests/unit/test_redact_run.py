@@ -18,6 +18,8 @@ from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.settings import SettingsError, load_settings
+from semconv.dialects.reading.messages import render_call
+from semconv.model import Heard, Step, ToolCall
 from tests.runs import calling, hearing, run, step, tool
 
 KEY = "sk-proj-abcdefghijklmnop1234"
@@ -118,6 +120,42 @@ def test_what_a_step_heard_and_called_stays_in_place_and_is_counted_once() -> No
     redact = make_redactor(ALL_KINDS).for_run()
     Cleaner(make_redactor(ALL_KINDS))(run(heard), redact)
     assert dict(redact.counts) == {"keys": 1, "emails": 3}
+
+
+PASSWORD = "Zebra7quilt"
+NAMED = (Heard(role="tool", start=0, end=2, author=f"pwd={PASSWORD}"),)
+
+
+def cleaned_step(one: Step) -> tuple[Step, tuple[str, ...]]:
+    """Return a run's only step without secrets, and the run's warnings."""
+    cleaned = Cleaner(make_redactor(ALL_KINDS))(run(one))
+    return cleaned.steps[0], cleaned.warnings
+
+
+def test_arguments_are_read_beside_their_tools_name() -> None:
+    """The name tells what the option means: ``-p`` of another command is a port or a path."""
+    found, warnings = cleaned_step(calling("ann", ("mysql", f"-h db -p{PASSWORD} -u root")))
+    assert PASSWORD not in repr(found)
+    assert found.output == render_call(found.calls[0])
+    assert warnings == ("redacted before the analysis: 1 of secrets",)
+    other, _ = cleaned_step(calling("ann", ("grep", "-pattern -u root")))
+    assert other.calls[0].arguments == "-pattern -u root"
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        step("ann", "On it.", calls=(ToolCall(name="f", arguments=f'{{"password": "{PASSWORD}"}}'),)),
+        step("ann", "On it.", failed_evaluations=(f"password={PASSWORD}",)),
+        step("ann", "On it.", input="ok", heard=NAMED),
+        step("ann", "ok", said=NAMED),
+    ],
+    ids=["arguments", "evaluation", "author of what it heard", "author of a result"],
+)
+def test_secrets_that_stand_in_no_text_are_taken_out_and_counted(hidden: Step) -> None:
+    found, warnings = cleaned_step(hidden)
+    assert PASSWORD not in repr(found)
+    assert warnings == ("redacted before the analysis: 1 of secrets",)
 
 
 @given(
