@@ -14,7 +14,7 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.stages import rebuild
 from semconv.dialects import USUAL, Reader
-from semconv.model import Trajectory
+from semconv.model import Heard, Trajectory
 from semconv.record import replace
 
 MOST_RUNS: Final = 10
@@ -90,7 +90,7 @@ def json_bytes(runs: Sequence[Trajectory]) -> int:
     """
     length = cache(lambda text: len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")))
     steps = [step for run in runs for step in run.steps]
-    parts = sum(len(step.heard) + len(step.calls) for step in steps)
+    parts = sum(len(step.heard) + len(step.said) + len(step.calls) for step in steps)
     texts = sum(length(text) for run in runs for text in _texts(run))
     return _STEP_BYTES * len(steps) + _PART_BYTES * parts + texts
 
@@ -101,7 +101,12 @@ def _texts(run: Trajectory) -> Iterator[str]:
         yield from (step.agent, step.target or "", step.name, step.error)
         yield from (step.input, step.output, step.instructions, step.tools)
         yield from (text for call in step.calls for text in (call.name, call.arguments, call.call_id))
-        yield from (text for one in step.heard for text in (one.role, one.author, *one.answers))
+        yield from (text for one in (*step.heard, *step.said) for text in _names(one))
+        yield from step.failed_evaluations
+
+
+def _names(message: Heard) -> tuple[str, ...]:
+    return (message.role, message.author, *message.answers)
 
 
 def held_bytes(run: Trajectory) -> int:

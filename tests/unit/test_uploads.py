@@ -8,8 +8,9 @@ from analyzer.executor.codec import write_run
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.uploads import json_bytes, read_runs
 from collector_processor.rebuild.encode import encode
-from semconv.model import Trajectory
+from semconv.model import Heard, Trajectory
 from tests.factories import agent, chat, said, workflow
+from tests.runs import run, step
 
 
 def upload(*, name: str = "a", answer: str = "ok", steps: int = 10) -> bytes:
@@ -42,3 +43,11 @@ def test_a_run_that_grows_when_it_is_written_is_refused_unwritten(body: bytes) -
 def test_the_size_of_a_run_is_known_before_it_is_written(text: str) -> None:
     run = read(upload(name=text * 1_000, answer=text * 1_000))
     assert len(write_run(run)) < json_bytes([run]) < 1.5 * len(write_run(run))
+
+
+def test_results_within_outputs_and_evaluations_count() -> None:
+    author, name = "a" * 5_000, "n" * 3_000
+    said = (Heard(role="tool", start=0, end=2, author=author, answers=("c" * 2_000,)),)
+    plain, full = run(step("a", "ok")), run(step("a", "ok", said=said, failed_evaluations=(name,)))
+    grown = len(write_run(full)) - len(write_run(plain))
+    assert grown <= json_bytes([full]) - json_bytes([plain]) < 1.1 * grown
