@@ -52,8 +52,13 @@ def _texts_of(trajectory: Trajectory) -> frozenset[str]:
     """Return all texts of a run, each once: instructions are repeated at every step of an agent."""
     texts = [trajectory.task, trajectory.output, trajectory.reference or "", trajectory.root_error]
     for step in trajectory.steps:
-        texts += (step.input, step.output, step.error, step.instructions, step.tools)
+        texts += _texts_of_step(step)
     return frozenset(texts)
+
+
+def _texts_of_step(step: Step) -> tuple[str, ...]:
+    arguments = [call.arguments for call in step.calls]
+    return (step.input, step.output, step.error, step.instructions, step.tools, *arguments)
 
 
 def _hides_something(text: str) -> bool:
@@ -63,7 +68,7 @@ def _hides_something(text: str) -> bool:
 
 
 def _visible_step(step: Step) -> Step:
-    if not _hides_something(f"{step.input}{step.output}{step.error}{step.instructions}{step.tools}"):
+    if not _hides_something("".join(_texts_of_step(step))):
         return step
     given, heard = _visible_marked(step.input, marks_of(step.heard))
     wrote, said = _visible_marked(step.output, marks_of(step.said))

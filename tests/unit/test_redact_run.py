@@ -169,3 +169,9 @@ def test_messages_stay_those_of_the_text_whatever_is_taken_out(texts: list[str],
     unnumbered = [re.sub(r" \d+]", "]", cleaned.input[one.start : one.end]) for one in cleaned.heard]
     assert unnumbered == plain
     assert all(cleaned.input[: one.start].endswith("user: ") for one in cleaned.heard)
+
+
+def test_invisible_characters_of_arguments_are_taken_out_wherever_they_stand() -> None:
+    hidden = ToolCall(name="pay", arguments='{"to": "An\u200bna"}')
+    (seen,) = visible_run(run(step("ann", "On it.", calls=(hidden,)))).steps
+    assert seen.calls[0].arguments == '{"to": "Anna"}'
