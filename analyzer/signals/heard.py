@@ -73,20 +73,18 @@ def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tupl
     """Return the failures that only model calls show, in the order in which they are received."""
     turns = sorted({*_turns(steps), *((at, at) for at, step in enumerate(steps) if step.said)})
     heard = [(asker, hearer, *each) for asker, hearer in turns for each in _results(steps, asker, hearer)]
-    return tuple(
-        HeardFault(
-            asker=asker,
-            hearer=hearer,
-            tool=tool,
-            text=text,
-            is_repaired=any(
-                steps[again].agent == steps[hearer].agent and again_tool == tool and not is_fault(result)
-                for _, again, again_tool, result in heard[place + 1 :]
-            ),
-        )
-        for place, (asker, hearer, tool, text) in enumerate(heard)
-        if is_fault(text)
-    )
+    found: list[HeardFault] = []
+    succeeded: set[tuple[str, str]] = set()  # agents and tools that give a right result later
+    for asker, hearer, tool, text in reversed(heard):
+        pair = steps[hearer].agent, tool
+        if is_fault(text):
+            is_repaired = pair in succeeded
+            found.append(
+                HeardFault(asker=asker, hearer=hearer, tool=tool, text=text, is_repaired=is_repaired)
+            )
+        else:
+            succeeded.add(pair)
+    return tuple(reversed(found))
 
 
 def _turns(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analyzer.methods.without_model import judge_by_signals
+from analyzer.signals.heard import heard_faults
 from analyzer.signals.run_view import Role, read
 from semconv.model import UNKNOWN_AGENT, Blame, Step, StepKind
 from tests.runs import calling, failed_tool, hearing, run, step, tool
@@ -93,3 +96,24 @@ def test_a_line_in_a_users_message_is_no_tools_error() -> None:
     assert read(run(asked, pasted)).heard_faults == ()
     answered = hearing(step("clerk", "Paid."), ("tool", "Error: connection refused"))
     assert [fault.asker for fault in read(run(asked, answered)).heard_faults] == [0]
+
+
+def test_each_result_that_a_call_hears_is_read_once() -> None:
+    """A run may hear thousands of failures; a later result repairs those of its own tool and agent only."""
+    asked = calling("clerk", ("pay", "{}"), ("print", "{}"))
+    others = hearing(replace(asked, agent="porter"), ("tool", "done"), author="pay")
+    heard = [hearing(asked, ("tool", "busy"), ("tool", "done"), author=name) for name in ("pay", "print")]
+    last = hearing(asked, ("tool", "busy"), author="print")
+    seen: list[str] = []
+
+    def is_busy(result: str) -> bool:
+        seen.append(result)
+        return result == "busy"
+
+    found = heard_faults(run(asked, *heard, last, others).steps, is_busy)
+    assert [(fault.hearer, fault.tool, fault.is_repaired) for fault in found] == [
+        (1, "pay", True),
+        (2, "print", True),
+        (3, "print", False),
+    ]
+    assert len(seen) == 5
