@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from analyzer.signals.suspicion.figures import Figure, figures
 from semconv.model import ContentState, Step, StepKind
 
 _OWN: Final = frozenset({"assistant"})
+_AGENTS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _RELAYED: Final = 15
 """Number of characters from which equal texts are the same text and not equal by chance."""
 _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
@@ -88,12 +90,13 @@ def has_results(steps: Sequence[Step]) -> bool:
 
 def _texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
     steps, said = reading.steps, _Said()
+    work = _Work(steps)
     yield None, reading.trajectory.task, False
     for step in steps:
         yield None, step.instructions, False
     for position, step in enumerate(steps):
         if step.kind is StepKind.TOOL:
-            if not said.repeats(step.output) and not _encloses(steps, position):
+            if not said.repeats(step.output) and not work.is_given_by(step):
                 yield position, step.output, True
             continue
         for text, is_result in _heard(step):
@@ -119,59 +122,77 @@ def _heard(step: Step) -> Iterator[tuple[str, bool]]:
             yield step.input[one.start : one.end], one.role == "tool"
 
 
-def _encloses(steps: tuple[Step, ...], position: int) -> bool:
-    """Tell whether a tool's call contains another agent's work: its result is that agent's word."""
-    tool = steps[position]
-    if not tool.start_ns or tool.end_ns <= tool.start_ns or not tool.output:
-        return False
-    return any(
-        other.kind in (StepKind.LLM, StepKind.AGENT)
-        and tool.start_ns <= other.start_ns
-        and other.end_ns <= tool.end_ns
-        and other.start_ns < other.end_ns
-        and _same(other.output, tool.output)
-        for other in steps
-    )
+class _Work:
+    """What agents wrote in each span of time, to find what a tool's call contains."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._spans: Final = sorted(
+            (step.start_ns, step.end_ns, plain)
+            for step in steps
+            if step.kind in _AGENTS and step.start_ns < step.end_ns and (plain := _plain(step.output))
+        )
+        self._starts: Final = [start for start, _, _ in self._spans]
+
+    def is_given_by(self, tool: Step) -> bool:
+        """Tell whether a tool's call contains another agent's work: its result is that agent's word."""
+        if not tool.start_ns or tool.end_ns <= tool.start_ns or not tool.output:
+            return False
+        returned = _plain(tool.output)
+        first, after = bisect_left(self._starts, tool.start_ns), bisect_right(self._starts, tool.end_ns)
+        return any(
+            end <= tool.end_ns and (said in returned or returned in said)
+            for _, end, said in map(self._spans.__getitem__, range(first, after))
+        )
 
 
-def _same(said: str, returned: str) -> bool:
-    said, returned = " ".join(said.split()), " ".join(returned.split())
-    return bool(said) and (said in returned or returned in said)
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 class _Said:
-    """Texts that agents have said so far."""
+    """Texts that agents have said so far, each once."""
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
+        self._texts: Final[dict[str, None]] = {}
+        self._long: Final[list[str]] = []
+        """Those that are not equal to a part of a text by chance."""
+        self._joined: str | None = ""
+        """All of them, a line each, so that one search reads them; ``None`` until it is made."""
 
     def add(self, text: str) -> None:
-        plain = " ".join(text.split())
-        if plain:
-            self._texts.append(plain)
+        plain = _plain(text)
+        if not plain or plain in self._texts:
+            return
+        self._texts[plain] = None
+        self._joined = None
+        if len(plain) >= _RELAYED:
+            self._long.append(plain)
 
     def without_repeated(self, text: str) -> str:
         """Return a text without the sentences with numbers that agents have said: they are passed on.
 
         The call that passes them on may hide its arguments (Traceloop's of LangChain.js).
         """
-        for sentence in _SENTENCE.findall(text[:HEAD]) if _DIGIT.search(text) else ():
-            plain = " ".join(sentence.split())
-            if len(plain) >= _RELAYED and _DIGIT.search(plain) and any(plain in said for said in self._texts):
+        for sentence in dict.fromkeys(_SENTENCE.findall(text[:HEAD])) if _DIGIT.search(text) else ():
+            plain = _plain(sentence)
+            if len(plain) >= _RELAYED and _DIGIT.search(plain) and self._holds(plain):
                 text = text.replace(sentence, " ")
         return text
 
     def repeats(self, text: str) -> bool:
         """Tell whether a text is an agent's words, alone or within other text."""
-        plain = " ".join(text.split())
+        plain = _plain(text)
         if not plain:
             return False
-        return any(
-            plain == said
-            or (len(plain) >= _RELAYED and plain in said)
-            or (len(said) >= _RELAYED and said in plain)
-            for said in self._texts
-        )
+        if plain in self._texts or (len(plain) >= _RELAYED and self._holds(plain)):
+            return True
+        return any(map(plain.__contains__, self._long))
+
+    def _holds(self, plain: str) -> bool:
+        """Tell whether one of the texts has these words, which are on one line."""
+        if self._joined is None:
+            self._joined = "\n".join(self._texts)
+        return plain in self._joined
 
 
 _COLUMN: Final = range(2, 401)
