@@ -8,7 +8,6 @@ that a tool returned: the same unit, the same words around it, a digit changed.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -226,18 +225,11 @@ def _world(reading: Reading, origins: Sequence[Source], answer: str) -> _World:
     columns = [*columns_of(reading, origins), *listed_columns(stated, loose)]
     shares = [figure.value for figure in stated if figure.unit == "%"]
     counts = [float(len(column)) for column in columns]
-    operands = [*_most_telling(given, answer), *shares, *spelled, *counts, *_repeated(reading)]
+    operands = [*_most_telling(given, answer), *shares, *spelled, *counts]
     derivation = Derivation((*given, *spelled), operands, columns)
     world = _World(loose=loose, derivation=derivation, results=results)
     _derive(reading, world)
     return world
-
-
-def _repeated(reading: Reading) -> list[float]:
-    """Return the totals of equal amounts in calls' arguments: two transfers of 200 are 400."""
-    asked = (figures(step.input[:HEAD]) for step in reading.steps if step.kind is StepKind.TOOL)
-    times = Counter(one.value for found in asked for one in found if not one.is_small)
-    return [value * count for value, count in times.items() if 1 < count <= _MOST_WORKED]
 
 
 def _most_telling(given: Sequence[float], answer: str) -> list[float]:
