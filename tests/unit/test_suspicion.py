@@ -243,6 +243,15 @@ def test_references_that_no_tool_returned_are_clues(answer: str, kinds: int) -> 
 
 
 @pytest.mark.parametrize(
+    "link", ["https://[your-lake]/boats", "https://lake\u2100harbour/boats", "http://[::1/a"]
+)
+def test_a_link_that_is_no_address_has_no_known_host(link: str) -> None:
+    answer = f"The boats are listed at {link} today."
+    (clue,) = found(run(tool("a", "Boats: 3"), step("a", answer), output=answer), ClueKind.UNSOURCED)
+    assert clue.signs == {"link": 1.0, "known_host": 0.0}
+
+
+@pytest.mark.parametrize(
     ("task", "answer", "broken"),
     [
         ("Say it in at most 3 words.", "one two three", False),

@@ -51,6 +51,15 @@ def test_a_phrase_is_found_in_its_language(language: str, kind: Kind, sentence: 
     assert 0 <= found.start < found.end <= len(sentence)
 
 
+@pytest.mark.parametrize("half", [0xD83D, 0xDC00])
+def test_half_a_surrogate_pair_hides_no_phrase(half: int) -> None:
+    sentence = f"{chr(half)} Leider konnte ich den Fahrplan nicht finden. {chr(half)}"
+    found = said(Kind.GIVING_UP, sentence)
+    assert found is not None
+    assert sentence[found.start : found.end].isprintable()
+    assert languages_in(sentence) == ("de",)
+
+
 @pytest.mark.parametrize(("language", "kind", "sentence"), sentences("silent"))
 def test_similar_words_are_no_phrase(language: str, kind: Kind, sentence: str) -> None:
     assert said(kind, sentence) is None

@@ -76,7 +76,7 @@ def _references(
         yield "the id", found, {"id": 1.0, "alike": float(any(_shape(one) == shape for one in known))}
     for found in dict.fromkeys(_LINK.findall(answer)):
         link = found.rstrip(".,;:!?")
-        host = (urlsplit(link).hostname or "").removeprefix("www.")
+        host = _host(link)
         if link.casefold().rstrip("/") in small:
             continue
         yield "the link", link, {"link": 1.0, "known_host": float(bool(host) and host in small)}
@@ -84,6 +84,14 @@ def _references(
         name = (match[1] or match[2]).strip()
         if name.casefold() not in small and name not in agents and len(name) > 3:
             yield "as a source", name, {"name": 1.0}
+
+
+def _host(link: str) -> str:
+    """Return a link's host; empty if there is none, as in a template such as ``https://[your-domain]/x``."""
+    try:
+        return (urlsplit(link).hostname or "").removeprefix("www.")
+    except ValueError:
+        return ""
 
 
 def _quotations(

@@ -30,7 +30,9 @@ _ALIKE: Final = {
     0x06C1: "\u0647",
     0x0629: "\u0647",
 }
-_PLAIN: Final[dict[int, str | None]] = {**dict.fromkeys(_DROPPED), **_ALIKE}
+_UNPAIRED: Final = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+"""Halves of surrogate pairs, which UTF-8 and so RE2 cannot read."""
+_PLAIN: Final[dict[int, str | None]] = {**dict.fromkeys(_DROPPED), **_ALIKE, **_UNPAIRED}
 _TO_CHANGE: Final = re.compile(f"[{re.escape(''.join(map(chr, _PLAIN)))}]")
 """Most texts have no such character, and looking for one takes a tenth of the time of ``translate``."""
 _KEPT: Final = 16
