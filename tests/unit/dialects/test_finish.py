@@ -1,0 +1,84 @@
+"""A filter's stop or a refusal is read where a provider writes it, not where a model writes about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from semconv.dialects.reading.action import Action, ActionKind
+from semconv.dialects.reading.finish import with_refusal
+from tests.factories import span
+
+FILTERED = "the provider's filter stopped the answer (content_filter)"
+REFUSED = "the model refused to answer (refusal)"
+UNSAFE = "the provider's filter stopped the answer (safety)"
+EXAMPLE = {"choices": [{"index": 0, "finish_reason": "content_filter", "message": {"role": "assistant"}}]}
+
+
+def why(attributes: dict[str, Any]) -> str:
+    return with_refusal(Action(dialect="test", kind=ActionKind.LLM), span(1, attributes=attributes)).error
+
+
+def message(**fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, **fields}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "error"),
+    [
+        pytest.param(EXAMPLE, FILTERED, id="choice"),
+        pytest.param({"choices": [{"message": message(refusal="I won't.")}]}, REFUSED, id="refusal"),
+        pytest.param({"candidates": [{"finishReason": "SAFETY", "content": {}}]}, UNSAFE, id="candidate"),
+        pytest.param(
+            {"candidates": [{"finishReason": "FinishReason.SAFETY"}]}, UNSAFE, id="the name of an enumeration"
+        ),
+        pytest.param({"id": "m1", "model": "m", "stop_reason": "refusal"}, REFUSED, id="response"),
+        pytest.param(
+            {"id": "r1", "output": [message(content=[{"type": "refusal", "refusal": "No."}])]},
+            REFUSED,
+            id="part of an output",
+        ),
+        pytest.param([message(parts=[{"type": "refusal", "content": "No."}])], REFUSED, id="part"),
+        pytest.param([message(parts=[], finish_reason="content-filter")], FILTERED, id="message"),
+        pytest.param([{"finish_reason": "content_filter", "message": message()}], FILTERED, id="bare choice"),
+    ],
+)
+@pytest.mark.parametrize("name", ["output.value", "gen_ai.output.messages"])
+def test_a_stopped_answer_is_a_failed_call(name: str, recorded: Any, error: str) -> None:
+    assert why({name: json.dumps(recorded)}) == error
+    assert why({name: json.dumps(recorded, indent=1)}) == error
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(f"A ferry's text that is filtered gives:\n{json.dumps(EXAMPLE)}", id="shown in prose"),
+        pytest.param(f"```json\n{json.dumps(EXAMPLE)}\n```", id="fence"),
+        pytest.param('{"passenger": "Jo", "refusal": "none", "berth": 4}', id="field"),
+        pytest.param('{"type": "refusal", "of": "boarding"}', id="type"),
+        pytest.param('{"deck": 2, "finish_reason": "safety"}', id="reason"),
+        pytest.param('{"role": "steward", "refusal": "yes"}', id="role of a person"),
+        pytest.param(json.dumps({"examples": [EXAMPLE]}), id="examples"),
+        pytest.param(json.dumps([message(content=json.dumps(EXAMPLE))]), id="text of a message"),
+        pytest.param(json.dumps({"choices": [{"message": message(refusal="")}]}), id="empty"),
+        pytest.param('[{"role": "user", "refusal": "I will not pay."}]', id="a user's"),
+        pytest.param('{"choices": [{"finish_reason": "content_filter"', id="cut"),
+        pytest.param('{"choices": "refusal", "message": {"role": [], "refusal": "no"}}', id="odd types"),
+    ],
+)
+@pytest.mark.parametrize("name", ["output.value", "gen_ai.output.messages", "ai.response.text"])
+def test_a_model_may_write_about_filters_and_refusals(name: str, said: str) -> None:
+    assert why({name: said}) == ""
+
+
+def test_a_whole_response_that_the_model_was_asked_to_show_is_its_text() -> None:
+    shown = json.dumps(EXAMPLE)
+    assert why({"output.value": shown, "llm.output_messages.0.message.content": shown}) == ""
+    assert why({"ai.response.text": shown}) == ""
+
+
+@pytest.mark.parametrize("reasons", [("content_filter",), '["content_filter"]', "content-filter"])
+def test_an_attribute_that_names_finish_reasons_counts(reasons: Any) -> None:
+    assert why({"gen_ai.response.finish_reasons": reasons}) == FILTERED
