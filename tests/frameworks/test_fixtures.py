@@ -13,7 +13,7 @@ from analyzer.executor.composition import open_analyst
 from analyzer.signals.triage import triage
 from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
-from semconv.model import Blame, Status, Verdict
+from semconv.model import Blame, Status, Stop, Verdict
 from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue, single_runs
 from tests.frameworks.changes import runs_of
 from tests.frameworks.kit.story import question
@@ -32,7 +32,10 @@ from tests.frameworks.truth import (
 RUNS = single_runs()
 ALL = [(name, variant) for name, run in RUNS.items() for variant in run.variants]
 READ = [(name, variant) for name, variant in ALL if variant not in RUNS[name].unread]
-CUT_SHORT = {"crash", "guarded", "max_turns"}
+FAILED = {"crash", "max_turns"}
+STOPPED = {"guarded"}
+"""An application's own guardrail did its job: the run was cut short, and has not failed."""
+CUT_SHORT = FAILED | STOPPED
 
 
 def _those(lacking: str, variants: Collection[str]) -> list[tuple[str, str]]:
@@ -89,9 +92,16 @@ def test_a_tool_error_that_was_repaired_is_no_error_of_the_run(name: str, varian
     assert not triage(trajectory).failed
 
 
-@pytest.mark.parametrize(("name", "variant"), _those("outcome", CUT_SHORT))
+@pytest.mark.parametrize(("name", "variant"), _those("outcome", FAILED))
 def test_a_run_that_was_cut_short_has_failed_whatever_its_root_says(name: str, variant: str) -> None:
     assert triage(recording(name, variant).run.trajectory).failed
+
+
+@pytest.mark.parametrize(("name", "variant"), _those("outcome", STOPPED))
+def test_a_run_that_a_guardrail_stopped_has_not_failed(name: str, variant: str) -> None:
+    trajectory = recording(name, variant).run.trajectory
+    assert trajectory.stop is Stop.GUARDED
+    assert triage(trajectory).status is Status.NO_FAILURE
 
 
 @pytest.mark.parametrize(("name", "variant"), _those("text", {*VARIANTS} - {"sound", "max_turns"}))
@@ -150,9 +160,12 @@ def _verdict(name: str, variant: str) -> Verdict:
 
 
 def _test_outcome(name: str, variant: str) -> None:
-    cut_short = test_a_run_that_was_cut_short_has_failed_whatever_its_root_says
-    whole = test_a_tool_error_that_was_repaired_is_no_error_of_the_run
-    (cut_short if variant in CUT_SHORT else whole)(name, variant)
+    if variant in FAILED:
+        test_a_run_that_was_cut_short_has_failed_whatever_its_root_says(name, variant)
+    elif variant in STOPPED:
+        test_a_run_that_a_guardrail_stopped_has_not_failed(name, variant)
+    else:
+        test_a_tool_error_that_was_repaired_is_no_error_of_the_run(name, variant)
 
 
 FACETS: Mapping[str, Callable[[str, str], None]] = {
