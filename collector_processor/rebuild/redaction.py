@@ -177,27 +177,28 @@ class RunRedactor:
 
     def __call__(self, text: str) -> str:
         """Return ``text`` with secrets replaced by their kind and a number."""
-        if not text or text in self._clean:
-            return text
-        redacted = self.redactor.replace(text, self._name)
-        if redacted == text:
-            self._clean.add(text)
-        return redacted
+        return self._replaced(text, (), self._name)[0]
 
     def marked(self, text: str, marks: Sequence[int]) -> tuple[str, Sequence[int]]:
         """Return ``text`` redacted, and where ``marks``, ascending places in it, are then."""
-        if not text or text in self._clean:
-            return text, marks
-        return self.redactor.replace_marked(text, marks, self._name)
+        return self._replaced(text, marks, self._name)
 
     def again(self, text: str, marks: Sequence[int] = ()) -> tuple[str, Sequence[int]]:
         """Return what ``marked`` does for a text that most often stands in another text too.
 
         Counts only secrets that the run did not have before.
         """
+        return self._replaced(text, marks, self._name_again)
+
+    def _replaced(
+        self, text: str, marks: Sequence[int], name: Callable[[_Secret], str]
+    ) -> tuple[str, Sequence[int]]:
         if not text or text in self._clean:
             return text, marks
-        return self.redactor.replace_marked(text, marks, self._name_again)
+        redacted, places = self.redactor.replace_marked(text, marks, name)
+        if redacted == text:
+            self._clean.add(text)
+        return redacted, places
 
     def _name(self, secret: _Secret) -> str:
         self.counts[secret.rule.kind] += 1
