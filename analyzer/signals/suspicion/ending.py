@@ -34,6 +34,8 @@ MISSES: Final = frozenset({Kind.GIVING_UP, Kind.ADMISSION, Kind.EXCUSE, Kind.PRO
 _EVASIONS: Final = MISSES - {Kind.ADMISSION}  # "the problem is …" may be the answer
 _PLACEHOLDER: Final = re.compile(r"\[tool[-_ ]results?\b[^\]\n]*\]")
 """What a framework writes to the model in place of a result that its tool's span has."""
+_TELLING: Final = 12
+"""Characters from which equal texts are the same error, not equal by chance."""
 _NAME: Final = 3
 """Characters of an agent's name below which a match may be chance."""
 _NO_WORD: Final = re.compile(
@@ -109,7 +111,12 @@ class Ending:
     def returned(self) -> tuple[str, ...]:
         """Results of tools that answer, in any step."""
         failed = _texts_of_failures(self.reading)
-        return tuple(text for text in results(self.reading) if text not in failed and _answers(text))
+        told = [text for text in failed if len(text) >= _TELLING]  # frameworks add advice to an error
+        return tuple(
+            text
+            for text in results(self.reading)
+            if text not in failed and not any(each in text for each in told) and _answers(text)
+        )
 
     @cached_property
     def only_evades(self) -> bool:

@@ -37,7 +37,8 @@ _SCALES: Final = {
     "만": 1e4, "亿": 1e8, "億": 1e8, "억": 1e8,
 }  # fmt: skip
 _SKIPPED: Final = re.compile(
-    r"https?://\S+|\b[\w.+-]+@[\w.-]+\.\w+|(?:[\w.-]*/){2,}[\w.-]*"  # links, mail addresses, paths
+    # Links, mail addresses, paths; each begins where no earlier character could, so that time stays linear.
+    r"https?://\S+|(?<![\w.+-])[\w.+-]{1,64}@[\w.-]+\.\w+|(?<![\w.-])(?:[\w.-]*/){2,}[\w.-]*"
     r"|\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}\S*)?|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
     r"|\b\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]\.?m\b)?|\bv?\d+\.\d+\.\d+\S*|\bv\d+(?:\.\d+)?\b"
     r"|\b[A-Za-z]+[-_/#]?\d[\w-]*|#\d+|\b\d+[-_][A-Za-z][\w-]*|\b(?=\w*[a-f])(?=\w*\d)[0-9a-f]{6,}\b"
@@ -45,7 +46,7 @@ _SKIPPED: Final = re.compile(
     r"|\b\d{1,2}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mai|Okt|Dez|mars|avril)"
     r"[a-zäéû]*\.?,?(?:\s\d{4})?"
     r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?\s\d{1,2}(?:st|nd|rd|th)?(?:,?\s\d{4})?\b"
-    r"|\b\d+(?:st|nd|rd|th)\b|^\s*(?:\(?\d{1,3}[.)]|[-*•]\s*\d{1,3}[.)])(?=\s)|\[\d{1,3}\]",
+    r"|\b\d+(?:st|nd|rd|th)\b|^[^\S\n]*(?:\(?\d{1,3}[.)]|[-*•][^\S\n]*\d{1,3}[.)])(?=\s)|\[\d{1,3}\]",
     re.IGNORECASE | re.MULTILINE,
 )
 """Parts of a text whose digits are not figures."""

@@ -35,6 +35,7 @@ _AFFIXES: Final = re.compile(
     rf"(?P<name>.+?)(?:[ ._](?:{_METHODS}))*$",
     re.IGNORECASE,
 )
+_LONGEST_NAME: Final = 200
 _GENERIC: Final = frozenset(
     {
         "agent",
@@ -98,7 +99,12 @@ _SPEAKING: Final = frozenset({ActionKind.AGENT, ActionKind.LLM, ActionKind.TOOL}
 
 
 def bare_name(name: str) -> str:
-    """Return a span's name without the affixes that instrumentations add: ``invoke_agent X``, ``X.run``."""
+    """Return a span's name without the affixes that instrumentations add: ``invoke_agent X``, ``X.run``.
+
+    A name that is too long to be one is returned as it is: the search for affixes is not linear.
+    """
+    if len(name) > _LONGEST_NAME:
+        return name
     found = _AFFIXES.match(name.strip().strip("'\""))
     return (found["name"] if found else name).strip("'\"[]")
 

@@ -170,7 +170,8 @@ def _finish(draft: _Draft, role: str, name: str) -> Message:
     results = "" if role == "tool" else _joined(draft.texts[place] for place in draft.results)
     own = draft.texts
     if results:
-        own = [text for place, text in enumerate(draft.texts) if place not in draft.results]
+        told = set(draft.results)
+        own = [text for place, text in enumerate(draft.texts) if place not in told]
     return Message(
         role=role,
         text=_joined(own),

@@ -26,7 +26,8 @@ _CONTENT: Final = re.compile(
     re.DOTALL,
 )
 _FIELD: Final = re.compile(rf"\b(name|tool_call_id|status)=({_QUOTED})", re.DOTALL)
-_CALLS: Final = re.compile(r"\btool_calls=(\[.*?\])(?= \w+=|$)", re.DOTALL)
+_CALLS: Final = re.compile(r"(\[.*?\])(?= \w+=|$)", re.DOTALL)
+_CALLS_FIELD: Final = re.compile(r"\btool_calls=(?=\[)")
 _MODEL_MARKS: Final = ("tool_calls=", "usage_metadata=", "id='run-", "id='lc_run-", "name=")
 """Present only in an agent's own messages."""
 
@@ -91,7 +92,8 @@ def message_fields(text: str) -> dict[str, Any] | None:
     fields["content"] = _unquoted(start[1])
     if "tool_call_id" in fields:
         return {**fields, "role": "tool", "type": "tool"}
-    calls = _CALLS.search(rest)
+    field = _CALLS_FIELD.search(rest)
+    calls = _CALLS.match(rest, field.end()) if field else None
     if calls is not None:
         fields["tool_calls"] = from_repr(calls[1])
     is_models = any(mark in rest for mark in _MODEL_MARKS)
