@@ -136,6 +136,88 @@ def test_other_languages_may_be_right(trajectory: Trajectory) -> None:
     assert reasons(trajectory) == []
 
 
+LETTER = """Liebe Imkerei, wir haben in diesem Jahr keinen Honig von euch bekommen, und das ist sehr schade.
+
+Könnt ihr uns bitte sagen, wann wieder einer kommt und ob wir noch auf der Liste sind?"""
+REPLY = "Estimada clienta, el jardín ya está abierto y las colmenas no se pueden ver hasta el martes."
+NOTICE = "Tell the customer that the garden is open and that the hives cannot be seen before Tuesday."
+
+
+def noticed(*steps: Any, task: str = NOTICE, answer: str = REPLY) -> list[str]:
+    return reasons(run(*steps, step("beekeeper", answer), task=task, output=answer))
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        f"Summarize this:\n\n{LETTER}",
+        f"Summarize this: {LETTER}",
+        f"TL;DR?\n\n{LETTER}",
+        f"What do these people want from us, and what should I do about it?\n\n{LETTER}",
+        f"{LETTER}\n\nWhat do these people want from us, and what should I do about it?",
+        f"\u8bf7\u603b\u7ed3\uff1a{LETTER}",
+    ],
+)
+def test_what_a_task_hands_over_does_not_tell_its_language(task: str) -> None:
+    assert noticed(HIVES, task=task, answer=ANSWER["en"]) == []
+
+
+def test_a_text_between_the_parts_of_a_task_is_not_the_tasks() -> None:
+    before, after = (
+        "Bitte lies, was die Gäste von uns wollen.",
+        "Was sollen wir den Gästen nun sagen, und wann?",
+    )
+    told = "answered in English although the task is in German"
+    assert noticed(HIVES, task=f"{before}\n\n{ANSWER['fr']}\n\n{after}", answer=ANSWER["en"]) == [told]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (tool("beekeeper", '{"name": "Ana", "locale": "es-ES"}'),),
+        (tool("beekeeper", "name: Ana\nlang: es"),),
+        (tool("beekeeper", '{"name": "Ana", "preferred": "es_MX"}'),),
+        (tool("beekeeper", f"Her last letter: {ANSWER['es']}"),),
+        (tool("beekeeper", json.dumps({"id": 7, "letter": TASK["es"]})),),
+        (hearing(step("desk", "Well."), ("user", f"A guest writes. {TASK['es']}")),),
+    ],
+)
+def test_a_customer_whose_language_the_run_has_shown_is_answered_in_it(steps: tuple[Any, ...]) -> None:
+    assert noticed(*steps) == []
+
+
+def test_a_record_in_the_tasks_own_language_excuses_no_other() -> None:
+    told = "answered in Spanish although the task is in English"
+    assert noticed(tool("beekeeper", '{"name": "Ann", "locale": "en-GB"}')) == [told]
+    assert noticed(tool("beekeeper", f"Her last letter, of 10:30, is this. {ANSWER['en']}")) == [told]
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Write to our guest in Seville that the garden is open and the hives are not there.", "es"),
+        ("Can you draft a note for the guests from Lyon about the hives in the garden?", "fr"),
+        ("Please reply to Herr Lang that there are 14 hives in the garden and all of them are well.", "de"),
+        (
+            "Schreib bitte an Mrs Hart, dass 14 Bienenstöcke im Garten sind und eine Königin nicht da ist.",
+            "en",
+        ),
+        (
+            "Rédige un message pour le client de Porto : il y a 14 ruches dans le jardin et tout va bien.",
+            "en",
+        ),
+        ("Напиши гостям, что в саду стоит 14 ульев и что у них всё хорошо.", "en"),  # noqa: RUF001 - Russian
+    ],
+)
+def test_a_text_for_somebody_else_may_be_in_their_language(task: str, answer: str) -> None:
+    assert noticed(HIVES, task=task, answer=ANSWER[answer]) == []
+
+
+def test_every_language_has_words_for_writing() -> None:
+    for code, table in tables().items():
+        assert code == ANY_LANGUAGE or len(table.writing_words) >= 5, code
+
+
 def test_every_language_is_named_in_its_own_and_in_others() -> None:
     known = [table for code, table in tables().items() if code != ANY_LANGUAGE]
     for table in known:

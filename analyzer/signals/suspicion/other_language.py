@@ -1,9 +1,11 @@
 """An answer in another language than the task, which nobody asked for.
 
 People read the language that they write. Only prose tells a language: names, code, figures, texts of data,
-quotations and sentences of a tool's result are in any. The run must be silent about languages: a task may
-want a translation, and a desk answers in the language of its instructions. Instructions in English are no
-sign of that: programmers write English whatever their users read.
+quotations and sentences of a tool's result are in any. So may be what a task hands over: it states itself at
+its beginning and its end, before and after blank lines and colons. The run must be silent about languages: a
+task may want a translation, or a text for somebody else; a desk answers in the language of its instructions,
+and a customer in the language of their record or letter. Instructions and messages in English are no sign of
+that: programmers write English whatever their users read.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from analyzer.signals.run_view import HEAD, QUOTE, Reading, final_answer
 from analyzer.signals.suspicion.answer_parts import parts_of, without_quotations
 from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.figure_sources import results
-from analyzer.signals.wordings import is_covered, languages_in, speaks_of, tables
+from analyzer.signals.wordings import asks_for_text, is_covered, languages_in, speaks_of, tables
 from semconv.model import Evidence, StepKind
 
 _SENTENCE: Final = re.compile(r"[^.!?\n。।؟]+(?:[.!?](?!\s|$)[^.!?\n。।؟]*)*[.!?。।؟]?")
@@ -28,6 +30,11 @@ _WIDE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _FEWEST_WORDS: Final = 6
 _FEWEST_CHARACTERS: Final = 10
 """Words, or characters of a script without blanks, from which a text tells its language."""
+_MATERIAL: Final = re.compile(r"\n[^\S\n]*\n|:\s|\uff1a")
+"""What divides a task from the texts that it hands over."""
+_LOCALE: Final = re.compile(
+    r"\b(?:locale|lang|language)[\"']?\s{0,4}[:=]\s{0,4}[\"']?([a-z]{2})|\b([a-z]{2})[-_][A-Z]{2}\b"
+)
 _OF_PROGRAMS: Final = "en"
 _OTHERS: Final = frozenset({"assistant", "tool"})
 
@@ -35,8 +42,10 @@ _OTHERS: Final = frozenset({"assistant", "tool"})
 def other_language(reading: Reading) -> Iterator[Clue]:
     """Yield the answer if its only language is not the task's only language."""
     task, answer = reading.trajectory.task[:HEAD], final_answer(reading.trajectory)[:HEAD]
-    wanted, used = _language(_sentences(task)), _language(_sentences(answer))
-    if not wanted or not used or wanted == used or _is_asked_for(reading, used):
+    wanted, used = _own_language(task), _language(_sentences(answer))
+    if not wanted or not used or wanted == used:
+        return
+    if _is_asked_for(reading, used) or _may_be_for_others(reading, wanted, used):
         return
     if _language(_without_copied(reading, _sentences(answer))) != used:
         return
@@ -69,6 +78,33 @@ def _language(sentences: Sequence[str]) -> str:
         return ""
     found = languages_in(text)
     return found[0] if len(found) == 1 and is_covered(text) else ""
+
+
+def _own_language(task: str) -> str:
+    """Return the language of a task's first and last part; empty if either has none or they differ."""
+    parts = [part for part in _MATERIAL.split(task) if part.strip()]
+    found = {_language(_sentences(part)) for part in (*parts[:1], *parts[-1:])}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _may_be_for_others(reading: Reading, wanted: str, used: str) -> bool:
+    """Tell whether the answer may be a text for somebody whose language the run has shown."""
+    people = [step.output for step in reading.steps if step.kind is StepKind.HUMAN]
+    if any(asks_for_text(wanted, text[:HEAD]) for text in (reading.trajectory.task, *people)):
+        return True
+    shown = list(dict.fromkeys(text[:HEAD] for text in (*results(reading), *_instructions(reading))))
+    if any(_names_locale(text, wanted) for text in shown):
+        return True
+    return used != _OF_PROGRAMS and any(_has_prose_in(text, used) for text in shown)
+
+
+def _names_locale(text: str, wanted: str) -> bool:
+    return any((match[1] or match[2]) != wanted for match in _LOCALE.finditer(text))
+
+
+def _has_prose_in(text: str, language: str) -> bool:
+    """Tell whether a text, or a text of its data, is in a language."""
+    return any(_language([part.text]) == language for part in parts_of(text))
 
 
 def _is_asked_for(reading: Reading, language: str) -> bool:

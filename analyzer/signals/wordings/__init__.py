@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.signals.wordings.folding import fold, original_span
-from analyzer.signals.wordings.languages import is_covered, languages_in, speaks_of, unchecked
+from analyzer.signals.wordings.languages import asks_for_text, is_covered, languages_in, speaks_of, unchecked
 from analyzer.signals.wordings.patterns import first_match
 from analyzer.signals.wordings.tables import ANY_LANGUAGE, Kind, Table, tables
 
@@ -69,6 +69,7 @@ __all__ = [
     "Kind",
     "Match",
     "Table",
+    "asks_for_text",
     "is_covered",
     "kinds_said",
     "languages_in",

@@ -63,6 +63,12 @@ def speaks_of(language: str, text: str) -> bool:
     return any(word in folded for word in (*tables()[language].named, *words))
 
 
+def asks_for_text(language: str, text: str) -> bool:
+    """Tell whether a text in a language may ask to write to somebody, who may read another language."""
+    folded = fold(text)
+    return any(word in folded for word in tables()[language].writing_words)
+
+
 def is_covered(text: str) -> bool:
     """Tell whether tables cover a text's languages; true for a text that is too short to tell."""
     return not unchecked(text)

@@ -70,6 +70,8 @@ class Table:
     """Folded. Beginnings of this language's name in the languages of the tables."""
     language_words: tuple[str, ...]
     """Folded. Beginnings of this language's words for translating and for a language."""
+    writing_words: tuple[str, ...]
+    """Folded. Beginnings of this language's words for writing to somebody, and for what is written."""
     groups: Mapping[str, tuple[str, ...]]
     """Alternatives that phrases refer to as ``{name}``."""
     phrases: Mapping[Kind, tuple[str, ...]]
@@ -104,6 +106,7 @@ def _table(row: Mapping[str, Any]) -> Table:
         "boundary": Boundary.BOTH,
         "named": "",
         "language_words": "",
+        "writing_words": "",
         "groups": {},
         "unless": {},
         **row,
@@ -117,6 +120,7 @@ def _table(row: Mapping[str, Any]) -> Table:
             "function_words": frozenset(fold(given["function_words"]).split()),
             "named": tuple(fold(given["named"]).split()),
             "language_words": tuple(fold(given["language_words"]).split()),
+            "writing_words": tuple(fold(given["writing_words"]).split()),
             "groups": {name: tuple(words) for name, words in given["groups"].items()},
             "phrases": _by_kind(given["phrases"]),
             "unless": _by_kind(given["unless"]),
