@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Final
 
 from analyzer.signals.normalize import excerpt
@@ -37,6 +38,8 @@ _MOST_DERIVED: Final = 16
 _MOST_PLAIN: Final = 7
 _MOST_WORKED: Final = 4
 _NAMED: Final = 0.75
+_MOST_ON_LINE: Final = 8
+_OPERATOR: Final = re.compile(r"[×*+−÷=%]|\d\s?[x/–-]\s?\d")  # noqa: RUF001 - as people write them
 _PRECISE: Final = 3
 _ADVICE: Final = re.compile(
     r"\b(?:consider|recommend\w*|suggest\w*|advis\w+|should|could|would|may|might|typical\w*|usual\w*|general\w*"
@@ -126,6 +129,7 @@ def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
         return
     bare = [claim for claim in claims if not world.gives(claim)]
     bare = [claim for claim in bare if not _is_worked_out(answer, claim, all_figures)]
+    bare = [claim for claim in bare if not _is_shown_calculation(answer, claim, all_figures)]
     bare = _without_durations(bare, answer, origins)
     asked = _asked(reading.trajectory.task)
     plain = [*asked.values, *(claim.value for claim in claims if claim not in bare)]
@@ -150,11 +154,34 @@ def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
         )
 
 
+def _is_shown_calculation(text: str, claim: Figure, stated: Sequence[Figure]) -> bool:
+    """Tell whether a calculation on the figure's own line gives it: readers check it where it stands.
+
+    Whether the calculation is right, and its operands have a source, is asked of each of them.
+    """
+    start, end = text.rfind("\n", 0, claim.start) + 1, text.find("\n", claim.end)
+    line = text[start : len(text) if end < 0 else end]
+    if not _OPERATOR.search(line):
+        return False
+    near = [one.value for one in stated if start <= one.start < start + len(line) and one is not claim]
+    pairs = permutations(near[:_MOST_ON_LINE], 2)
+    return any(_equals(claim, result) for one, other in pairs for result in _shown_results(one, other))
+
+
+def _shown_results(one: float, other: float) -> Iterator[float]:
+    """Yield what two figures give that stand beside each other, the second also as a per cent."""
+    yield from (one * other, one * other / 100, one + other, one - other)
+    yield from (one * (1 + other / 100), one * (1 - other / 100))
+    if other:
+        yield from (one / other, 100 * one / other)
+
+
 def _without_durations(bare: list[Figure], answer: str, origins: Sequence[Source]) -> list[Figure]:
     """Leave out durations that are written in two units, or that two times of day give."""
     if not bare:
         return bare
     known = [figure.value for source in origins for figure in source.figures]
+    known += [figure.value for figure in figures(answer) if figure not in bare]
     stated, apart = durations(answer), differences(source.text for source in origins)
     return [claim for claim in bare if not is_time_given(answer, claim, known, stated, apart)]
 

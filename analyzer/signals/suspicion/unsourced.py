@@ -25,7 +25,7 @@ _SPOKEN: Final = re.compile(
 """Words with digits that are not ids of the run."""
 _LINK: Final = re.compile(r"https?://[^\s)\]>\"'“”]+")
 _NAMED: Final = re.compile(
-    r"\b(?:[Aa]ccording to|[Dd]ata from|[Rr]eported by|[Aa]s)\s(?:the\s)?(?:\d{4}\s)?"
+    r"\b(?:[Aa]ccording to|[Dd]ata from|[Rr]eported by)\s(?:the\s)?(?:\d{4}\s)?"
     r"((?:[A-Z][\w&'-]+\s?(?:&\s)?){1,4})"
     r"|\b((?:[A-Z][\w&'-]+\s?(?:&\s)?){1,4})(?:stated|confirmed|reported|announced|said)\b"
 )
