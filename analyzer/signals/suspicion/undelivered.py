@@ -50,7 +50,7 @@ _IRREGULAR: Final = {
     "set": "set",
 }
 _TEXT_ASKED: Final = re.compile(
-    r"\b(?:write|draft|compose|translate|rephrase|reply|classify|label|summari[sz]e|schreib\w*|übersetz\w*|formulier\w*"
+    r"\b(?:write|draft|compose|translate|rephrase|classify|label|summari[sz]e|schreib\w*|übersetz\w*|formulier\w*"
     r"|rédige\w*|écri\w*|tradui\w*|redact\w*|escrib\w*|traduc\w*|escrev\w*|traduz\w*|scriv\w*|traduc\w*"
     r"|напиш\w*|перевед\w*|napisz\w*|przetłumacz\w*|schrijf\w*|vertaal\w*|yaz\w*|çevir\w*|tulis\w*)"
     r"|写|寫|翻译|翻譯|書いて|訳して|번역|اكتب|ترجم|लिख|अनुवाद",
