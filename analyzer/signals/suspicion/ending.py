@@ -111,7 +111,8 @@ class Ending:
     def returned(self) -> tuple[str, ...]:
         """Results of tools that answer, in any step."""
         failed = _texts_of_failures(self.reading)
-        told = [text for text in failed if len(text) >= _TELLING]  # frameworks add advice to an error
+        lines = {line.strip() for text in failed for line in text.splitlines()}
+        told = [line for line in lines if len(line) >= _TELLING]  # frameworks add advice to an error
         return tuple(
             text
             for text in results(self.reading)
