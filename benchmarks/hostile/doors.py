@@ -18,10 +18,12 @@ from typing import Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
+from collector_processor.rebuild.encode import encode
 from tests.e2e.header_flood import flood, indexed, literal
 from tests.e2e.line import Line, starting
 from tests.e2e.test_uploads_attacked import HOSTILE
 from tests.e2e.traffic import play_demo, send
+from tests.factories import agent, chat, said, tool
 
 _LONG_S: Final = 600.0
 _MIB: Final = 1 << 20
@@ -60,7 +62,30 @@ def _run_at_once(line: Line) -> str:
     return "sent"
 
 
+def _trace(result: str, name: str = "agent asker") -> Attack:
+    """Send one small run whose tool returns ``result``; such runs are read in the serving process."""
+
+    def attack(line: Line) -> str:
+        body = encode(
+            [
+                agent(1, name, parent=None, end=90),
+                chat(2, heard=[said("user", "What do 17 tables cost?")], answer="I look."),
+                tool(4, "look", arguments="{}", result=result),
+                chat(6, heard=[said("user", "And?")], answer="They cost 4711.5 EUR; 12 of 83 are gone."),
+            ]
+        )
+        send(line, body, headers={"x-blamespan-token": TOKEN})
+        time.sleep(20)
+        return f"{len(gzip.compress(body))} bytes: sent"
+
+    return attack
+
+
 ATTACKS: Final[Mapping[str, Attack]] = {
+    "a result of empty lines": _trace("page" + "\n" * 19_900 + "1000 EUR"),
+    "a result of dotted letters": _trace("a." * 9_700 + " 1000 EUR"),
+    "an agent's name of affixes": _trace("1000 EUR", name="agent x" + " step" * 6_000 + "!"),
+    "a result of nested reprs": _trace("content='x' name='a' " + "tool_calls=[" * 5_000),
     "1 MB of indexed headers": _headers(lambda: indexed(1_000_000)),
     "15 MB of indexed headers": _headers(lambda: indexed(15_000_000)),
     "15 MB of written headers": _headers(lambda: literal(15_000_000)),
