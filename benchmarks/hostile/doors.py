@@ -62,13 +62,13 @@ def _run_at_once(line: Line) -> str:
     return "sent"
 
 
-def _trace(result: str, name: str = "agent asker") -> Attack:
+def _trace(result: str) -> Attack:
     """Send one small run whose tool returns ``result``; such runs are read in the serving process."""
 
     def attack(line: Line) -> str:
         body = encode(
             [
-                agent(1, name, parent=None, end=90),
+                agent(1, "asker", parent=None, end=90),
                 chat(2, heard=[said("user", "What do 17 tables cost?")], answer="I look."),
                 tool(4, "look", arguments="{}", result=result),
                 chat(6, heard=[said("user", "And?")], answer="They cost 4711.5 EUR; 12 of 83 are gone."),
@@ -84,8 +84,6 @@ def _trace(result: str, name: str = "agent asker") -> Attack:
 ATTACKS: Final[Mapping[str, Attack]] = {
     "a result of empty lines": _trace("page" + "\n" * 19_900 + "1000 EUR"),
     "a result of dotted letters": _trace("a." * 9_700 + " 1000 EUR"),
-    "an agent's name of affixes": _trace("1000 EUR", name="agent x" + " step" * 6_000 + "!"),
-    "a result of nested reprs": _trace("content='x' name='a' " + "tool_calls=[" * 5_000),
     "1 MB of indexed headers": _headers(lambda: indexed(1_000_000)),
     "15 MB of indexed headers": _headers(lambda: indexed(15_000_000)),
     "15 MB of written headers": _headers(lambda: literal(15_000_000)),
