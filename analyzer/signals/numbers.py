@@ -17,9 +17,9 @@ NUMBER: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,15}(?:\.\d{1,15})?"
 _REST: Final = r"\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{0,14}(?:\.\d{1,15})?"
 """``NUMBER`` after its first digit. A pattern that begins with the digit and only then looks behind is
 several times faster to search."""
-_DENSE: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+DENSE: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Letters of scripts that stand beside numbers without a blank."""
-_LETTER: Final = rf"[^\W{_DENSE}]"
+_LETTER: Final = rf"[^\W{DENSE}]"
 _LITERAL: Final = re.compile(rf"\d(?<!{_LETTER}\d)(?<![.,]\d)(?:{_REST})(?!{_LETTER}|[.,]\d)")
 _SCALES: Final = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _SCALE_ENDS: Final = ("hundred", "thousand", "illion")

@@ -49,7 +49,7 @@ _SAID: Final = re.compile(
     r"|(?:is|are) not supported|rate limit (?:exceeded|reached|hit)|quota exceeded",
     re.IGNORECASE,
 )
-"""Words of a report of one line; in a longer text, or in one that was looked up, they may be its subject."""
+"""Words of a report of one line; in a longer text they may be its subject."""
 _OUTPUT_LABEL: Final = re.compile(r"^(?:code )?(?:output|results?)\s*:\s*", re.IGNORECASE)
 _NOTHING: Final = re.compile(
     r"(?:none|null|nan|\[\]|\{\}|\"\"|''|\(\)"

@@ -17,6 +17,7 @@ from analyzer.signals.run_view import HEAD, Reading, final_answer, read
 from analyzer.signals.suspicion.derivation import plain_results
 from analyzer.signals.suspicion.figure_sources import results
 from analyzer.signals.suspicion.figures import figures
+from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault, fault_of, says_absent
 from analyzer.signals.wordings import Kind, kinds_said, languages_in, said
 from semconv.model import Step, StepKind, Trajectory
@@ -98,6 +99,17 @@ class Ending:
         return tuple(_missed(self.reading))
 
     @cached_property
+    def last_deed(self) -> int:
+        """Position of the last call that succeeded and may have changed something; -1 if there is none."""
+        reading = self.reading
+        for at in range(len(reading.steps) - 1, -1, -1):
+            step = reading.steps[at]
+            is_sound = step.kind is StepKind.TOOL and reading.faults[at] is Fault.NONE
+            if is_sound and not looks_up(step.target or ""):
+                return at
+        return -1
+
+    @cached_property
     def languages(self) -> tuple[str, ...]:
         """The languages of the answer that wording can be looked up in."""
         return languages_in(self.answer)
@@ -155,7 +167,11 @@ class Ending:
         return tuple(name for name in map(normalized, self.trajectory.agents) if len(name) >= _NAME)
 
     def _new_numbers(self, text: str) -> frozenset[float]:
-        return numbers(text) - numbers(self.given)
+        return numbers(text) - self._given_numbers
+
+    @cached_property
+    def _given_numbers(self) -> frozenset[float]:
+        return numbers(self.given)
 
     @cached_property
     def given(self) -> str:

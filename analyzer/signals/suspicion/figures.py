@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from analyzer.signals.normalize import plain_typography
+from analyzer.signals.numbers import DENSE
 
 MOST: Final = 400
 """Bound on the figures read from one text, for tables and dumps."""
@@ -22,7 +23,7 @@ _DIGIT: Final = re.compile(r"\d")
 _REACH: Final = 48
 """Characters on either side searched for the words that name a figure."""
 _NUMBER: Final = re.compile(
-    r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])(?<![.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
+    rf"(?<![^\W{DENSE}])(?<![.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
     r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:[    ]\d{3})+(?:[.,]\d+)?(?!\d)"
     r"|\d{1,15}(?:[.,]\d{1,15})?)"
     r"(?:\s?(k|K|M|G|bn|B|thousand|million|billion|trillion|Millionen|Mio\.?|millones|millions"

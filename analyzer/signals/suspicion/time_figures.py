@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
+from analyzer.signals.numbers import DENSE
 from analyzer.signals.suspicion.figures import Figure
 
 _HOURS: Final = (
@@ -26,10 +27,8 @@ _SECONDS: Final = (
     r"(?:seconds?|secs?|s|sekunden?|secondes?|segundos?|second[io]|seconden?|detik|saniye|sekund\w*|сек\w*|秒|초"
     r"|सेकंड|ثاني\w*)"
 )
-_DENSE: Final = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-"""Letters of scripts that stand beside numbers and words without a blank."""
-_BEGIN: Final = rf"(?<![^\W{_DENSE}])(?<![.,])"
-_END: Final = rf"(?![^\W\d_{_DENSE}])"
+_BEGIN: Final = rf"(?<![^\W{DENSE}])(?<![.,])"
+_END: Final = rf"(?![^\W\d_{DENSE}])"
 _AND: Final = r"\W{0,3}(?:and|und|et|y|e|en|i|ve|dan|и|و|और)?\W{0,3}"
 _NUMBER: Final = r"(\d{1,6}(?:[.,]\d{1,4})?)\s?-?"
 _LONGER: Final = re.compile(

@@ -21,7 +21,6 @@ from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of
 from analyzer.signals.suspicion.figure_sources import is_blind
 from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import Kind, kinds_said
 from semconv.model import Evidence, StepKind
 
@@ -51,7 +50,7 @@ _IRREGULAR: Final = {
 }
 _TEXT_ASKED: Final = re.compile(
     r"\b(?:write|draft|compose|translate|rephrase|classify|label|summari[sz]e|schreib\w*|übersetz\w*|formulier\w*"
-    r"|rédige\w*|écri\w*|tradui\w*|redact\w*|escrib\w*|traduc\w*|escrev\w*|traduz\w*|scriv\w*|traduc\w*"
+    r"|rédige\w*|écri\w*|tradui\w*|redact\w*|escrib\w*|traduc\w*|escrev\w*|traduz\w*|scriv\w*"
     r"|напиш\w*|перевед\w*|napisz\w*|przetłumacz\w*|schrijf\w*|vertaal\w*|yaz\w*|çevir\w*|tulis\w*)"
     r"|写|寫|翻译|翻譯|書いて|訳して|번역|اكتب|ترجم|लिख|अनुवाद",
     re.IGNORECASE,
@@ -147,23 +146,13 @@ def _is_lost_deed(ending: Ending, missed: Missed) -> bool:
     """Tell whether a call that should change something failed, and no later call changed anything."""
     if missed.found_nothing or not deed_of(missed.tool) or not _is_about(ending, missed):
         return False
-    return not any(at > missed.at for at in _acted(ending))
+    return ending.last_deed <= missed.at
 
 
 def _is_about(ending: Ending, missed: Missed) -> bool:
     """Tell whether a call has to do with the task: its arguments share a word or a number with it."""
     asked = tokens_of(ending.reading.steps[missed.at].input[:HEAD])
     return not asked or not asked.isdisjoint(tokens_of(ending.task) | tokens_of(ending.answer))
-
-
-def _acted(ending: Ending) -> Iterator[int]:
-    """Yield the positions of the calls that succeeded and may have changed something, the last first."""
-    reading = ending.reading
-    for at in range(len(reading.steps) - 1, -1, -1):
-        step = reading.steps[at]
-        is_sound = step.kind is StepKind.TOOL and reading.faults[at] is Fault.NONE
-        if is_sound and not looks_up(step.target or ""):
-            yield at
 
 
 def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:
@@ -227,7 +216,7 @@ def _only_words(ending: Ending) -> Clue | None:
     """
     trajectory = ending.trajectory
     could_act = any(step.tools or step.kind in _DOING for step in trajectory.steps)
-    if ending.missed or not could_act or _TEXT_ASKED.search(ending.task) or any(True for _ in _acted(ending)):
+    if ending.missed or not could_act or _TEXT_ASKED.search(ending.task) or ending.last_deed >= 0:
         return None
     author = _last_speaker(ending)
     if _is_notice(ending):
