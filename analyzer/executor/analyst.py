@@ -18,12 +18,12 @@ from analyzer.inquiry.errors import AnalyzerError, ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
 from analyzer.inquiry.verdict import TRIAGE, to_json
 from analyzer.inquiry.visible import visible_run
+from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.suspicion import suspect
 from analyzer.signals import RULES_VERSION
 from analyzer.signals.checked import checked
-from analyzer.signals.suspicion.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
 from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
 from semconv.model import Abstention, Attribution, Effort, Status, Trajectory

@@ -10,10 +10,10 @@ from analyzer.executor.models.budget import HourlyBudget
 from analyzer.executor.models.completion import LiteLLM, Patience
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Model
+from analyzer.lineage.clue import least_suspicion
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.learned.model_file import read_model
 from analyzer.methods.learned.ranker import Ranker
-from analyzer.signals.suspicion.clue import least_suspicion
 from analyzer.signals.triage import Claim, output_matching
 from collector_processor.otlp import Signal
 from collector_processor.pipeline.analyst_protocol import Analyst

@@ -14,13 +14,13 @@ from typing import Final
 from analyzer.inquiry.method import Inquiry, Prompt
 from analyzer.inquiry.render import Rendering, render
 from analyzer.inquiry.verdict import FailureMode
+from analyzer.lineage.clue import weigh
 from analyzer.methods.briefing import ask
 from analyzer.methods.prompt_injection import speaking_steps
 from analyzer.methods.reasons import in_fix, subject_of
 from analyzer.methods.replies.yes_or_no import read_yes_or_no
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
-from analyzer.signals.suspicion.clue import weigh
 from semconv.model import (
     Abstention,
     Blame,
@@ -40,6 +40,9 @@ _MODES: Final[dict[ClueKind, FailureMode]] = {
     ClueKind.UNDONE: FailureMode.INCOMPLETE_WORK,
     ClueKind.INVENTED: FailureMode.IGNORED_RESULT,
     ClueKind.OTHER_LANGUAGE: FailureMode.OFF_TASK,
+    ClueKind.CHANGED: FailureMode.UNSUPPORTED_CLAIM,
+    ClueKind.CUT_SHORT: FailureMode.INCOMPLETE_WORK,
+    ClueKind.OUT_OF_DATE: FailureMode.IGNORED_RESULT,
 }
 _FIXES: Final[dict[ClueKind, str]] = {
     ClueKind.WRONG_FIGURE: "Check each figure in the answer of {agent} against its tools' results.",
@@ -51,6 +54,9 @@ _FIXES: Final[dict[ClueKind, str]] = {
     ClueKind.UNDONE: "Give {agent} another way when a call fails, or end the run as failed.",
     ClueKind.INVENTED: "Tell {agent} to claim only what a call returned, and to say so when a call fails.",
     ClueKind.OTHER_LANGUAGE: "Tell {agent} to answer in the language of the task.",
+    ClueKind.CHANGED: "Hand {agent} values as data, and compare those of its calls and its answer with them.",
+    ClueKind.CUT_SHORT: "Let {agent} count the entries of a result, and compare with those that it names.",
+    ClueKind.OUT_OF_DATE: "Tell {agent} to compare the date of a result with today's before using it.",
 }
 _RANKED: Final = 5
 _SHOWN: Final = 3

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO, TRIAGE
+from analyzer.lineage.sources import has_results, lost_steps
 from analyzer.signals.run_view import final_answer
 from analyzer.signals.suspicion import MOST_STEPS, obstacle
-from analyzer.signals.suspicion.figure_sources import has_results, lost_steps
 from analyzer.signals.wordings import unchecked
 from semconv.model import Attribution, Status, Trajectory
 

@@ -106,6 +106,13 @@ _MEASURE: Final[dict[str, tuple[str, str]]] = {
     for row in rows
     for spelling in row.split()
 }
+
+
+def measure_of(unit: str) -> tuple[str, str] | None:
+    """Return the dimension of a unit and the unit's usual spelling; ``None`` for an unknown word."""
+    return _MEASURE.get(unit)
+
+
 _PROSE: Final = frozenset(
     {
         "a", "all", "also", "and", "are", "as", "at", "because", "but", "by", "for", "from", "hence", "i",

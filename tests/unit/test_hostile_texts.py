@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzer.signals.suspicion.figures import figures
+from analyzer.lineage.figures import figures
 from semconv.dialects.generic.speakers import bare_name
 from semconv.dialects.reading.messages import message_of
 from semconv.dialects.reading.python_repr import message_fields

@@ -8,12 +8,12 @@ import pytest
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.lineage.clue import least_suspicion, weigh
+from analyzer.lineage.figures import figures
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
-from analyzer.signals.suspicion.clue import least_suspicion, weigh
-from analyzer.signals.suspicion.figures import figures
 from semconv.model import Blame, Outcome, SpanStatus, Status, Step, Trajectory
 from tests.runs import calling, failed_tool, hearing, run, step, tool
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from analyzer.lineage.clue import Clue, weigh
 from analyzer.signals.run_view import read
-from analyzer.signals.suspicion.clue import Clue, weigh
 from analyzer.signals.suspicion.undelivered import undelivered
 from semconv.model import ContentState, Step, StepKind, Trajectory
 from tests.runs import calling, failed_tool, hearing, run, step, tool

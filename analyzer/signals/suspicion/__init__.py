@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.known import Known
+from analyzer.lineage.readers import READERS
 from analyzer.signals.run_view import Reading
 from analyzer.signals.suspicion.calculations import wrong_sums
 from analyzer.signals.suspicion.claims import wrong_figures
-from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.constraints import broken_constraints
 from analyzer.signals.suspicion.other_language import other_language
 from analyzer.signals.suspicion.undelivered import undelivered
@@ -25,10 +27,19 @@ __all__ = ["DETECTORS", "Clue", "ClueKind", "Detector", "clues", "obstacle"]
 
 Detector: TypeAlias = Callable[[Reading], Iterator[Clue]]
 
+
+def read_lineage(reading: Reading) -> Iterator[Clue]:
+    """Yield what the readers of the run's lineage find."""
+    known = Known(reading)
+    for reader in READERS:
+        yield from reader(known)
+
+
 DETECTORS: Final[tuple[Detector, ...]] = (
     wrong_figures,
     wrong_sums,
     unsourced,
+    read_lineage,
     ignored_errors,
     loops,
     broken_constraints,
@@ -40,7 +51,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
 MOST_STEPS: Final = 300
 """Steps of a run up to which figures, sums and sources are searched: each costs some milliseconds, and in
 long runs most figures have a source."""
-_FOR_SHORT: Final[frozenset[Detector]] = frozenset({wrong_figures, wrong_sums, unsourced})
+_FOR_SHORT: Final[frozenset[Detector]] = frozenset({wrong_figures, wrong_sums, unsourced, read_lineage})
 """Detectors that compare texts with all others; the rest are linear, and look at runs of any length."""
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from analyzer.signals.suspicion.figures import prose_of
+from analyzer.lineage.figures import prose_of
 from analyzer.signals.wordings import Kind, languages_in, said
 from semconv.record import record
 

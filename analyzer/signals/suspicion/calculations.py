@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.derivation import near_miss
+from analyzer.lineage.figures import Figure, figures, unit_of
+from analyzer.lineage.sources import sources
 from analyzer.signals.arithmetic import wrong_calculations
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer
-from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.derivation import near_miss
-from analyzer.signals.suspicion.figure_sources import sources
-from analyzer.signals.suspicion.figures import Figure, figures, unit_of
 from analyzer.signals.wrong_numbers import wrong_results
 from semconv.model import Evidence
 

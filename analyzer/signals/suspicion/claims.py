@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
-from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, Reading, final_answer
-from analyzer.signals.suspicion.calculations import factors
-from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.derivation import Derivation, near_miss, plain_results
-from analyzer.signals.suspicion.figure_sources import (
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.derivation import Derivation, near_miss, plain_results
+from analyzer.lineage.durations import differences, durations, is_time_given
+from analyzer.lineage.figures import Figure, figures, prose_of, words_of
+from analyzer.lineage.sources import (
     Source,
     columns_of,
     is_blind,
@@ -27,8 +25,10 @@ from analyzer.signals.suspicion.figure_sources import (
     results,
     sources,
 )
-from analyzer.signals.suspicion.figures import Figure, figures, prose_of, words_of
-from analyzer.signals.suspicion.time_figures import differences, durations, is_time_given
+from analyzer.signals.normalize import excerpt
+from analyzer.signals.numbers import numbers
+from analyzer.signals.run_view import HEAD, Reading, final_answer
+from analyzer.signals.suspicion.calculations import factors
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_CLAIMS: Final = 60

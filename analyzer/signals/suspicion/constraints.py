@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.figures import prose_of
 from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer
-from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.figures import prose_of
 from semconv.model import Evidence, StepKind
 
 _NUMBERS: Final = {

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from analyzer.lineage.derivation import plain_results
+from analyzer.lineage.figures import figures
+from analyzer.lineage.sources import results
 from analyzer.signals.normalize import normalized
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
-from analyzer.signals.suspicion.derivation import plain_results
-from analyzer.signals.suspicion.figure_sources import results
-from analyzer.signals.suspicion.figures import figures
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault, fault_of, says_absent
 from analyzer.signals.wordings import Kind, kinds_said, languages_in, said

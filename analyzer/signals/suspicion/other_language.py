@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.sources import results
 from analyzer.signals.normalize import normalized
 from analyzer.signals.run_view import HEAD, QUOTE, Reading, final_answer
 from analyzer.signals.suspicion.answer_parts import parts_of, without_quotations
-from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.figure_sources import results
 from analyzer.signals.wordings import asks_for_text, is_covered, languages_in, speaks_of, tables
 from semconv.model import Evidence, StepKind
 

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.sources import is_blind
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
-from analyzer.signals.suspicion.clue import Clue, ClueKind
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of
-from analyzer.signals.suspicion.figure_sources import is_blind
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import Kind, kinds_said
 from semconv.model import Evidence, StepKind

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.signals.normalize import excerpt, normalized
 from analyzer.signals.run_view import HEAD, Reading, final_answer
 from analyzer.signals.suspicion.answer_parts import parts_of, quotations
-from analyzer.signals.suspicion.clue import Clue, ClueKind
-from analyzer.signals.suspicion.figure_sources import Source, is_blind, sources
 from analyzer.signals.wordings import languages_in
 from semconv.model import Evidence, StepKind
 

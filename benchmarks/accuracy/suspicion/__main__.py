@@ -14,9 +14,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, REASONED, weigh
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, clues
-from analyzer.signals.suspicion.clue import DEFAULT_FALSE_ALARMS, REASONED, weigh
 from analyzer.signals.triage import triage
 from benchmarks.accuracy.suspicion.faults import FAULTS
 from benchmarks.accuracy.suspicion.fit import Example, fit, out_of_fold
@@ -26,7 +26,7 @@ from benchmarks.accuracy.suspicion.story import plain
 from benchmarks.accuracy.suspicion.tables import row, table, threshold
 from semconv.model import Trajectory
 
-_WEIGHTS: Final = Path(__file__).parents[3] / "analyzer/signals/suspicion/weights.py"
+_WEIGHTS: Final = Path(__file__).parents[3] / "analyzer/lineage/weights.py"
 _TOLERATED: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 _GOOD: Final = 1_020
 

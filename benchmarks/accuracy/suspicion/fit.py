@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from analyzer.lineage.clue import BASE_RATE, REASONED, weigh
 from analyzer.signals.suspicion import Clue
-from analyzer.signals.suspicion.clue import BASE_RATE, REASONED, weigh
 
 _RIDGE: Final = 0.3
 _IMAGINED: Final = 0.5

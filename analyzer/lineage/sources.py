@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from analyzer.lineage.figures import Figure, figures
 from analyzer.signals.run_view import HEAD, Reading, spoken_input
-from analyzer.signals.suspicion.figures import Figure, figures
 from semconv.model import ContentState, Step, StepKind
 
 _OWN: Final = frozenset({"assistant"})

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
+from analyzer.lineage.figures import Figure
 from analyzer.signals.numbers import DENSE
-from analyzer.signals.suspicion.figures import Figure
 
 _HOURS: Final = (
     r"(?:hours?|hrs?|h|stunden?|std\.?|heures?|horas?|or[ae]|uur|uren|jam|saat|godzin\w*|час\w*|ч|小时|小時|時間|시간"

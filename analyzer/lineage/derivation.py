@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
-from analyzer.signals.suspicion.figures import Figure
+from analyzer.lineage.figures import Figure
 
 _MOST_OPERANDS: Final = 24
 _MOST_IN_THREES: Final = 10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from analyzer.lineage.sources import sources
 from analyzer.signals.run_view import read
-from analyzer.signals.suspicion.figure_sources import sources
 from semconv.model import Step
 from tests.runs import run, step, tool
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from analyzer.signals.suspicion.weights import THRESHOLDS, WEIGHTS
+from analyzer.lineage.weights import THRESHOLDS, WEIGHTS
 from semconv.model import Evidence
 
 
@@ -37,6 +37,12 @@ class ClueKind(StrEnum):
     """An answer that gives nothing of what was asked for."""
     INVENTED = "invented"
     """An answer or a claim of success in place of what a failed call did not give."""
+    CHANGED = "changed"
+    """A value of the answer or of a call that differs in one place from the one that was given."""
+    CUT_SHORT = "cut_short"
+    """An answer that counts fewer entries than the list has from which it takes them."""
+    OUT_OF_DATE = "out_of_date"
+    """An answer for today from a result that is long out of date."""
     OTHER_LANGUAGE = "other_language"
     """An answer in another language than the task, which nobody asked for."""
 
@@ -65,6 +71,9 @@ REASONED: Final[Mapping[str, Mapping[str, float]]] = {
     "undone": {"": 0.5, "failed": 0.6, "words": -0.4, "promise": 0.4},
     "invented": {"": 0.5, "figures": 1.0, "claimed": 0.8, "never": -0.4},
     "other_language": {"": 0.62},
+    "changed": {"": 1.0, "name": -0.4, "argument": 0.5},
+    "cut_short": {"": 0.8},
+    "out_of_date": {"": 0.6},
 }
 """Log-odds of kinds of clues for which there are too few labelled runs to fit any; chosen, not measured.
 

@@ -1,0 +1,174 @@
+"""Arguments of calls that contradict the task: 4712 for the order 4711, 24 May for 14 May, last year's table.
+
+An argument may be anything an agent knows. It is a slip of a given value if it differs from that in one
+place, nothing that the agent had read has it, nothing gives it by counting or arithmetic, and no call uses
+the given one: whoever tries several values uses that one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, years_in
+from analyzer.lineage.derivation import near_miss, plain_results
+from analyzer.lineage.entries import stands_in
+from analyzer.lineage.figures import figures
+from analyzer.lineage.known import Known, counts_in
+from analyzer.lineage.values import ValueKind, values_in
+from analyzer.signals.normalize import excerpt
+from analyzer.signals.numbers import numbers
+from analyzer.signals.run_view import HEAD
+from semconv.model import Evidence, StepKind
+from semconv.record import record
+
+_MOST_CALLS: Final = 100
+_LEAST_DIGITS: Final = 3
+_MOST_GIVEN: Final = 8
+_YEARS_APART: Final = 5
+"""Years within which two years may be taken for each other."""
+
+
+@record
+class _Call:
+    """A call's arguments as text."""
+
+    position: int
+    text: str
+
+
+@record
+class _Slip:
+    """A value of a call, and the given one in whose place it stands."""
+
+    position: int
+    what: str
+    used: str
+    given: str
+
+
+@record
+class _Case:
+    """What people asked for, and the calls made for it."""
+
+    asked: str
+    calls: tuple[_Call, ...]
+    known: Known
+
+    def is_used(self, literal: str) -> bool:
+        """Tell whether a call uses a value."""
+        return any(stands_in(literal.casefold(), call.text.casefold()) for call in self.calls)
+
+    def is_read(self, literal: str, position: int) -> bool:
+        """Tell whether an agent could have read a value before a step."""
+        return stands_in(literal.casefold(), self.known.read_before(position))
+
+
+def contradicting_arguments(known: Known) -> Iterator[Clue]:
+    """Yield the values of calls that differ in one place from what people gave and no call uses."""
+    calls = [
+        _Call(position=place, text=step.input[:HEAD])
+        for place, step in enumerate(known.reading.steps)
+        if step.kind is StepKind.TOOL and step.input
+    ]
+    if not calls:
+        return
+    case = _Case(asked=known.asked, calls=tuple(calls[:_MOST_CALLS]), known=known)
+    for find in _FINDERS:
+        slip = next(find(case), None)
+        if slip is not None:
+            yield _clue(known, slip)
+
+
+def _dates(case: _Case) -> Iterator[_Slip]:
+    asked = dates_in(case.asked)[:_MOST_GIVEN]
+    used = [(call, one) for call in case.calls for one in dates_in(call.text)]
+    unused = [given for given in asked if not any(agree(given, one) for _, one in used)]
+    for call, one in used:
+        near = [given for given in unused if differ_in_one(one, given)]
+        read = (*asked, *dates_in(case.known.read_before(call.position)))
+        if (
+            near
+            and not any(agree(one, other) for other in read)
+            and not follows(one, read, counts_in(case.asked))
+        ):
+            given = min(near, key=lambda each: digits_apart(one, each))
+            yield _Slip(position=call.position, what="the date", used=one.literal, given=given.literal)
+
+
+def _years(case: _Case) -> Iterator[_Slip]:
+    asked = years_in(case.asked)
+    used = [(call, year) for call in case.calls for year in years_in(call.text)]
+    if len(asked) != 1 or any(year == asked[0] for _, year in used):
+        return
+    for call, year in used:
+        if abs(year - asked[0]) <= _YEARS_APART and not case.is_read(str(year), call.position):
+            yield _Slip(position=call.position, what="the year", used=str(year), given=str(asked[0]))
+
+
+def _codes(case: _Case) -> Iterator[_Slip]:
+    asked = [one for one in values_in(case.asked) if one.kind is ValueKind.CODE]
+    unused = [one for one in asked if not case.is_used(one.key)][:_MOST_GIVEN]
+    for call in case.calls if unused else ():
+        for one in values_in(call.text):
+            if one.kind is not ValueKind.CODE or case.is_read(one.key, call.position):
+                continue
+            near = next((given for given in unused if _one_slip(one.key, given.key)), None)
+            if near is not None:
+                yield _Slip(position=call.position, what="the number", used=one.literal, given=near.literal)
+
+
+def _figures(case: _Case) -> Iterator[_Slip]:
+    asked = [one for one in figures(case.asked) if not one.is_label and len(one.literal_digits) > 1]
+    used = [(call, one) for call in case.calls for one in figures(call.text) if not one.is_small]
+    values = {one.value for _, one in used}
+    unused = [one for one in asked if one.value not in values][:_MOST_GIVEN]
+    worked_out = plain_results([one.value for one in figures(case.asked)][:_MOST_GIVEN]) if unused else []
+    for call, one in used if unused else ():
+        near = next((given for given in unused if near_miss(one, given.value)), None)
+        is_derived = any(abs(one.value - result) <= 0.51 * one.step for result in worked_out)
+        is_read = near is not None and one.value in numbers(case.known.read_before(call.position))
+        if near is not None and not is_derived and not is_read:
+            yield _Slip(position=call.position, what="the figure", used=one.literal, given=near.literal)
+
+
+def _one_slip(one: str, other: str) -> bool:
+    """Tell whether two codes of one shape differ in one digit, or have two neighbouring digits exchanged."""
+    if len(one) != len(other) or one == other or sum(map(str.isdigit, one)) < _LEAST_DIGITS:
+        return False
+    apart = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+    if any(not (one[place].isdigit() and other[place].isdigit()) for place in apart):
+        return False
+    is_swap = (
+        len(apart) == 2
+        and apart[1] == apart[0] + 1
+        and one[apart[0]] == other[apart[1]]
+        and one[apart[1]] == other[apart[0]]
+    )
+    return len(apart) == 1 or is_swap
+
+
+_FINDERS: Final[Sequence[Callable[[_Case], Iterator[_Slip]]]] = (_dates, _years, _codes, _figures)
+
+
+def _clue(known: Known, slip: _Slip) -> Clue:
+    position = known.origin_of(slip.used, slip.position)
+    step, call = known.reading.steps[position], known.reading.steps[slip.position]
+    return Clue(
+        step=step.index,
+        kind=ClueKind.CHANGED,
+        reason=f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where the task gave"
+        f" {slip.given}",
+        evidence=tuple(
+            Evidence(step=one.index, quote=_quote(text, slip.used))
+            for one, text in ((step, step.output), (call, call.input))
+            if slip.used in text
+        )[:1],
+        signs={"argument": 1.0},
+    )
+
+
+def _quote(text: str, literal: str) -> str:
+    at = text.find(literal)
+    return excerpt(text, at, at + len(literal), before=50, after=50)

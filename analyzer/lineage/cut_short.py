@@ -1,0 +1,105 @@
+"""Lists cut short: of five entries the answer counts three, and nothing tells them from the others. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from analyzer.inquiry.present import beginning
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import dates_in
+from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.figures import words_of
+from analyzer.lineage.known import Known, counts_in
+from analyzer.lineage.vocabulary import number_words, phrases
+from analyzer.signals.run_view import HEAD, QUOTE, final_answer
+from analyzer.signals.wordings import languages_in
+from semconv.model import Evidence
+
+_LEAST: Final = 3
+_SHOWN: Final = 60
+_COUNTED: Final = re.compile(
+    r"(\d{1,3}|[^\s\d.,;:!?()\"'*_]{1,14})[\s*_]{1,4}((?:[^\s\d.,;:!?()\"']{2,30}[\s*_]{1,3}){0,2}[^\s\d.,;:!?()\"'*_]{2,30})"
+)
+
+
+def cut_lists(known: Known) -> Iterator[Clue]:
+    """Yield the lists of results of which the answer counts fewer entries than there are."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    for step, text in known.results() if answer else ():
+        for listed in lists_in(text):
+            named = [entry.is_named_in(answer.casefold()) for entry in listed.entries]
+            is_part = len(named) >= _LEAST and 1 < sum(named) < len(named)
+            if is_part and _is_cut(known, listed, named, answer, text):
+                yield _clue(known, listed, named, step)
+
+
+def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, text: str) -> bool:
+    count = sum(named)
+    if count in counts_in(known.asked) or len(named) in counts_in(answer):
+        return False  # so many were asked for, or the answer says how many there are
+    told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
+    left = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
+    elsewhere = "\n".join(one.text for one in known.sources if one.text != text).casefold()
+    if _differ(told, left) or any(entry.is_named_in(elsewhere) for entry in listed.entries):
+        return False
+    wants_all = phrases("every").search(known.asked) is not None
+    return _counts(answer, count, listed.key) or (wants_all and all(named[:count]))
+
+
+def _counts(answer: str, count: int, key: str) -> bool:
+    """Tell whether the answer gives a number of what the list is called: ``three hosts``."""
+    wanted = words_of(key)
+    known = number_words(languages_in(answer))
+    return bool(wanted) and any(
+        (found[1] == str(count) or known.get(found[1].casefold()) == count) and wanted & words_of(found[2])
+        for found in _COUNTED.finditer(answer)
+    )
+
+
+def _differ(told: Sequence[Entry], left: Sequence[Entry]) -> bool:
+    """Tell whether a field may be why entries were left out: its values tell them from the others."""
+    keys = {key for entry in told for key in entry.fields if key}
+    return any(
+        _separates(
+            [entry.fields.get(key, "") for entry in told], [entry.fields.get(key, "") for entry in left]
+        )
+        for key in keys
+    )
+
+
+def _separates(told: Sequence[Scalar], left: Sequence[Scalar]) -> bool:
+    ours, theirs = [_rank(one) for one in told], [_rank(one) for one in left]
+    if all(isinstance(one, float) for one in (*ours, *theirs)):
+        numbers, others = (
+            [one for one in ours if isinstance(one, float)],
+            [one for one in theirs if isinstance(one, float)],
+        )
+        return max(numbers) < min(others) or min(numbers) > max(others)
+    are_classes = len(set(ours)) < len(ours) or len(set(theirs)) < len(theirs) or len(left) == 1
+    return are_classes and set(ours).isdisjoint(theirs)
+
+
+def _rank(value: Scalar) -> float | str:
+    if isinstance(value, bool | int | float):
+        return float(value)
+    days = dates_in(value)
+    return float("{:04}{:02}{:02}".format(*days[0].readings[0])) if days else value.casefold()
+
+
+def _clue(known: Known, listed: Listed, named: Sequence[bool], source: int) -> Clue:
+    told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
+    left = next(entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named)
+    position = known.first_said(
+        lambda text: all(entry.is_named_in(text.casefold()) for entry in told), after=source
+    )
+    step = known.reading.steps[position]
+    what = listed.key or "entries"
+    return Clue(
+        step=step.index,
+        kind=ClueKind.CUT_SHORT,
+        reason=f"named {len(told)} of the {len(named)} {what} that {known.giver(source)} returned, without"
+        f" {left.names[0][:_SHOWN]}",
+        evidence=(Evidence(step=step.index, quote=beginning(step.output, QUOTE)),),
+    )

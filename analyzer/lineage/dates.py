@@ -1,0 +1,211 @@
+"""Dates and times of day in text, as people and programs write them in many languages. Pure.
+
+A date without a year has the year 0 and agrees with the same day of any year. Numeric dates whose order of
+day and month is open (``05/06/2026``) have both readings; comparing them never accuses.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from datetime import date, timedelta
+from typing import Final, NamedTuple
+
+from analyzer.lineage.vocabulary import months
+from semconv.record import record
+
+_ISO: Final = re.compile(r"(?<![\d.])(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)")
+_COMPACT: Final = re.compile(r"(?<![\d.,])((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![\d.,]\d|\d)")
+_NUMERIC: Final = re.compile(r"(?<![\d./-])(\d{1,2})([./-])(\d{1,2})\2((?:19|20)?\d\d)?(?![\d/-])")
+_DENSE: Final = re.compile(r"(?:(\d{4})\s?[年년]\s?)?(\d{1,2})\s?[月월]\s?(\d{1,2})\s?[日号號일]")
+_OF: Final = r"(?:\.|st|nd|rd|th|er|º|ª)?,?\s(?:of\s|de\s|d[ei]l?\s)?"
+_WORD: Final = r"([^\s\d.,;:()\"'*_]{3,14})"
+_OF_YEAR: Final = r"(?:,?\s(?:de\s|del\s|of\s)?((?:19|20)\d\d))?"
+_DAY_FIRST: Final = re.compile(rf"(?<![\d.,/:-])(\d{{1,2}}){_OF}{_WORD}\.?{_OF_YEAR}(?!\d)", re.IGNORECASE)
+_MONTH_FIRST: Final = re.compile(
+    rf"(?<![^\s(\"'*_]){_WORD}\.?\s(\d{{1,2}})(?:st|nd|rd|th)?(?![\d:.,]\d|\d|[%€$]){_OF_YEAR}", re.IGNORECASE
+)
+"""Dates with a word in the place of the month; ``months`` tells which words are months."""
+_YEAR: Final = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
+_CLOCK: Final = re.compile(
+    r"(?<![\d:.])([01]?\d|2[0-3])(?:[:h]|\s?[时時시]\s?)([0-5]\d)(?![\d:]\d)(?:\s?([ap])\.?m\b)?"
+    r"|(?<![\d:.,])(1[0-2]|[1-9])\s?([ap])\.?m\b",
+    re.IGNORECASE,
+)
+_CENTURY: Final = 2_000
+_FIRST_YEAR: Final = 1_500
+_LAST_YEAR: Final = 2_500
+_MOST_COUNTS: Final = 24
+_MOST_DATES: Final = 48
+
+
+class Day(NamedTuple):
+    """A day; ``year`` is 0 if the text does not give it."""
+
+    year: int
+    month: int
+    day: int
+
+
+@record
+class DateFound:
+    """A date in a text, with each of its possible readings."""
+
+    readings: tuple[Day, ...]
+    literal: str
+    start: int
+    end: int
+
+
+@functools.lru_cache(maxsize=128)
+def dates_in(text: str) -> tuple[DateFound, ...]:
+    """Return the dates of a text, in order, none within another."""
+    if not any(map(str.isdigit, text)):
+        return ()
+    found = sorted(_all_dates(text), key=lambda one: (one.start, -one.end))
+    kept: list[DateFound] = []
+    for one in found:
+        if not kept or one.start >= kept[-1].end:
+            kept.append(one)
+    return tuple(kept[:_MOST_DATES])
+
+
+def _all_dates(text: str) -> Iterator[DateFound]:
+    for found in (*_ISO.finditer(text), *_COMPACT.finditer(text)):
+        yield from _date(found, (Day(int(found[1]), int(found[2]), int(found[3])),))
+    for found in _DENSE.finditer(text):
+        yield from _date(found, (Day(int(found[1] or 0), int(found[2]), int(found[3])),))
+    for found in _NUMERIC.finditer(text):
+        if found[4] or found[2] == ".":
+            year, one, other = _full(found[4]), int(found[1]), int(found[3])
+            both = (Day(year, other, one), *(() if found[2] == "." else (Day(year, one, other),)))
+            yield from _date(found, both)
+    for pattern, day, name in ((_DAY_FIRST, 1, 2), (_MONTH_FIRST, 2, 1)):
+        for found in pattern.finditer(text):
+            month = months().get(found[name].casefold())
+            if month is not None and (found[3] or _looks_like_month(found[name], leads=name == 1)):
+                yield from _date(found, (Day(int(found[3] or 0), month, int(found[day])),))
+
+
+def _looks_like_month(word: str, *, leads: bool) -> bool:
+    """Tell whether a word without a year beside it is a month: in ``may 5`` and ``5 out of 6`` it is none."""
+    is_lower_latin = word.isascii() and word[0].islower()
+    return not is_lower_latin or not (leads or len(word) <= len("dez"))
+
+
+def _date(found: re.Match[str], readings: Iterable[Day]) -> Iterator[DateFound]:
+    possible = tuple(dict.fromkeys(one for one in readings if _is_day(one)))
+    if possible:
+        yield DateFound(readings=possible, literal=found[0], start=found.start(), end=found.end())
+
+
+def _full(year: str | None) -> int:
+    if not year:
+        return 0
+    return int(year) if len(year) == len("2026") else _CENTURY + int(year)
+
+
+def _is_day(one: Day) -> bool:
+    if one.year and not _FIRST_YEAR <= one.year <= _LAST_YEAR:
+        return False
+    try:
+        date(one.year or 2000, one.month, one.day)
+    except ValueError:
+        return False
+    return True
+
+
+def agree(one: DateFound, other: DateFound) -> bool:
+    """Tell whether two dates may be the same day."""
+    return any(_same(a, b) for a in one.readings for b in other.readings)
+
+
+def _same(one: Day, other: Day) -> bool:
+    return one[1:] == other[1:] and (not one.year or not other.year or one.year == other.year)
+
+
+def differ_in_one(one: DateFound, other: DateFound) -> bool:
+    """Tell whether two dates with one reading differ in the day, the month or the year alone."""
+    if len(one.readings) != 1 or len(other.readings) != 1 or agree(one, other):
+        return False
+    a, b = one.readings[0], other.readings[0]
+    years_differ = bool(a.year and b.year and a.year != b.year)
+    return (a.month != b.month) + (a.day != b.day) + years_differ == 1
+
+
+def digits_apart(one: DateFound, other: DateFound) -> int:
+    """Return in how many digits two dates differ, each in its first reading."""
+    written = [f"{day.year:04}{day.month:02}{day.day:02}" for day in (one.readings[0], other.readings[0])]
+    return sum(a != b for a, b in zip(*written, strict=True))
+
+
+def follows(one: DateFound, known: Iterable[DateFound], counts: Iterable[int]) -> bool:
+    """Tell whether a known date, moved by a known number of days, weeks, months or years, gives this one.
+
+    The last day of a month and the day before or after a known date follow from it without any number.
+    """
+    numbers = list(dict.fromkeys(counts))[:_MOST_COUNTS]
+    days = {sign * n * size for n in numbers for size in (1, 7) for sign in (1, -1)}
+    days |= {sign * (n + extra) for n in numbers for extra in (1, -1) for sign in (1, -1)} | {1, -1}
+    wanted = {_known_year(reading) for reading in one.readings}
+    if any(day.year == 0 for day in one.readings):
+        wanted |= {date(year, day.month, min(day.day, 28)) for day in one.readings for year in _years(known)}
+    return any(
+        moved in wanted
+        for each in known
+        for reading in each.readings
+        for moved in _moved(_known_year(reading), days, numbers)
+    )
+
+
+def _known_year(one: Day) -> date:
+    return date(one.year or 2000, one.month, one.day if one.year or one[1:] != (2, 29) else 28)
+
+
+def _years(known: Iterable[DateFound]) -> set[int]:
+    return {reading.year for one in known for reading in one.readings if reading.year}
+
+
+def _moved(start: date, days: set[int], months_: Iterable[int]) -> Iterator[date]:
+    for count in days:
+        if abs(count) < 3_700:
+            yield start + timedelta(days=count)
+    for count in months_:
+        if count <= 1_200:
+            yield from (_plus_months(start, step) for step in (count, -count, 12 * count, -12 * count))
+
+
+def _plus_months(start: date, count: int) -> date:
+    year, month = divmod(start.year * 12 + start.month - 1 + count, 12)
+    year = min(max(year, 1), 9_998)
+    last = (date(year + (month == 11), (month + 1) % 12 + 1, 1) - timedelta(days=1)).day
+    return date(year, month + 1, min(start.day, last))
+
+
+@record
+class ClockFound:
+    """A time of day in a text, in minutes after midnight."""
+
+    minutes: int
+    start: int
+    end: int
+
+
+@functools.lru_cache(maxsize=128)
+def clocks_in(text: str) -> tuple[ClockFound, ...]:
+    """Return the times of day of a text, in order."""
+    return tuple(_clocks(text))
+
+
+def _clocks(text: str) -> Iterator[ClockFound]:
+    for found in _CLOCK.finditer(text):
+        hours, half = int(found[1] or found[4]), (found[3] or found[5] or "").casefold()
+        if half and hours <= 12:
+            hours = hours % 12 + (12 if half == "p" else 0)
+        yield ClockFound(minutes=hours * 60 + int(found[2] or 0), start=found.start(), end=found.end())
+
+
+def years_in(text: str) -> tuple[int, ...]:
+    """Return the years 1900 to 2099 in a text, also within names such as ``orders_2025`` and ``2025Q3``."""
+    return tuple(dict.fromkeys(int(year) for year in _YEAR.findall(text)))

@@ -1,0 +1,115 @@
+"""Lists in the results of tools, and which of their entries a text names. Pure.
+
+An entry is named by a text that no other entry of its list has: its id, its name, its number.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from semconv.record import record
+
+Scalar: TypeAlias = "str | float | bool"
+_MOST_ENTRIES: Final = 60
+_MOST_LISTS: Final = 20
+_LEAST_NAME: Final = 3
+_LONGEST_NAME: Final = 80
+
+
+@record
+class Entry:
+    """An entry of a list: its fields by name; an entry without fields has one, with an empty name."""
+
+    fields: Mapping[str, Scalar]
+    names: tuple[str, ...]
+    """Texts, in lower case, that only this entry of the list has."""
+
+    def is_named_in(self, small: str) -> bool:
+        """Tell whether a text in lower case names the entry."""
+        return any(stands_in(name, small) for name in self.names)
+
+
+@record
+class Listed:
+    """A list of a result."""
+
+    key: str
+    """The name under which the result has it; empty if the result is the list itself."""
+    entries: tuple[Entry, ...]
+
+
+@functools.lru_cache(maxsize=64)
+def lists_in(text: str) -> tuple[Listed, ...]:
+    """Return the lists of two entries and more in a JSON document, outermost first."""
+    if text[:1] not in "[{":
+        return ()
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    found = (_listed(key, value) for key, value in _lists(document))
+    return tuple(one for one in found if one is not None)[:_MOST_LISTS]
+
+
+def _lists(document: Any) -> Iterator[tuple[str, list[Any]]]:
+    queue: list[tuple[str, Any]] = [("", document)]
+    for key, value in queue:
+        if isinstance(value, dict):
+            queue += [(str(name), one) for name, one in value.items() if isinstance(one, dict | list)]
+        elif isinstance(value, list):
+            if 1 < len(value) <= _MOST_ENTRIES:
+                yield key, value
+            queue += [(key, one) for one in value[:_MOST_ENTRIES] if isinstance(one, dict | list)]
+
+
+def _listed(key: str, values: Sequence[Any]) -> Listed | None:
+    rows = [_fields(value) for value in values]
+    if not all(rows):
+        return None
+    texts = [{_plain(value) for value in row.values()} for row in rows]
+    counts = Counter(text for row in texts for text in row)
+    entries = tuple(
+        Entry(fields=row, names=tuple(sorted(text for text in own if counts[text] == 1 and _can_name(text))))
+        for row, own in zip(rows, texts, strict=True)
+    )
+    return Listed(key=key, entries=entries) if all(entry.names for entry in entries) else None
+
+
+def _fields(value: Any) -> dict[str, Scalar]:
+    if isinstance(value, dict):
+        return {str(name): one for name, one in value.items() if isinstance(one, str | int | float)}
+    if isinstance(value, list):
+        return {str(place): one for place, one in enumerate(value) if isinstance(one, str | int | float)}
+    return {"": value} if isinstance(value, str | int | float) else {}
+
+
+def _plain(value: Scalar) -> str:
+    return str(value).casefold().strip()
+
+
+def _can_name(text: str) -> bool:
+    is_word = any(map(str.isalpha, text)) and _LEAST_NAME <= len(text) <= _LONGEST_NAME
+    return is_word and text not in _FLAGS and not _is_time(text)
+
+
+_FLAGS: Final = frozenset({"true", "false", "none", "null", "nan"})
+
+
+def _is_time(text: str) -> bool:
+    """Tell whether a text is a time in ISO 8601, which names nothing."""
+    return text[:1].isdigit() and (text[4:5] == "-" or text[2:3] == ":")
+
+
+def stands_in(name: str, small: str) -> bool:
+    """Tell whether a text has a name, not as a part of a longer one; both are in lower case."""
+    at = small.find(name)
+    while at >= 0:
+        before, after = small[at - 1 : at], small[at + len(name) : at + len(name) + 1]
+        if not (before.isascii() and before.isalnum()) and not (after.isascii() and after.isalnum()):
+            return True
+        at = small.find(name, at + 1)
+    return False

@@ -1,0 +1,139 @@
+"""Limits of the task that the chosen entry of a list breaks, although another entry keeps them. Pure.
+
+"Before noon", and the chosen flight leaves at 15:10, while others of the same result leave in the morning. A
+limit that nothing keeps is left to the answer's words, and a list of which several entries are named is a
+comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import clocks_in
+from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.figures import figures
+from analyzer.lineage.known import Known
+from analyzer.lineage.vocabulary import phrases
+from analyzer.signals.normalize import excerpt
+from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.wordings import mentions_fault
+from semconv.model import Evidence
+from semconv.record import record
+
+_GAP: Final = 14
+"""Characters between a word of a limit and its value: an article, a currency sign."""
+_MOST: Final = 0.8
+_NOON: Final = 12 * 60
+_MONEY: Final = frozenset({"usd", "eur", "gbp", "jpy", "chf", "inr"})
+_PRICE: Final = re.compile(
+    r"price|cost|total|amount|fee|fare|rent|preis|kosten|prix|precio|preço|preco|prezzo|cena|цена|价格|価格|가격",
+    re.IGNORECASE,
+)
+
+
+@record
+class _Limit:
+    """A limit in the task."""
+
+    words: str
+    is_most: bool
+    value: float
+    read: Callable[[str, Scalar], float | None]
+    """Reads a field, by its key and value, as what the limit is about; ``None`` if it is something else."""
+
+
+def broken_limits(known: Known) -> Iterator[Clue]:
+    """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    limits = (*_times(known.asked), *_amounts(known.asked))
+    if not limits or not answer or mentions_fault(answer):
+        return
+    for _step, text in known.results():
+        for listed in lists_in(text):
+            chosen = ((limit, _breaking(listed, limit, answer.casefold())) for limit in limits)
+            yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
+
+
+def _times(task: str) -> Iterator[_Limit]:
+    for kind, is_most in (("before", True), ("after", False)):
+        for found in phrases(kind).finditer(task):
+            ahead = task[found.end() : found.end() + 2 * _GAP]
+            clock = next((one for one in clocks_in(ahead) if one.start <= _GAP), None)
+            noon = phrases("noon").search(ahead)
+            if clock is not None:
+                words = task[found.start() : found.end() + clock.end]
+                yield _Limit(words=words, is_most=is_most, value=clock.minutes, read=_clock)
+            elif noon is not None and noon.start() <= _GAP:
+                words = task[found.start() : found.end() + noon.end()]
+                yield _Limit(words=words, is_most=is_most, value=_NOON, read=_clock)
+
+
+def _amounts(task: str) -> Iterator[_Limit]:
+    for kind, is_most in (("at_most", True), ("at_least", False)):
+        for found in phrases(kind).finditer(task):
+            ahead = task[found.end() : found.end() + 2 * _GAP]
+            figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
+            if figure is not None and figure.unit in _MONEY:
+                words = task[found.start() : found.end() + figure.end]
+                yield _Limit(words=words, is_most=is_most, value=figure.value, read=_price)
+
+
+def _clock(_key: str, value: Scalar) -> float | None:
+    if not isinstance(value, str):
+        return None
+    found = clocks_in(value)
+    return float(found[0].minutes) if len(found) == 1 else None
+
+
+def _price(key: str, value: Scalar) -> float | None:
+    if not _PRICE.search(key) or isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    found = figures(value)
+    return found[0].value if len(found) == 1 else None
+
+
+def _breaking(listed: Listed, limit: _Limit, answer: str) -> tuple[str, str] | None:
+    """Return the name of the named entry that breaks a limit, and its field; ``None`` if none does."""
+    named = [entry for entry in listed.entries if entry.is_named_in(answer)]
+    fields = {
+        key
+        for entry in listed.entries
+        for key, value in entry.fields.items()
+        if limit.read(key, value) is not None
+    }
+    if len(named) != 1 or len(fields) != 1:
+        return None  # with two times or prices an entry does not tell which of them is meant
+    (key,) = fields
+    if not _breaks(named[0], key, limit) or all(_breaks(entry, key, limit) for entry in listed.entries):
+        return None
+    return next(
+        (name for name in named[0].names if name in answer), named[0].names[0]
+    ), f"{key} {named[0].fields[key]}"
+
+
+def _breaks(entry: Entry, key: str, limit: _Limit) -> bool:
+    value = limit.read(key, entry.fields.get(key, ""))
+    if value is None:
+        return True  # it cannot be chosen by this limit either
+    return value > limit.value if limit.is_most else value < limit.value
+
+
+def _clue(known: Known, limit: _Limit, name: str, field: str) -> Clue:
+    position = known.first_said(lambda text: name in text.casefold())
+    text = known.reading.outputs[position]
+    at = max(0, text.casefold().find(name))
+    step = known.reading.steps[position].index
+    wanted = " ".join(limit.words.split())
+    return Clue(
+        step=step,
+        kind=ClueKind.CONSTRAINT,
+        reason=f"chose {text[at : at + len(name)]} ({field}), where the task asks for “{wanted}”",
+        evidence=(Evidence(step=step, quote=excerpt(text, at, at + len(name), before=60, after=60)),),
+        signs={"limit": 1.0},
+        most=_MOST,
+    )

@@ -1,0 +1,113 @@
+"""Results that are out of date: a rate of 2021 as the answer for today. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import Any, Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import DateFound, Day, agree, dates_in, years_in
+from analyzer.lineage.figures import figures
+from analyzer.lineage.known import Known
+from analyzer.lineage.vocabulary import phrases
+from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.wordings import mentions_fault
+
+_OF_DATA: Final = re.compile(
+    r"(?:as_?of|(?:last_?)?(?:updated?|modified|refreshed|fetched|retrieved|observed|measured|synced)(?:_?(?:at|on))?|quoted_?at)$",
+    re.IGNORECASE,
+)
+"""Keys of the time at which data was right, with which it may be out of date after a month."""
+_OF_ANYTHING: Final = re.compile(r"(?:date|time|timestamp|day)$", re.IGNORECASE)
+"""Keys that may also be the time of an event: only old and small records of figures count."""
+_MONTH: Final = 31
+_HALF_YEAR: Final = 183
+_FEW_KEYS: Final = 4
+
+
+def outdated_results(known: Known) -> Iterator[Clue]:
+    """Yield the old results whose figures the answer states for today, without their date."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    today = _today(known)
+    if not answer or today is None or mentions_fault(answer):
+        return
+    stated = {one.value for one in figures(answer)}
+    for step, text in known.results():
+        row = _record(text)
+        found = _old(row, today, answer)
+        used = stated & _numbers(row)
+        if found is not None and used:
+            yield _clue(known, step, found, min(used))
+
+
+def _numbers(row: Mapping[str, Any]) -> set[float]:
+    texts = (str(value) for value in row.values() if isinstance(value, int | float | str))
+    return {one.value for text in texts for one in figures(text) if not one.is_small}
+
+
+def _today(known: Known) -> date | None:
+    """Return the day for which people ask, if they ask for what holds now and say which day that is.
+
+    The time of the spans does not tell: runs are replayed, and copies of databases are asked.
+    """
+    if not phrases("current").search(known.asked):
+        return None
+    told = [
+        day
+        for found in dates_in(f"{known.asked}\n{known.instructions}")
+        for day in found.readings[:1]
+        if day.year
+    ]
+    return max((date(*day) for day in told), default=None)
+
+
+def _record(text: str) -> Mapping[str, Any]:
+    """Return a result that is one record; empty if it is not."""
+    if text[:1] != "{":
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    inner = [value for value in found.values() if isinstance(value, dict)]
+    return inner[0] if len(found) == 1 and inner else found
+
+
+def _old(row: Mapping[str, Any], today: date, answer: str) -> DateFound | None:
+    """Return the date of a record that is too old for the question and that the answer does not give."""
+    said = dates_in(answer)
+    for key, value in row.items():
+        most = (
+            _MONTH
+            if _OF_DATA.search(key)
+            else _HALF_YEAR
+            if _OF_ANYTHING.match(key) and len(row) <= _FEW_KEYS
+            else None
+        )
+        found = dates_in(value) if most is not None and isinstance(value, str) else ()
+        if len(found) != 1 or most is None:
+            continue
+        day: Day = found[0].readings[0]
+        is_old = bool(day.year) and (today - date(*day)).days > most
+        if (
+            is_old
+            and not any(agree(found[0], one) for one in said)
+            and (day.year == today.year or day.year not in years_in(answer))
+        ):
+            return found[0]
+    return None
+
+
+def _clue(known: Known, source: int, found: DateFound, value: float) -> Clue:
+    position = known.first_said(lambda text: any(one.value == value for one in figures(text)), after=source)
+    quote = known.quote(source, found.literal)
+    return Clue(
+        step=known.reading.steps[position].index,
+        kind=ClueKind.OUT_OF_DATE,
+        reason=f"answered for today with what {known.giver(source)} returned for {found.literal},"
+        " and did not say so",
+        evidence=(quote,) if quote.quote else (),
+    )

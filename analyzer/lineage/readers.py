@@ -1,0 +1,26 @@
+"""The readers of a run's lineage: each looks for one way in which a value goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from analyzer.lineage.arguments import contradicting_arguments
+from analyzer.lineage.changed import changed_values
+from analyzer.lineage.clue import Clue
+from analyzer.lineage.cut_short import cut_lists
+from analyzer.lineage.known import Known
+from analyzer.lineage.limits import broken_limits
+from analyzer.lineage.out_of_date import outdated_results
+from analyzer.lineage.units import changed_units
+
+LineageReader: TypeAlias = Callable[[Known], Iterator[Clue]]
+
+READERS: Final[tuple[LineageReader, ...]] = (
+    changed_values,
+    contradicting_arguments,
+    cut_lists,
+    outdated_results,
+    changed_units,
+    broken_limits,
+)

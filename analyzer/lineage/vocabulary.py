@@ -1,0 +1,66 @@
+"""Words by which values are read in many languages: months, numbers, limits (``vocabulary.toml``). Pure."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
+from typing import Any, Final
+
+from analyzer.signals.numbers import DENSE
+
+_MARKS: Final = re.compile(rf"[{DENSE}]")
+
+
+@functools.cache
+def _rows() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads((files(__package__) / "vocabulary.toml").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def months() -> Mapping[str, int]:
+    """Return the number of each month, 1 to 12, by each form of its name in lower case."""
+    return {form: number for row in _rows().values() for form, number in _numbered(row["months"])}
+
+
+@functools.cache
+def number_words(languages: tuple[str, ...]) -> Mapping[str, int]:
+    """Return small whole numbers by their words in these languages, in lower case.
+
+    ``on`` is a preposition in English and ten in Turkish.
+    """
+    rows = _rows()
+    known = [rows[code]["numbers"] for code in languages if code in rows]
+    return {form: number for numbers in known for form, number in _numbered(numbers)}
+
+
+def _numbered(forms: str) -> Iterator[tuple[str, int]]:
+    for number, one in enumerate(forms.split(), start=1):
+        yield from ((form, number) for form in one.split("/"))
+
+
+@functools.cache
+def titles() -> frozenset[str]:
+    """Return words before a name that are no part of it, such as ``Mrs``, in lower case."""
+    return frozenset(word for row in _rows().values() for word in row["titles"].split())
+
+
+@functools.cache
+def phrases(kind: str) -> re.Pattern[str]:
+    """Return a pattern of all languages' phrases of a kind, the longest first, without capturing.
+
+    Args:
+        kind: a key of ``vocabulary.toml`` that holds a list.
+    """
+    return re.compile(alternatives(one for row in _rows().values() for one in row[kind]), re.IGNORECASE)
+
+
+def alternatives(words: Iterable[str]) -> str:
+    """Return a pattern that matches one of the words; outside dense scripts, as a whole word."""
+    longest = sorted(dict.fromkeys(words), key=len, reverse=True)
+    spaced = [re.escape(word) for word in longest if not _MARKS.search(word)]
+    dense = [re.escape(word) for word in longest if _MARKS.search(word)]
+    bounded = rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)" if spaced else ""
+    return "|".join(filter(None, [bounded, *dense]))

@@ -1,0 +1,299 @@
+"""Values that go wrong on their way, in several languages and domains; each kind with runs that are right."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.lineage.clue import Clue, ClueKind, weigh
+from analyzer.lineage.known import Known
+from analyzer.lineage.readers import READERS
+from analyzer.signals.run_view import read
+from semconv.model import Step
+from tests.runs import calling, run, step, tool
+
+SUSPECTED = 0.4752
+
+
+def found(task: str, *steps: Step, answer: str = "") -> Clue | None:
+    """Return the first clue that the readers find; the answer is the last step's unless given."""
+    trajectory = run(*steps, task=task, output=answer or steps[-1].output)
+    known = Known(read(trajectory))
+    return next((clue for reader in READERS for clue in reader(known)), None)
+
+
+def looked_up(result: str, *, name: str = "look_up", arguments: str = "{}") -> tuple[Step, Step]:
+    return calling("reader", (name, arguments)), tool("reader", result, name, input=arguments)
+
+
+FAIR = '{"event": "book fair", "opens": "2027-03-12", "closes": "2027-03-15", "nights": 3}'
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("When does the book fair open?", "It opens on 22 March 2027."),
+        ("Wann öffnet die Buchmesse?", "Sie öffnet am 22. März 2027."),
+        ("¿Cuándo abre la feria?", "Abre el 12 de mayo de 2027."),
+        ("书展什么时候开幕?", "2027年3月22日开幕。"),
+        ("Когда открывается ярмарка?", "Она открывается 12 марта 2028."),
+    ],
+)
+def test_a_date_one_digit_from_the_returned_one_was_changed(task: str, answer: str) -> None:
+    clue = found(task, *looked_up(FAIR), step("reader", "It opens on 12 March 2027."), step("host", answer))
+    assert clue is not None
+    assert (clue.step, clue.kind) == (3, ClueKind.CHANGED)
+    assert "2027-03-12" in clue.reason
+    assert weigh([clue]).probability > SUSPECTED
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "It opens on 12 March 2027.",
+        "It opens on 12/03/2027.",
+        "Es öffnet am 12.3.2027.",
+        "3月12日开幕。",
+        "It opens on 12 March; the next fair is on 12 March 2028.",
+        "Arrive a day early, on 11 March 2027.",
+        "After three nights you leave: 15 March 2027, or 18 March for six.",
+        "We move in a week earlier, on 5 March 2027, since the fair opens on 12 March.",
+    ],
+)
+def test_a_date_that_was_given_or_follows_from_one_is_right(answer: str) -> None:
+    assert (
+        found("When does it open, and what if I stay 6 nights?", *looked_up(FAIR), step("host", answer))
+        is None
+    )
+
+
+def test_the_agent_that_changed_a_date_is_blamed_and_not_the_one_that_repeats_it() -> None:
+    clue = found(
+        "When does it open?",
+        *looked_up(FAIR),
+        step("planner", "It opens on 22 March 2027."),
+        step("host", "Dear guest, it opens on 22 March 2027."),
+    )
+    assert clue is not None
+    assert clue.step == 2
+
+
+LINT = '{"warnings": [{"file": "lib/parse.c", "line": 12}, {"file": "lib/emit.c", "line": 88}]}'
+
+
+def test_a_path_that_nobody_gave_beside_one_of_its_folder_was_changed() -> None:
+    clue = found(
+        "Where are the warnings?", *looked_up(LINT), step("reader", "In lib/scan.c:12 and lib/emit.c:88.")
+    )
+    assert clue is not None
+    assert "lib/scan.c, where look_up gave lib/parse.c" in clue.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "In lib/parse.c:12 and lib/emit.c:88.",
+        "lib/parse.c and lib/emit.c warn; move the checks to lib/checks.c.",
+        "Line 12 and line 88; I would put the fix into src/scan.c.",
+    ],
+)
+def test_a_path_that_the_agent_proposes_is_no_change(answer: str) -> None:
+    assert found("Where are the warnings?", *looked_up(LINT), step("reader", answer)) is None
+
+
+TENANT = '{"tenant": "Anna Berger", "firm": "Fairbrook", "rent": 810}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "was"),
+    [
+        ("The flat is let to Anna Bauer.", "Anna Berger"),
+        ("Please write to Highbrook about the rent.", "Fairbrook"),
+    ],
+)
+def test_a_name_of_which_a_word_comes_from_nowhere_was_changed(answer: str, was: str) -> None:
+    clue = found("Who is the tenant of flat 4?", *looked_up(TENANT), step("reader", answer))
+    assert clue is not None
+    assert f"gave {was}" in clue.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The flat is let to Anna Berger of Fairbrook.",
+        "Frau Berger wohnt dort.",
+        "Anna lives there.",
+        "Kind Regards, Your Landlord",
+        "Highbrook is a company of the Fairbrook group.",
+    ],
+)
+def test_names_that_were_given_or_do_not_replace_one_are_right(answer: str) -> None:
+    assert found("Who is the tenant of flat 4?", *looked_up(TENANT), step("reader", answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "given"),
+    [
+        ("Cancel parcel 88213.", '{"parcel": "88231"}', "88213"),
+        ("Storniere Paket PK-7304.", '{"paket": "PK-7804"}', "PK-7304"),
+        ("Block the room on 14 May 2027.", '{"day": "2027-05-24"}', "14 May 2027"),
+        ("Réservez pour le 3 mars 2027.", '{"jour": "2027-04-03"}', "3 mars 2027"),
+        ("Transfer 490 EUR to the gardener.", '{"eur": 49}', "490"),
+        ("Umsatz im Quartal Q3 2026?", '{"sql": "select sum(x) from sales_2025 where q=3"}', "2026"),
+    ],
+)
+def test_a_call_with_a_slip_of_what_was_asked_for_is_the_mistake(
+    task: str, arguments: str, given: str
+) -> None:
+    clue = found(task, *looked_up('{"ok": true}', name="act", arguments=arguments), step("reader", "Done."))
+    assert clue is not None
+    assert clue.step == 0, "the model call that wrote the argument, and not the tool"
+    assert f"the task gave {given}" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        ("Cancel parcel 88213.", ['{"parcel": 88213}']),
+        ("Cancel parcel 88213 or its neighbours.", ['{"parcel": "88213"}', '{"parcel": "88214"}']),
+        ("Book from 14 May 2027 for ten nights.", ['{"from": "2027-05-14", "to": "2027-05-24"}']),
+        ("Book a room for 14 May 2027.", ['{"from": "2027-05-13"}']),
+        ("Pay 49 EUR for each of the 10 trees.", ['{"eur": 490}']),
+        ("Sales in Q3 2026 against the year before?", ['{"year": 2026}', '{"year": 2025}']),
+        ("What is the weather in Graz on 2027-01-05?", ['{"lat": 47.07, "lon": 15.44, "elevation": 353}']),
+    ],
+)
+def test_arguments_that_follow_from_the_task_are_right(task: str, arguments: list[str]) -> None:
+    steps = [one for each in arguments for one in looked_up("[]", name="act", arguments=each)]
+    assert found(task, *steps, step("reader", "Done.")) is None
+
+
+DUE = (
+    '{"books": [{"id": "B-1x", "due": "2027-01-04"}, {"id": "B-2x", "due": "2027-01-05"},'
+    ' {"id": "B-3x", "due": "2027-02-20"}]}'
+)
+FREE = (
+    '{"shelves": [{"id": "A-12", "free": true}, {"id": "A-17", "free": true}, {"id": "C-03", "free": false}]}'
+)
+SHELVES = '{"shelves": ["A-12", "A-17", "C-03", "D-41", "D-55"], "total": 5}'
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("List the shelves that are empty.", "Three shelves are empty: A-12, A-17 and C-03."),
+        ("Alle leeren Regale, bitte.", "Leer sind A-12, A-17 und C-03."),
+        ("列出所有空货架。", "空货架: A-12、A-17、C-03。"),
+    ],
+)
+def test_an_answer_that_leaves_out_the_end_of_a_list_is_cut_short(task: str, answer: str) -> None:
+    clue = found(task, *looked_up(SHELVES), step("reader", answer))
+    assert clue is not None
+    assert (clue.step, clue.kind) == (2, ClueKind.CUT_SHORT)
+    assert "3 of the 5 shelves" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("task", "result", "answer"),
+    [
+        ("Name three empty shelves.", SHELVES, "Three shelves: A-12, A-17 and C-03."),
+        ("List the empty shelves.", SHELVES, "A-12, A-17 and C-03, and two more; 5 in all."),
+        ("List the empty shelves.", SHELVES, "A-12, A-17, C-03, D-41, D-55."),
+        (
+            "List all books due this week.",
+            DUE,
+            "Two books are due: B-1x and B-2x.",
+        ),
+        (
+            "Which shelves are free?",
+            FREE,
+            "Two shelves are free: A-12 and A-17.",
+        ),
+        (
+            "Which of these novels would you take along?",
+            '{"novels": ["Emma", "Heidi", "Ulysses"]}',
+            "Heidi or Emma.",
+        ),
+    ],
+)
+def test_a_part_of_a_list_that_was_chosen_is_right(task: str, result: str, answer: str) -> None:
+    assert found(task, *looked_up(result), step("reader", answer)) is None
+
+
+TIDE = '{"gauge": "Husum", "level_cm": 512, "date": "2023-02-03"}'
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["Today is 2027-01-05. How high is the water in Husum?", "Wie hoch steht heute (5.1.2027) das Wasser?"],
+)
+def test_an_old_result_for_today_without_its_date_is_out_of_date(task: str) -> None:
+    clue = found(task, *looked_up(TIDE), step("reader", "The water stands at 512 cm."))
+    assert clue is not None
+    assert (clue.step, clue.kind) == (2, ClueKind.OUT_OF_DATE)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        (
+            "Today is 2027-01-05. How high is the water?",
+            "On 3 February 2023 it stood at 512 cm; nothing newer.",
+        ),
+        ("How high was the water on 3 February 2023?", "512 cm."),
+        ("How high is the water today?", "512 cm."),  # nothing says which day that is
+        ("Today is 2023-02-03. How high is the water?", "512 cm."),
+    ],
+)
+def test_a_result_with_its_date_or_of_the_right_day_is_right(task: str, answer: str) -> None:
+    assert found(task, *looked_up(TIDE), step("reader", answer)) is None
+
+
+def test_a_figure_with_its_digits_in_another_unit_was_changed() -> None:
+    clue = found(
+        "How heavy is it?", *looked_up('{"crate": "K9", "weight_g": 7250}'), step("reader", "7250 kg.")
+    )
+    assert clue is not None
+    assert "where look_up returned 7250 g" in clue.reason
+
+
+@pytest.mark.parametrize("answer", ["7250 g.", "7.25 kg.", "7,25 kg", "It weighs 7250."])
+def test_a_figure_in_its_own_or_a_converted_unit_is_right(answer: str) -> None:
+    assert (
+        found("How heavy is it?", *looked_up('{"crate": "K9", "weight_g": 7250}'), step("reader", answer))
+        is None
+    )
+
+
+BUSES = (
+    '{"buses": [{"no": "B710", "dep": "07:10", "fare": 19}, {"no": "B940", "dep": "09:40", "fare": 24},'
+    ' {"no": "B1350", "dep": "13:50", "fare": 12}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("A bus to Ghent before noon.", "Take B1350 at 13:50."),
+        ("Einen Bus vor 12:00 Uhr.", "Nehmen Sie B1350 um 13:50."),
+        ("Un autobús que salga antes de las 12:00.", "Tome el B1350 a las 13:50."),
+        ("A bus for less than 20 EUR.", "Take B940."),
+    ],
+)
+def test_an_entry_that_breaks_a_limit_which_another_keeps_is_the_mistake(task: str, answer: str) -> None:
+    clue = found(task, *looked_up(BUSES), step("reader", answer))
+    assert clue is not None
+    assert (clue.step, clue.kind) == (2, ClueKind.CONSTRAINT)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("A bus to Ghent before noon.", "Take B940 at 09:40."),
+        ("A bus before noon, the cheapest.", "B1350 is cheaper, but leaves at 13:50; take B710."),
+        ("A bus before 6:00.", "The first one is B710 at 07:10."),
+        ("A bus for less than 20 EUR.", "Take B710."),
+        ("Is there a bus after 12:00?", "Yes, B1350 at 13:50."),
+    ],
+)
+def test_an_entry_that_keeps_the_limit_or_a_limit_that_nothing_keeps_is_right(task: str, answer: str) -> None:
+    assert found(task, *looked_up(BUSES), step("reader", answer)) is None
