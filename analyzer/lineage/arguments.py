@@ -13,19 +13,20 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, years_in
 from analyzer.lineage.derivation import near_miss, plain_results
-from analyzer.lineage.entries import stands_in
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, counts_in
+from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD
+from analyzer.signals.tool_names import deed_of
+from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
 _MOST_CALLS: Final = 100
 _LEAST_DIGITS: Final = 3
 _MOST_GIVEN: Final = 8
+_MOST_KEYS: Final = 40
 _YEARS_APART: Final = 5
 """Years within which two years may be taken for each other."""
 
@@ -35,6 +36,7 @@ class _Call:
     """A call's arguments as text."""
 
     position: int
+    tool: str
     text: str
 
 
@@ -46,6 +48,7 @@ class _Slip:
     what: str
     used: str
     given: str
+    giver: str = "the task"
 
 
 @record
@@ -54,27 +57,26 @@ class _Case:
 
     asked: str
     calls: tuple[_Call, ...]
+    used: frozenset[str]
+    """The words of all calls, in lower case."""
     known: Known
 
     def is_used(self, literal: str) -> bool:
         """Tell whether a call uses a value."""
-        return any(stands_in(literal.casefold(), call.text.casefold()) for call in self.calls)
-
-    def is_read(self, literal: str, position: int) -> bool:
-        """Tell whether an agent could have read a value before a step."""
-        return stands_in(literal.casefold(), self.known.read_before(position))
+        return literal.casefold() in self.used
 
 
 def contradicting_arguments(known: Known) -> Iterator[Clue]:
     """Yield the values of calls that differ in one place from what people gave and no call uses."""
     calls = [
-        _Call(position=place, text=step.input[:HEAD])
+        _Call(position=place, tool=step.target or "", text=step.input[:HEAD])
         for place, step in enumerate(known.reading.steps)
         if step.kind is StepKind.TOOL and step.input
     ]
     if not calls:
         return
-    case = _Case(asked=known.asked, calls=tuple(calls[:_MOST_CALLS]), known=known)
+    used = frozenset(word for call in calls for word in words_in(call.text))
+    case = _Case(asked=known.asked, calls=tuple(calls[:_MOST_CALLS]), used=used, known=known)
     for find in _FINDERS:
         slip = next(find(case), None)
         if slip is not None:
@@ -83,16 +85,14 @@ def contradicting_arguments(known: Known) -> Iterator[Clue]:
 
 def _dates(case: _Case) -> Iterator[_Slip]:
     asked = dates_in(case.asked)[:_MOST_GIVEN]
-    used = [(call, one) for call in case.calls for one in dates_in(call.text)]
+    used = [(call, one) for call in case.calls for one in dates_in(call.text)] if asked else []
     unused = [given for given in asked if not any(agree(given, one) for _, one in used)]
     for call, one in used:
         near = [given for given in unused if differ_in_one(one, given)]
-        read = (*asked, *dates_in(case.known.read_before(call.position)))
-        if (
-            near
-            and not any(agree(one, other) for other in read)
-            and not follows(one, read, counts_in(case.asked))
-        ):
+        if not near:
+            continue
+        read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
+        if not any(agree(one, other) for other in read) and not follows(one, read, counts_in(case.asked)):
             given = min(near, key=lambda each: digits_apart(one, each))
             yield _Slip(position=call.position, what="the date", used=one.literal, given=given.literal)
 
@@ -103,7 +103,7 @@ def _years(case: _Case) -> Iterator[_Slip]:
     if len(asked) != 1 or any(year == asked[0] for _, year in used):
         return
     for call, year in used:
-        if abs(year - asked[0]) <= _YEARS_APART and not case.is_read(str(year), call.position):
+        if abs(year - asked[0]) <= _YEARS_APART and not case.known.is_number_read(year, call.position):
             yield _Slip(position=call.position, what="the year", used=str(year), given=str(asked[0]))
 
 
@@ -112,7 +112,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
     unused = [one for one in asked if not case.is_used(one.key)][:_MOST_GIVEN]
     for call in case.calls if unused else ():
         for one in values_in(call.text):
-            if one.kind is not ValueKind.CODE or case.is_read(one.key, call.position):
+            if one.kind is not ValueKind.CODE or case.known.is_read(one.key, call.position):
                 continue
             near = next((given for given in unused if _one_slip(one.key, given.key)), None)
             if near is not None:
@@ -128,9 +128,54 @@ def _figures(case: _Case) -> Iterator[_Slip]:
     for call, one in used if unused else ():
         near = next((given for given in unused if near_miss(one, given.value)), None)
         is_derived = any(abs(one.value - result) <= 0.51 * one.step for result in worked_out)
-        is_read = near is not None and one.value in numbers(case.known.read_before(call.position))
+        is_read = near is not None and case.known.is_number_read(one.value, call.position)
         if near is not None and not is_derived and not is_read:
             yield _Slip(position=call.position, what="the figure", used=one.literal, given=near.literal)
+
+
+def _keyed(case: _Case) -> Iterator[_Slip]:
+    """Yield ids that nobody gave under a key for which an earlier result had another id of the same kind."""
+    for call in case.calls:
+        if deed_of(call.tool) in _MAKES_IDS:
+            continue
+        for key, value in list(mapping(call.text).items())[:_MOST_KEYS]:
+            if (
+                not isinstance(value, str)
+                or not _is_id(value)
+                or case.known.is_read(value.casefold(), call.position)
+            ):
+                continue
+            given = [
+                (one, position)
+                for position, one in case.known.keyed(key)
+                if position < call.position
+                and _kind_of_id(one) == _kind_of_id(value)
+                and not case.is_used(one)
+            ]
+            if given:
+                one, position = given[-1]
+                yield _Slip(
+                    position=call.position,
+                    what=f"the {key}",
+                    used=value,
+                    given=one,
+                    giver=case.known.giver(position),
+                )
+
+
+_MAKES_IDS: Final = frozenset(
+    {"create", "add", "insert", "register", "open", "upload", "write", "save", "submit", "post"}
+)
+"""Deeds whose ids the caller may choose."""
+
+
+def _is_id(value: str) -> bool:
+    return " " not in value and any(map(str.isdigit, value)) and bool(_kind_of_id(value))
+
+
+def _kind_of_id(value: str) -> str:
+    """Return the letters with which an id begins; empty if it begins with something else."""
+    return value[: next((place for place, char in enumerate(value) if not char.isalpha()), 0)].casefold()
 
 
 def _one_slip(one: str, other: str) -> bool:
@@ -149,7 +194,7 @@ def _one_slip(one: str, other: str) -> bool:
     return len(apart) == 1 or is_swap
 
 
-_FINDERS: Final[Sequence[Callable[[_Case], Iterator[_Slip]]]] = (_dates, _years, _codes, _figures)
+_FINDERS: Final[Sequence[Callable[[_Case], Iterator[_Slip]]]] = (_dates, _years, _codes, _figures, _keyed)
 
 
 def _clue(known: Known, slip: _Slip) -> Clue:
@@ -158,8 +203,8 @@ def _clue(known: Known, slip: _Slip) -> Clue:
     return Clue(
         step=step.index,
         kind=ClueKind.CHANGED,
-        reason=f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where the task gave"
-        f" {slip.given}",
+        reason=f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where {slip.giver}"
+        f" gave {slip.given}",
         evidence=tuple(
             Evidence(step=one.index, quote=_quote(text, slip.used))
             for one, text in ((step, step.output), (call, call.input))

@@ -8,13 +8,14 @@ of a file in the same folder), and neither the agent nor the answer repeats the 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows
 from analyzer.lineage.figures import prose_of
-from analyzer.lineage.known import Known, Told
+from analyzer.lineage.known import BEFORE, Known, Told
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import titles
 from analyzer.signals.run_view import HEAD, final_answer
@@ -22,8 +23,10 @@ from analyzer.signals.run_view import HEAD, final_answer
 _MOST: Final = 40
 """Values of the answer that are looked at."""
 _WORD: Final = re.compile(r"[^\W\d_][\w'’&-]*")  # noqa: RUF001 - an apostrophe
+_MOST_WORDS: Final = 4_000
 _LEAST_SHARED: Final = 4
 """Letters at the end of two names from which one may be taken for the other."""
+_LEAST_DIFFERENT: Final = 3
 
 
 def changed_values(known: Known) -> Iterator[Clue]:
@@ -31,22 +34,18 @@ def changed_values(known: Known) -> Iterator[Clue]:
     if known.is_blind or not known.has_results:
         return
     answer = prose_of(final_answer(known.reading.trajectory)[:HEAD])
-    for kind, stated, given in (
-        *_dates(answer, known),
-        *_paths(answer, known),
-        *_names(answer, known),
-    ):
+    for kind, stated, given in (*_dates(answer, known), *_paths(answer, known), *_names(answer, known)):
         yield _clue(known, kind, stated, given)
 
 
 def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     stated = dates_in(answer)[:_MOST]
     for one in stated:
-        if known.has_date(one) or follows(one, known.dates, known.counts):
+        if known.has_date(one):
             continue
-        others = [told for told in known.told_dates if differ_in_one(one, told.date)]
+        others = [told for told in known.dates if differ_in_one(one, told.date)]
         unsaid = [told for told in others if not any(agree(told.date, other) for other in stated)]
-        if unsaid:
+        if unsaid and not follows(one, known.all_dates, known.counts):
             heard = dates_in(_heard_by_author(known, one.literal))
             closest = min(
                 unsaid,
@@ -58,63 +57,76 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
             yield "the date", one.literal, closest.told
 
 
+def _heard_by_author(known: Known, literal: str) -> str:
+    """Return what the agent had read that first said these words."""
+    return known.reading.steps[known.first_said(lambda text: literal in text)].input[:HEAD]
+
+
 def _paths(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
-    for one in values_in(answer):
-        if one.kind is not ValueKind.PATH or known.has(one.key) or "/" not in one.key:
-            continue
-        folder, _, name = one.key.rpartition("/")
-        for told in known.told(ValueKind.PATH):
-            other_folder, _, other = told.value.key.rpartition("/")
-            is_sibling = folder == other_folder and name.rpartition(".")[2] == other.rpartition(".")[2]
-            if is_sibling and told.value.key not in answer.casefold():
-                yield "the path", one.literal, told
-                break
+    small = answer.casefold()
+    strange = [
+        one
+        for one in values_in(answer)
+        if one.kind is ValueKind.PATH and "/" in one.key and not known.has(one.key)
+    ][:_MOST]
+    unsaid = [told for told in known.told(ValueKind.PATH) if told.value.key not in small] if strange else []
+    siblings = {_folder_and_type(told.value.key): told for told in unsaid}
+    for one in strange:
+        told = siblings.get(_folder_and_type(one.key))
+        if told is not None:
+            yield "the path", one.literal, told
+
+
+def _folder_and_type(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name.rpartition(".")[2]
 
 
 def _names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
-    small = answer.casefold()
-    words = {found[0] for found in _WORD.finditer(answer)}
+    words = _WORD.findall(answer)[:_MOST_WORDS]
     capitals = {word for word in words if word[0].isupper() and word.casefold() not in titles()}
     strange = {word for word in capitals if not known.has(word.casefold())}
-    for told in known.names:
-        if told.value.key in small:
-            continue
-        parts = told.value.literal.split()
-        match = (
-            _one_word_away(parts, answer, strange)
-            if len(parts) > 1
-            else _same_ending(parts[0], answer, strange)
-        )
-        if match:
-            yield "the name", match, told
+    if not strange:
+        return
+    small = answer.casefold()
+    unsaid = [told for told in known.names if told.value.key not in small]
+    yield from _one_word_away(words, strange, [told for told in unsaid if " " in told.value.literal])
+    yield from _same_ending(answer, strange, [told for told in unsaid if " " not in told.value.literal])
 
 
-def _one_word_away(parts: Sequence[str], answer: str, strange: set[str]) -> str:
-    """Return words of the answer that are a name with one word that nobody gave; empty if there are none."""
-    for place, part in enumerate(parts):
-        if not part[0].isupper():
-            continue
-        pattern = r"\s".join(_STRANGER if at == place else re.escape(word) for at, word in enumerate(parts))
-        for found in re.finditer(rf"(?<!\w){pattern}(?!\w)", answer):
-            if found[1] in strange:
-                return found[0]
-    return ""
+def _one_word_away(
+    words: Sequence[str], strange: set[str], names: Sequence[Told]
+) -> Iterator[tuple[str, str, Told]]:
+    """Yield words of the answer that are a given name but for one word that nobody gave."""
+    masked = {
+        (*parts[:place], None, *parts[place + 1 :]): told
+        for told in names
+        for parts in [told.value.literal.split()]
+        for place, part in enumerate(parts)
+        if part[0].isupper()
+    }
+    for length in {len(parts) for parts in masked}:
+        for start in range(len(words) - length + 1):
+            parts = words[start : start + length]
+            for place, part in enumerate(parts):
+                told = masked.get((*parts[:place], None, *parts[place + 1 :])) if part in strange else None
+                if told is not None:
+                    yield "the name", " ".join(parts), told
 
 
-_STRANGER: Final = r"([^\W\d_][\w'’&-]*)"  # noqa: RUF001 - an apostrophe
-
-
-def _same_ending(name: str, answer: str, strange: set[str]) -> str:
-    """Return a word that nobody gave and that ends as a given name does; empty if there is none."""
+def _same_ending(answer: str, strange: set[str], names: Sequence[Told]) -> Iterator[tuple[str, str, Told]]:
+    """Yield words that nobody gave and that end as a given name does."""
+    by_end: defaultdict[str, list[str]] = defaultdict(list)
     for word in sorted(strange):
-        shared = _shared_end(word.casefold(), name.casefold())
-        rest = (len(word) - shared, len(name) - shared)
-        if shared >= _LEAST_SHARED and min(rest) >= _LEAST_DIFFERENT and not _begins_sentence(answer, word):
-            return word
-    return ""
-
-
-_LEAST_DIFFERENT: Final = 3
+        by_end[word.casefold()[-_LEAST_SHARED:]].append(word)
+    for told in names:
+        name = told.value.key
+        for word in by_end.get(name[-_LEAST_SHARED:], ())[:_MOST]:
+            shared = _shared_end(word.casefold(), name)
+            rest = min(len(word), len(name)) - shared
+            if rest >= _LEAST_DIFFERENT and not _begins_sentence(answer, word):
+                yield "the name", word, told
+                break
 
 
 def _shared_end(one: str, other: str) -> int:
@@ -127,24 +139,19 @@ def _shared_end(one: str, other: str) -> int:
 def _begins_sentence(text: str, word: str) -> bool:
     """Tell whether a word begins a sentence or a line wherever it stands: a capital says nothing there."""
     places = [found.start() for found in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
-    return all(not text[:at].strip() or text[:at].rstrip(" \"'“„*_(")[-1:] in ".!?:;\n-•" for at in places)
-
-
-def _heard_by_author(known: Known, literal: str) -> str:
-    """Return what the agent had read that first said these words."""
-    return known.reading.steps[known.first_said(lambda text: literal in text)].input[:HEAD]
+    before = [text[max(0, at - 8) : at] for at in places]
+    return all(not one.strip() or one.rstrip(" \"'“„*_(")[-1:] in ".!?:;\n-•" for one in before)
 
 
 def _clue(known: Known, what: str, stated: str, given: Told) -> Clue:
     step = known.first_said(lambda text: stated in text)
-    source = "the task" if given.step is None else known.giver(given.step)
     evidence = [known.quote(step, stated)]
-    if given.step is not None:
-        evidence.insert(0, known.quote(given.step, given.value.literal))
+    if given.position != BEFORE:
+        evidence.insert(0, known.quote(given.position, given.value.literal))
     return Clue(
         step=known.reading.steps[step].index,
         kind=ClueKind.CHANGED,
-        reason=f"gave {what} {stated}, where {source} gave {given.value.literal}",
+        reason=f"gave {what} {stated}, where {known.giver(given.position)} gave {given.value.literal}",
         evidence=tuple(one for one in evidence if one.quote),
         signs={what.removeprefix("the "): 1.0},
     )

@@ -39,6 +39,12 @@ class ClueKind(StrEnum):
     """An answer or a claim of success in place of what a failed call did not give."""
     CHANGED = "changed"
     """A value of the answer or of a call that differs in one place from the one that was given."""
+    EXCEEDED = "exceeded"
+    """A call that takes more than the maximum that an earlier one returned."""
+    MISREPORTED = "misreported"
+    """An answer with another figure than the result of the deed that it reports."""
+    CLAIMED = "claimed"
+    """A deed that the answer claims and no call did."""
     CUT_SHORT = "cut_short"
     """An answer that counts fewer entries than the list has from which it takes them."""
     OUT_OF_DATE = "out_of_date"
@@ -72,6 +78,9 @@ REASONED: Final[Mapping[str, Mapping[str, float]]] = {
     "invented": {"": 0.5, "figures": 1.0, "claimed": 0.8, "never": -0.4},
     "other_language": {"": 0.62},
     "changed": {"": 1.0, "name": -0.4, "argument": 0.5},
+    "exceeded": {"": 1.5},
+    "misreported": {"": 1.2},
+    "claimed": {"": 0.8},
     "cut_short": {"": 0.8},
     "out_of_date": {"": 0.6},
 }

@@ -11,7 +11,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import words_of
-from analyzer.lineage.known import Known, counts_in
+from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.vocabulary import number_words, phrases
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.wordings import languages_in
@@ -27,22 +27,23 @@ _COUNTED: Final = re.compile(
 def cut_lists(known: Known) -> Iterator[Clue]:
     """Yield the lists of results of which the answer counts fewer entries than there are."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
+    words = words_in(answer)
     for step, text in known.results() if answer else ():
         for listed in lists_in(text):
-            named = [entry.is_named_in(answer.casefold()) for entry in listed.entries]
+            named = [entry.is_named_in(words, answer.casefold()) for entry in listed.entries]
             is_part = len(named) >= _LEAST and 1 < sum(named) < len(named)
-            if is_part and _is_cut(known, listed, named, answer, text):
+            if is_part and _is_cut(known, listed, named, answer, step):
                 yield _clue(known, listed, named, step)
 
 
-def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, text: str) -> bool:
+def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, step: int) -> bool:
     count = sum(named)
     if count in counts_in(known.asked) or len(named) in counts_in(answer):
         return False  # so many were asked for, or the answer says how many there are
     told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     left = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
-    elsewhere = "\n".join(one.text for one in known.sources if one.text != text).casefold()
-    if _differ(told, left) or any(entry.is_named_in(elsewhere) for entry in listed.entries):
+    names = (name for entry in listed.entries for name in entry.names)
+    if _differ(told, left) or any(known.is_elsewhere(name, step) for name in names):
         return False
     wants_all = phrases("every").search(known.asked) is not None
     return _counts(answer, count, listed.key) or (wants_all and all(named[:count]))
@@ -92,7 +93,7 @@ def _clue(known: Known, listed: Listed, named: Sequence[bool], source: int) -> C
     told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     left = next(entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named)
     position = known.first_said(
-        lambda text: all(entry.is_named_in(text.casefold()) for entry in told), after=source
+        lambda text: all(entry.is_named_in(words_in(text), text.casefold()) for entry in told), after=source
     )
     step = known.reading.steps[position]
     what = listed.key or "entries"

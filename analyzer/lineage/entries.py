@@ -28,9 +28,9 @@ class Entry:
     names: tuple[str, ...]
     """Texts, in lower case, that only this entry of the list has."""
 
-    def is_named_in(self, small: str) -> bool:
-        """Tell whether a text in lower case names the entry."""
-        return any(stands_in(name, small) for name in self.names)
+    def is_named_in(self, words: frozenset[str], small: str) -> bool:
+        """Tell whether a text names the entry, by its words and the text itself in lower case."""
+        return any(name in words or (" " in name and stands_in(name, small)) for name in self.names)
 
 
 @record
@@ -113,3 +113,21 @@ def stands_in(name: str, small: str) -> bool:
             return True
         at = small.find(name, at + 1)
     return False
+
+
+def strings_of(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the texts in a JSON document with their keys, at any depth; none if the text is no JSON."""
+    if text[:1] not in "[{":
+        return
+    try:
+        stack: list[tuple[str, Any]] = [("", json.loads(text))]
+    except (ValueError, RecursionError):
+        return
+    while stack:
+        key, value = stack.pop()
+        if isinstance(value, dict):
+            stack += [(str(name), one) for name, one in reversed(value.items())]
+        elif isinstance(value, list):
+            stack += [(key, one) for one in reversed(value)]
+        elif isinstance(value, str):
+            yield key, value

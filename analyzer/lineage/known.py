@@ -1,31 +1,39 @@
 """What a run was given and what its tools returned, by value. Pure.
 
 Agents' words are never a source (see ``sources``). The arguments of calls are known to whoever reads the
-answer: whether *they* are right is asked of the arguments themselves.
+answer: whether *they* are right is asked of the arguments themselves. Every text is read once; what is looked
+up afterwards is found by its words.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from analyzer.lineage.dates import DateFound, agree, dates_in
+from analyzer.lineage.entries import strings_of
 from analyzer.lineage.figures import figures
 from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.lineage.vocabulary import number_words
 from analyzer.signals.normalize import excerpt
+from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading
 from analyzer.signals.wordings import languages_in
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
+BEFORE: Final = -1
+"""Position of what the run was given before its first step: the task and the instructions."""
 _HEARD: Final = 2_000
 """Characters by which a text's languages are recognised."""
 _WORD: Final = re.compile(r"[^\s\d.,;:!?()\"']+")
+_TOKEN: Final = re.compile(r"[^\s\"'`(),;:\[\]{}<>=|*]+")
+_PART: Final = re.compile(r"\w+(?:-\w+)*")
+_LONGEST_YEAR: Final = 366
 _MOST_NAMES: Final = 200
 _LONGEST_NAME: Final = 40
 _MOST_NAME_WORDS: Final = 4
@@ -33,10 +41,10 @@ _MOST_NAME_WORDS: Final = 4
 
 @record
 class Told:
-    """A value that the task (``step`` is ``None``) or a step's text gave."""
+    """A value that a text from outside has; ``position`` is that of the step, or ``BEFORE``."""
 
     value: Value
-    step: int | None
+    position: int
 
 
 @record
@@ -52,87 +60,101 @@ class Known:
 
     def __init__(self, reading: Reading) -> None:
         self.reading: Final = reading
-        self._before: Final[dict[int, str]] = {}
         self.sources: Final[Sequence[Source]] = sources(reading)
         self.is_blind: Final = is_blind(reading)
         self.has_results: Final = any(source.is_result for source in self.sources)
-
-    @functools.cached_property
-    def text(self) -> str:
-        """All texts from outside and all arguments, in lower case."""
-        called = (
-            f"{step.target} {step.input[:HEAD]}" for step in self.reading.steps if step.kind is StepKind.TOOL
-        )
-        asked = (call.arguments[:HEAD] for step in self.reading.steps for call in step.calls)
-        return "\n".join([*(source.text for source in self.sources), *called, *asked]).casefold()
-
-    @functools.cached_property
-    def asked(self) -> str:
-        """What people asked for: the task, and what they said later."""
-        steps = self.reading.steps
-        people = (step.output for step in steps if step.kind is StepKind.HUMAN)
-        said = (
-            step.input[one.start : one.end] for step in steps[:1] for one in step.heard if one.role == "user"
-        )
-        told = [self.reading.trajectory.task, *people] if self.reading.trajectory.task else [*said, *people]
-        return "\n".join(dict.fromkeys(told))[:HEAD]
-
-    @functools.cached_property
-    def instructions(self) -> str:
-        """All instructions, each once."""
-        return "\n".join(dict.fromkeys(step.instructions for step in self.reading.steps))
-
-    def read_before(self, position: int) -> str:
-        """Return the texts from outside that agents could have read before a step, in lower case."""
-        if position not in self._before:
-            texts = (one.text for one in self.sources if one.step is None or one.step < position)
-            self._before[position] = "\n".join([self.instructions, *texts]).casefold()
-        return self._before[position]
 
     def results(self) -> Iterator[tuple[int, str]]:
         """Yield the results of tools: the position at which each is known, and its text."""
         return ((one.step, one.text) for one in self.sources if one.is_result and one.step is not None)
 
-    def origin_of(self, literal: str, position: int) -> int:
-        """Return the position of the first step of an agent, up to a call, that wrote a value of the call."""
-        for place, step in enumerate(self.reading.steps[:position]):
-            if step.kind is not StepKind.TOOL and literal in step.output:
-                return place
-        return position
-
-    def has(self, key: str) -> bool:
-        """Tell whether a text from outside, or an argument, has a value or a word in lower case."""
-        return key in self.text
+    @functools.cached_property
+    def asked(self) -> str:
+        """What people asked for: the task, and what they said later."""
+        steps, task = self.reading.steps, self.reading.trajectory.task
+        people = (step.output for step in steps if step.kind is StepKind.HUMAN)
+        said = (
+            step.input[one.start : one.end] for step in steps[:1] for one in step.heard if one.role == "user"
+        )
+        return "\n".join(dict.fromkeys([*([task] if task else said), *people]))[:HEAD]
 
     @functools.cached_property
-    def told_dates(self) -> tuple[ToldDate, ...]:
+    def instructions(self) -> str:
+        """All instructions, each once."""
+        return "\n".join(dict.fromkeys(step.instructions for step in self.reading.steps))[:HEAD]
+
+    @functools.cached_property
+    def _words(self) -> Mapping[str, tuple[int, ...]]:
+        """The positions of the first two texts that have each word, in lower case."""
+        found: dict[str, tuple[int, ...]] = {}
+        texts = [(BEFORE, self.instructions), *((_place(one), one.text) for one in self.sources)]
+        for position, text in texts:
+            for word in words_in(text):
+                places = found.get(word, ())
+                if len(places) < 2 and position not in places:
+                    found[word] = (*places, position)
+        return found
+
+    @functools.cached_property
+    def _in_calls(self) -> frozenset[str]:
+        """The words of all calls, in lower case."""
+        called = (
+            f"{step.target} {step.input[:HEAD]}" for step in self.reading.steps if step.kind is StepKind.TOOL
+        )
+        asked = (call.arguments[:HEAD] for step in self.reading.steps for call in step.calls)
+        return frozenset(word for text in (*called, *asked) for word in words_in(text))
+
+    def has(self, word: str) -> bool:
+        """Tell whether a text from outside, or a call, has a word or a value in lower case."""
+        return word in self._words or word in self._in_calls
+
+    def is_read(self, word: str, position: int) -> bool:
+        """Tell whether an agent could have read a word or a value in lower case before a step."""
+        return any(place < position for place in self._words.get(word, ()))
+
+    def is_elsewhere(self, word: str, position: int) -> bool:
+        """Tell whether a text from outside has a word in lower case, apart from the one known at a step."""
+        return any(place != position for place in self._words.get(word, ()))
+
+    @functools.cached_property
+    def _numbers(self) -> Mapping[float, int]:
+        """The first position at which each number is known."""
+        found: dict[float, int] = {}
+        for position, text in [
+            (BEFORE, self.instructions),
+            *((_place(one), one.text) for one in self.sources),
+        ]:
+            for number in numbers(text):
+                found.setdefault(number, position)
+        return found
+
+    def is_number_read(self, number: float, position: int) -> bool:
+        """Tell whether an agent could have read a number before a step."""
+        return self._numbers.get(number, position) < position
+
+    @functools.cached_property
+    def dates(self) -> tuple[ToldDate, ...]:
         """All dates that were given, in order."""
         return tuple(
-            ToldDate(
-                date=one,
-                told=Told(
-                    value=Value(
-                        kind=ValueKind.DATE,
-                        key=one.literal,
-                        literal=one.literal,
-                        start=one.start,
-                        end=one.end,
-                    ),
-                    step=source.step,
-                ),
-            )
+            ToldDate(date=one, told=Told(value=_as_value(one), position=_place(source)))
             for source in self.sources
             for one in dates_in(source.text)
         )
 
     @functools.cached_property
-    def dates(self) -> tuple[DateFound, ...]:
-        """All dates that were given or asked for in a call."""
-        return (*(told.date for told in self.told_dates), *dates_in(self.text[-HEAD:]))
+    def _dates_in_calls(self) -> tuple[DateFound, ...]:
+        inputs = dict.fromkeys(step.input[:HEAD] for step in self.reading.steps if step.kind is StepKind.TOOL)
+        return tuple(one for text in inputs for one in dates_in(text))
+
+    @functools.cached_property
+    def all_dates(self) -> tuple[DateFound, ...]:
+        """The different dates that were given or asked for in a call."""
+        found = (*(told.date for told in self.dates), *self._dates_in_calls)
+        return tuple({one.readings: one for one in found}.values())
 
     def has_date(self, one: DateFound) -> bool:
-        """Tell whether a date was given, or asked for."""
-        return any(agree(one, other) for other in self.dates)
+        """Tell whether a date was given, or asked for in a call."""
+        return any(agree(one, other) for other in self.all_dates)
 
     @functools.cached_property
     def counts(self) -> tuple[int, ...]:
@@ -142,22 +164,40 @@ class Known:
     def told(self, kind: ValueKind) -> Iterator[Told]:
         """Yield the values of a kind that were given, in order."""
         for source in self.sources:
-            yield from (
-                Told(value=one, step=source.step) for one in values_in(source.text) if one.kind is kind
-            )
+            found = (one for one in values_in(source.text) if one.kind is kind)
+            yield from (Told(value=one, position=_place(source)) for one in found)
 
     @functools.cached_property
     def names(self) -> tuple[Told, ...]:
         """Names in the data that tools returned: whole texts of at most four words, each with a capital."""
         found: dict[str, Told] = {}
-        for source in self.sources:
-            for text in strings_of(source.text) if source.is_result else ():
-                if _is_name(text) and len(found) < _MOST_NAMES:
-                    value = Value(kind=ValueKind.NAME, key=text.casefold(), literal=text, start=0, end=0)
-                    found.setdefault(value.key, Told(value=value, step=source.step))
+        for position, text in self.results():
+            for _, name in strings_of(text):
+                if _is_name(name) and len(found) < _MOST_NAMES:
+                    value = Value(kind=ValueKind.NAME, key=name.casefold(), literal=name, start=0, end=0)
+                    found.setdefault(value.key, Told(value=value, position=position))
         return tuple(found.values())
 
-    def first_said(self, says: Callable[[str], bool], after: int = -1) -> int:
+    def keyed(self, key: str) -> Sequence[tuple[int, str]]:
+        """Return the texts that results have under a key, each with the position of its step."""
+        return self._by_key.get(key.casefold(), ())
+
+    @functools.cached_property
+    def _by_key(self) -> Mapping[str, list[tuple[int, str]]]:
+        found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        for position, text in self.results():
+            for key, value in strings_of(text):
+                found[key.casefold()].append((position, value))
+        return found
+
+    def origin_of(self, literal: str, position: int) -> int:
+        """Return the position of the first step of an agent, up to a call, that wrote a value of the call."""
+        for place, step in enumerate(self.reading.steps[:position]):
+            if step.kind is not StepKind.TOOL and literal in step.output:
+                return place
+        return position
+
+    def first_said(self, says: Callable[[str], bool], after: int = BEFORE) -> int:
         """Return the position of the first step of an agent that says something, or of its last step.
 
         Args:
@@ -181,48 +221,44 @@ class Known:
         return Evidence(step=step.index, quote=quote)
 
     def giver(self, position: int) -> str:
-        """Return what to call the step that gave a value."""
+        """Return what to call the text that gave a value."""
+        if position == BEFORE:
+            return "the task"
         step = self.reading.steps[position]
         return (step.target or step.agent) if step.kind is StepKind.TOOL else f"step {step.index}"
+
+
+def _place(source: Source) -> int:
+    return BEFORE if source.step is None else source.step
+
+
+def _as_value(date: DateFound) -> Value:
+    return Value(
+        kind=ValueKind.DATE, key=date.literal.casefold(), literal=date.literal, start=date.start, end=date.end
+    )
+
+
+def words_in(text: str) -> frozenset[str]:
+    """Return the words of a text in lower case: as blanks and brackets separate them, and their parts."""
+    small = text[:HEAD].casefold()
+    whole = (token.rstrip(".!?").lstrip("#") for token in _TOKEN.findall(small))
+    return frozenset((*whole, *_PART.findall(small)))
 
 
 @functools.lru_cache(maxsize=128)
 def counts_in(text: str) -> tuple[int, ...]:
     """Return the whole numbers up to 366 in a text, as digits or as words of its languages."""
-    digits = (int(one.value) for one in figures(text) if one.value == int(one.value) and 0 < one.value <= 366)
+    wholes = (int(one.value) for one in figures(text) if one.value == int(one.value))
+    digits = (number for number in wholes if 0 < number <= _LONGEST_YEAR)
     known = number_words(languages_in(text[:_HEARD]))
     words = (known[word] for word in _WORD.findall(text.casefold()) if word in known) if known else ()
     return tuple(dict.fromkeys([*digits, *words]))
 
 
-def strings_of(text: str) -> Iterator[str]:
-    """Yield the texts in a JSON document, at any depth; none if the text is none."""
-    if text[:1] not in "[{":
-        return
-    try:
-        stack: list[Any] = [json.loads(text)]
-    except (ValueError, RecursionError):
-        return
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            stack += reversed(value.values())
-        elif isinstance(value, list):
-            stack += reversed(value)
-        elif isinstance(value, str):
-            yield value
-
-
 def _is_name(text: str) -> bool:
     words = text.split()
-    is_short = 0 < len(words) <= _MOST_NAME_WORDS and len(text) <= _LONGEST_NAME
-    return (
-        is_short
-        and text[0].isupper()
-        and len(text) > len("Ab")
-        and all(map(_has_letters, words))
-        and not text.isupper()
-    )
+    is_short = 0 < len(words) <= _MOST_NAME_WORDS and len("Abc") <= len(text) <= _LONGEST_NAME
+    return is_short and text[0].isupper() and not text.isupper() and all(map(_has_letters, words))
 
 
 def _has_letters(word: str) -> bool:

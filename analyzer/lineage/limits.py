@@ -8,14 +8,14 @@ comparison.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known
+from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.run_view import HEAD, final_answer
@@ -51,9 +51,11 @@ def broken_limits(known: Known) -> Iterator[Clue]:
     limits = (*_times(known.asked), *_amounts(known.asked))
     if not limits or not answer or mentions_fault(answer):
         return
+    small, words = answer.casefold(), words_in(answer)
     for _step, text in known.results():
         for listed in lists_in(text):
-            chosen = ((limit, _breaking(listed, limit, answer.casefold())) for limit in limits)
+            named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
+            chosen = ((limit, _breaking(listed, limit, named, small)) for limit in limits)
             yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
 
 
@@ -97,9 +99,8 @@ def _price(key: str, value: Scalar) -> float | None:
     return found[0].value if len(found) == 1 else None
 
 
-def _breaking(listed: Listed, limit: _Limit, answer: str) -> tuple[str, str] | None:
+def _breaking(listed: Listed, limit: _Limit, named: Sequence[Entry], answer: str) -> tuple[str, str] | None:
     """Return the name of the named entry that breaks a limit, and its field; ``None`` if none does."""
-    named = [entry for entry in listed.entries if entry.is_named_in(answer)]
     fields = {
         key
         for entry in listed.entries

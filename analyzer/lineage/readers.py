@@ -9,6 +9,7 @@ from analyzer.lineage.arguments import contradicting_arguments
 from analyzer.lineage.changed import changed_values
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.cut_short import cut_lists
+from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.out_of_date import outdated_results
@@ -23,4 +24,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     outdated_results,
     changed_units,
     broken_limits,
+    exceeded_maxima,
+    misreported_deeds,
+    claimed_deeds,
 )

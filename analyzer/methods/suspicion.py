@@ -41,6 +41,9 @@ _MODES: Final[dict[ClueKind, FailureMode]] = {
     ClueKind.INVENTED: FailureMode.IGNORED_RESULT,
     ClueKind.OTHER_LANGUAGE: FailureMode.OFF_TASK,
     ClueKind.CHANGED: FailureMode.UNSUPPORTED_CLAIM,
+    ClueKind.EXCEEDED: FailureMode.IGNORED_RESULT,
+    ClueKind.MISREPORTED: FailureMode.UNSUPPORTED_CLAIM,
+    ClueKind.CLAIMED: FailureMode.UNSUPPORTED_CLAIM,
     ClueKind.CUT_SHORT: FailureMode.INCOMPLETE_WORK,
     ClueKind.OUT_OF_DATE: FailureMode.IGNORED_RESULT,
 }
@@ -55,6 +58,9 @@ _FIXES: Final[dict[ClueKind, str]] = {
     ClueKind.INVENTED: "Tell {agent} to claim only what a call returned, and to say so when a call fails.",
     ClueKind.OTHER_LANGUAGE: "Tell {agent} to answer in the language of the task.",
     ClueKind.CHANGED: "Hand {agent} values as data, and compare those of its calls and its answer with them.",
+    ClueKind.EXCEEDED: "Refuse calls of {agent} beyond what the check before them allows.",
+    ClueKind.MISREPORTED: "Let {agent} copy figures from the result of the call that it reports.",
+    ClueKind.CLAIMED: "Tell {agent} to claim only what one of its calls did.",
     ClueKind.CUT_SHORT: "Let {agent} count the entries of a result, and compare with those that it names.",
     ClueKind.OUT_OF_DATE: "Tell {agent} to compare the date of a result with today's before using it.",
 }

@@ -8,6 +8,7 @@ clues are weighed by coefficients fitted to generated runs (``weights.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final, TypeAlias
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -32,7 +33,7 @@ def read_lineage(reading: Reading) -> Iterator[Clue]:
     """Yield what the readers of the run's lineage find."""
     known = Known(reading)
     for reader in READERS:
-        yield from reader(known)
+        yield from islice(reader(known), MOST_CLUES)
 
 
 DETECTORS: Final[tuple[Detector, ...]] = (
@@ -48,6 +49,8 @@ DETECTORS: Final[tuple[Detector, ...]] = (
 )
 
 
+MOST_CLUES: Final = 20
+"""Clues of one reader of the lineage: a run with more has one cause for them."""
 MOST_STEPS: Final = 300
 """Steps of a run up to which figures, sums and sources are searched: each costs some milliseconds, and in
 long runs most figures have a source."""

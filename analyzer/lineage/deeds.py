@@ -1,0 +1,324 @@
+"""Deeds: calls that change something, what they returned, and what the answer says was done. Pure.
+
+Three readers. A call takes more than the maximum that an earlier call returned. The answer reports another
+figure than the result of the very deed that it reports. The answer claims a deed for which there was no call:
+each claim needs a call of its own, by whatever name, so a claim is accused only if all calls that change
+something are spoken for.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.figures import Figure, figures, words_of
+from analyzer.lineage.known import Known
+from analyzer.signals.normalize import excerpt
+from analyzer.signals.run_view import HEAD, QUOTE, final_answer
+from analyzer.signals.tool_names import deed_of, looks_up
+from analyzer.signals.tool_results import Fault
+from analyzer.signals.wordings import Kind, languages_in, said
+from semconv.dialects.reading.values import mapping
+from semconv.model import Evidence, StepKind
+from semconv.record import record
+
+_SENTENCE: Final = re.compile(r"[^.!?。！？।\n]+(?:[.!?](?!\s|$)[^.!?。！？।\n]*)*[.!?。！？।]?")  # noqa: RUF001 - other scripts
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_LIMITS: Final = frozenset(
+    {"max", "maximum", "limit", "allowed", "allowance", "cap", "ceiling", "upto", "most"}
+)
+"""Words of keys whose value is the most that may be taken."""
+_MOST_SENTENCES: Final = 80
+_MOST_KEYS: Final = 40
+
+
+_ENGLISH: Final = "en"
+_ADVERBS: Final = r"(?:\s(?:also|just|already|now|then|successfully|since|been)){0,3}"
+_SAYS_DONE: Final = re.compile(
+    rf"\b(?:I|we)(?:['’]ve|\s(?:have|had))?{_ADVERBS}\s(?:[a-z]{{3,14}}ed|sent|paid|bought)\b"  # noqa: RUF001 - an apostrophe
+    rf"|\b(?:has|have|had|was|were|is|are){_ADVERBS}\s(?:[a-z]{{3,14}}ed|sent|paid|bought)\b",
+    re.IGNORECASE,
+)
+"""An English sentence that says that something was done, by the speaker or in the passive."""
+_NOT_DONE: Final = re.compile(
+    r"\b(?:if|once|when|unless|until|no|not|nothing|nobody|none|never|cannot|whether|to be|be)\b",
+    re.IGNORECASE,
+)
+
+
+@record
+class _Deed:
+    """A call that may have changed something, and succeeded."""
+
+    position: int
+    tool: str
+    texts: str
+    """The texts among its arguments, without their quotes."""
+    result: str
+
+
+@record
+class _Words:
+    """Words that say what was done, by how they are found in a text in lower case."""
+
+    whole: Mapping[str, str]
+    beginnings: Mapping[str, str]
+    parts: Mapping[str, str]
+    """Of scripts whose words are not separated, or change in their middle."""
+
+
+@functools.cache
+def _words(*, with_tools: bool) -> _Words:
+    rows = tomllib.loads((files(__package__) / "deeds.toml").read_text(encoding="utf-8"))
+    told = {
+        word: act
+        for act, row in rows.items()
+        for language, words in row.items()
+        if with_tools or language != "tools"
+        for word in words.split()
+    }
+    spaced = {word: act for word, act in told.items() if ord(word[0]) < _LAST_SPACED}
+    return _Words(
+        whole={word: act for word, act in spaced.items() if not word.endswith("-")},
+        beginnings={word[:-1]: act for word, act in spaced.items() if word.endswith("-")},
+        parts={word: act for word, act in told.items() if word not in spaced},
+    )
+
+
+_LAST_SPACED: Final = 0x0530
+"""The first character after the Latin, Greek and Cyrillic scripts."""
+
+
+def acts_in(text: str, *, with_tools: bool = False) -> frozenset[str]:
+    """Return what a text says was done (``cancel``), in any of the languages.
+
+    Args:
+        text: any text.
+        with_tools: whether the words of tools' names count as well.
+    """
+    known, small = _words(with_tools=with_tools), text.casefold()
+    tokens = set(_WORD.findall(small))
+    found = {known.whole[token] for token in tokens & known.whole.keys()}
+    found |= {
+        act for start, act in known.beginnings.items() if any(token.startswith(start) for token in tokens)
+    }
+    found |= {act for part, act in known.parts.items() if part in small}
+    return frozenset(found)
+
+
+def _deeds(known: Known) -> list[_Deed]:
+    """Return the successful calls that change something, or whose names do not tell."""
+    reading = known.reading
+    return [
+        _Deed(position=place, tool=step.target or "", texts=_texts(step.input), result=step.output[:HEAD])
+        for place, step in enumerate(reading.steps)
+        if step.kind is StepKind.TOOL
+        and not looks_up(step.target or "")
+        and reading.faults[place] is Fault.NONE
+    ]
+
+
+def _texts(arguments: str) -> str:
+    return "\n".join(value for value in mapping(arguments[:HEAD]).values() if isinstance(value, str))
+
+
+def claimed_deeds(known: Known) -> Iterator[Clue]:
+    """Yield the deeds that the answer claims, that no call did, and that nothing in the run speaks of."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    tools = [step.target or "" for step in known.reading.steps if step.kind is StepKind.TOOL]
+    claims = list(_claims(answer)) if tools else []
+    if not claims:
+        return
+    spoken = "\n".join([*map(_spaced, tools), *(source.text for source in known.sources if source.is_result)])
+    done = acts_in(spoken, with_tools=True)
+    if _are_unspoken_for(known, claims):
+        return
+    for sentence, acts in claims:
+        if acts and acts.isdisjoint(done):
+            yield _claim(known, sentence)
+
+
+def _claims(answer: str) -> Iterator[tuple[str, frozenset[str]]]:
+    languages = languages_in(answer)
+    others = tuple(code for code in languages if code != _ENGLISH)
+    for found in list(_SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
+        sentence = found[0].strip()
+        is_english = _ENGLISH in languages and _SAYS_DONE.search(sentence) and not _NOT_DONE.search(sentence)
+        is_claim = is_english or (others and said(Kind.CLAIM_DONE, sentence, others))
+        if is_claim and not sentence.endswith("?"):
+            yield sentence, acts_in(sentence)
+
+
+def _are_unspoken_for(known: Known, claims: Sequence[tuple[str, frozenset[str]]]) -> bool:
+    """Tell whether more calls changed something than claims are left for: a claim may mean such a call."""
+    named = frozenset[str]().union(*(acts for _, acts in claims))
+    vague = sum(not acts for _, acts in claims)
+    unnamed = [
+        deed
+        for deed in _deeds(known)
+        if acts_in(_spaced(deed.tool), with_tools=True).isdisjoint(named)
+        and not any(_carries(deed, sentence) for sentence, _ in claims)
+    ]
+    return len(unnamed) > vague
+
+
+def _carries(deed: _Deed, sentence: str) -> bool:
+    """Tell whether a call only delivers the words of a sentence."""
+    return sentence in deed.texts
+
+
+def _spaced(tool: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.-]", " ", tool)
+
+
+def _claim(known: Known, sentence: str) -> Clue:
+    position = known.first_said(lambda text: sentence in text)
+    step = known.reading.steps[position].index
+    return Clue(
+        step=step,
+        kind=ClueKind.CLAIMED,
+        reason="claimed a deed for which there was no call",
+        evidence=(Evidence(step=step, quote=sentence[:QUOTE]),),
+    )
+
+
+@record
+class _Amount:
+    """A number of a call's arguments or result, with the words of its key."""
+
+    figure: Figure
+    key: str
+    words: frozenset[str]
+
+
+def _amounts(text: str) -> Iterator[_Amount]:
+    for key, value in list(mapping(text).items())[:_MOST_KEYS]:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            continue
+        found = figures(f'{{"{key}": {value}}}' if not isinstance(value, str) else value)
+        if len(found) == 1:
+            yield _Amount(figure=found[0], key=key, words=words_of(key))
+
+
+def exceeded_maxima(known: Known) -> Iterator[Clue]:
+    """Yield the calls that take more than the maximum that a result before them gave."""
+    maxima: list[tuple[int, _Amount]] = []
+    for position, step in enumerate(known.reading.steps):
+        if step.kind is not StepKind.TOOL:
+            continue
+        if not looks_up(step.target or ""):
+            of_tool = words_of(_spaced(step.target or ""))
+            for amount in _amounts(step.input[:HEAD]):
+                found = next((one for one in reversed(maxima) if _exceeds(amount, one[1], of_tool)), None)
+                if found is not None and _is_latest(maxima, found):
+                    yield _excess(known, position, amount, *found)
+        maxima += [(position, one) for one in _amounts(step.output[:HEAD]) if one.words & _LIMITS]
+
+
+def _exceeds(amount: _Amount, most: _Amount, of_tool: frozenset[str]) -> bool:
+    ours, theirs = amount.figure, most.figure
+    if ours.unit != theirs.unit or ours.value <= theirs.value + 0.51 * theirs.step:
+        return False
+    return bool(ours.unit) or bool((most.words - _LIMITS) & (amount.words | of_tool))
+
+
+def _is_latest(maxima: list[tuple[int, _Amount]], found: tuple[int, _Amount]) -> bool:
+    """Tell whether a maximum is the last one of its key: a later result replaces it."""
+    return all(one[0] <= found[0] for one in maxima if one[1].key == found[1].key)
+
+
+def _excess(known: Known, position: int, amount: _Amount, source: int, most: _Amount) -> Clue:
+    asker = known.origin_of(amount.figure.literal, position)
+    step = known.reading.steps[asker] if asker > source else known.reading.steps[position]
+    return Clue(
+        step=step.index,
+        kind=ClueKind.EXCEEDED,
+        reason=f"called {known.giver(position)} with {amount.figure.shown}, more than the {most.key}"
+        f" {most.figure.literal} that {known.giver(source)} returned",
+        evidence=tuple(
+            one
+            for one in (known.quote(source, most.figure.literal), _argument(known, position, amount))
+            if one.quote
+        ),
+        value=amount.figure.value,
+    )
+
+
+def _argument(known: Known, position: int, amount: _Amount) -> Evidence:
+    step = known.reading.steps[position]
+    at = step.input.find(amount.figure.literal)
+    quote = excerpt(step.input, at, at + len(amount.figure.literal), before=40, after=40) if at >= 0 else ""
+    return Evidence(step=step.index, quote=quote)
+
+
+def misreported_deeds(known: Known) -> Iterator[Clue]:
+    """Yield the deeds that the answer reports with another figure than their result, which it lacks."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    stated = figures(answer)
+    sentences = list(_reports(answer, stated)) if stated else []
+    for deed in _deeds(known) if sentences else ():
+        amounts = [one for one in _amounts(deed.result) if one.figure.unit and not one.figure.is_label]
+        if not deed_of(deed.tool) or len(amounts) != 1 or any(_is(one, amounts[0].figure) for one in stated):
+            continue
+        acts = acts_in(_spaced(deed.tool), with_tools=True)
+        found = next((one for one in sentences if _reports_on(one, amounts[0], acts)), None)
+        if found is not None:
+            yield _misreport(known, deed, amounts[0], found)
+
+
+@record
+class _Report:
+    """A sentence of the answer with a figure of a unit that it gives once."""
+
+    sentence: str
+    figure: Figure
+    acts: frozenset[str]
+    words: frozenset[str]
+
+
+def _reports(answer: str, stated: Sequence[Figure]) -> Iterator[_Report]:
+    for found in list(_SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
+        inside = [one for one in stated if found.start() <= one.start < found.end() and one.unit]
+        units = [one.unit for one in inside]
+        yield from (
+            _Report(sentence=found[0].strip(), figure=one, acts=acts_in(found[0]), words=words_of(found[0]))
+            for one in inside
+            if units.count(one.unit) == 1
+        )
+
+
+def _reports_on(report: _Report, amount: _Amount, acts: frozenset[str]) -> bool:
+    """Tell whether a sentence gives a deed's amount: in its unit, with a word for what was done."""
+    if report.figure.unit != amount.figure.unit:
+        return False
+    return bool(acts & report.acts) or bool((amount.words - {amount.figure.unit}) & report.words)
+
+
+def _is(one: Figure, other: Figure) -> bool:
+    return abs(one.value - other.value) <= 0.51 * one.step
+
+
+def _misreport(known: Known, deed: _Deed, amount: _Amount, report: _Report) -> Clue:
+    told = report.figure
+    position = known.first_said(lambda text: told.literal in text, after=deed.position)
+    step = known.reading.steps[position].index
+    return Clue(
+        step=step,
+        kind=ClueKind.MISREPORTED,
+        reason=f"reported {told.shown}, where {known.giver(deed.position)} returned {amount.figure.literal}"
+        f" {amount.figure.unit.upper()}",
+        evidence=tuple(
+            one
+            for one in (
+                known.quote(deed.position, amount.figure.literal),
+                Evidence(step=step, quote=report.sentence[:QUOTE]),
+            )
+            if one.quote
+        ),
+        value=told.value,
+    )

@@ -1,0 +1,195 @@
+"""Deeds, their limits and their reports, in several languages; each kind with runs that are right."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import acts_in
+from analyzer.lineage.known import Known
+from analyzer.lineage.readers import READERS
+from analyzer.signals.run_view import read
+from semconv.model import Step
+from tests.runs import calling, failed_tool, run, step, tool
+
+
+def found(task: str, *steps: Step) -> Clue | None:
+    known = Known(read(run(*steps, task=task, output=steps[-1].output)))
+    return next((clue for reader in READERS for clue in reader(known)), None)
+
+
+def called(name: str, arguments: str, result: str) -> tuple[Step, Step]:
+    return calling("teller", (name, arguments)), tool("teller", result, name, input=arguments)
+
+
+CHECKED = called("check_grant", '{"pupil": "P-88"}', '{"max_grant_eur": 240.5, "reason": "half orphan"}')
+
+
+def test_a_call_beyond_the_maximum_that_a_check_returned_is_the_mistake() -> None:
+    clue = found(
+        "Pay out the grant of pupil P-88.",
+        *CHECKED,
+        *called("pay_grant", '{"pupil": "P-88", "amount_eur": 310}', '{"paid_eur": 310.0}'),
+        step("teller", "Paid."),
+    )
+    assert clue is not None
+    assert (clue.step, clue.kind) == (2, ClueKind.EXCEEDED)
+    assert "310" in clue.reason
+    assert "max_grant_eur 240.5 that check_grant returned" in clue.reason
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        called("pay_grant", '{"amount_eur": 240.50}', '{"paid_eur": 240.5}'),
+        called("pay_grant", '{"amount_eur": 100}', '{"paid_eur": 100.0}'),
+        called("pay_grant", '{"instalments": 310}', "{}"),
+        called("find_grants", '{"above_eur": 310}', "[]"),
+    ],
+)
+def test_a_call_within_the_maximum_or_of_something_else_is_right(deed: tuple[Step, Step]) -> None:
+    assert found("Pay out the grant of pupil P-88.", *CHECKED, *deed, step("teller", "Done.")) is None
+
+
+def test_a_later_maximum_replaces_an_earlier_one() -> None:
+    again = called("check_grant", '{"pupil": "P-88", "year": 2}', '{"max_grant_eur": 400}')
+    deed = called("pay_grant", '{"amount_eur": 310}', '{"paid_eur": 310}')
+    assert found("Pay out the grant of pupil P-88.", *CHECKED, *again, *deed, step("teller", "Done.")) is None
+
+
+REFUNDED = called("refund_ticket", '{"ticket": "T-5512"}', '{"refunded_eur": 61.2, "ticket": "T-5512"}')
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I have refunded 68.00 EUR.",
+        "Ich habe Ihnen 68,00 EUR erstattet.",
+        "我已退款 68 EUR。",
+        "Le he reembolsado 68 EUR.",
+    ],
+)
+def test_a_report_of_another_figure_than_the_result_of_the_deed_is_wrong(answer: str) -> None:
+    price = called("ticket_price", '{"ticket": "T-5512"}', '{"paid_eur": 68.0}')
+    clue = found("Refund ticket T-5512.", *price, *REFUNDED, step("teller", answer))
+    assert clue is not None
+    assert (clue.step, clue.kind) == (4, ClueKind.MISREPORTED)
+    assert "refund_ticket returned 61.2 EUR" in clue.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I have refunded 61.20 EUR.",
+        "I have refunded 61,20 EUR of the 68 EUR that you paid.",
+        "The ticket cost 68 EUR; the rest is on its way.",
+        "I have refunded the ticket.",
+    ],
+)
+def test_a_report_with_the_result_or_without_a_figure_is_right(answer: str) -> None:
+    price = called("ticket_price", '{"ticket": "T-5512"}', '{"paid_eur": 68.0}')
+    assert found("Refund ticket T-5512.", *price, *REFUNDED, step("teller", answer)) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I have refunded 61.20 EUR. I have also cancelled your season pass.",
+        "I have refunded 61.20 EUR. Your season pass has been cancelled as well.",
+        "Ich habe 61,20 EUR erstattet. Ihr Jahresabo wurde storniert.",
+        "J'ai remboursé 61,20 EUR. Votre abonnement a été annulé.",
+    ],
+)
+def test_a_claimed_deed_without_a_call_of_its_own_comes_from_nowhere(answer: str) -> None:
+    clue = found("Refund ticket T-5512.", *REFUNDED, step("teller", answer))
+    assert clue is not None
+    assert (clue.step, clue.kind) == (2, ClueKind.CLAIMED)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I have refunded 61.20 EUR.",
+        "I have refunded 61.20 EUR. Nothing else was cancelled.",
+        "I have refunded 61.20 EUR. Shall I cancel the season pass? It has not been cancelled.",
+        "I have refunded 61.20 EUR. Once the pass is cancelled, you get the rest.",
+        "I have checked the ticket and refunded 61.20 EUR.",
+        "Ich habe 61,20 EUR erstattet. Das Jahresabo wurde nicht storniert.",
+    ],
+)
+def test_a_claim_with_its_call_and_a_deed_that_is_denied_are_right(answer: str) -> None:
+    assert found("Refund ticket T-5512.", *REFUNDED, step("teller", answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "answer"),
+    [
+        ("terminate_contract", "I have cancelled your contract."),
+        ("notify_landlord", "I have told the landlord that the flat was cancelled."),
+        ("processRequest", "Your booking has been cancelled."),
+    ],
+)
+def test_a_claim_may_mean_a_call_of_another_name(tool_name: str, answer: str) -> None:
+    assert found("End my contract.", *called(tool_name, "{}", '{"ok": true}'), step("teller", answer)) is None
+
+
+def test_a_fact_that_a_result_gives_is_no_claim_of_a_deed() -> None:
+    status = called("parcel_status", "{}", '{"status": "cancelled by sender"}')
+    assert found("Where is my parcel?", *status, step("teller", "Your parcel was cancelled.")) is None
+
+
+def test_a_deed_that_failed_does_not_stand_for_a_claim() -> None:
+    broken = failed_tool("teller", "HTTP 500", "process_pass", input="{}")
+    answer = "I have refunded 61.20 EUR. I have also cancelled the pass."
+    clue = found("Refund and end the pass.", *REFUNDED, broken, step("teller", answer))
+    assert clue is not None
+    assert clue.kind is ClueKind.CLAIMED
+
+
+READ = called("find_member", '{"name": "Ito"}', '{"member": "MEM-4471", "card": "CRD-90210"}')
+
+
+def test_an_id_from_nowhere_in_place_of_the_one_just_returned_is_invented() -> None:
+    clue = found(
+        "Which books has Ito borrowed?",
+        *READ,
+        *called("loans", '{"card": "CRD-12345"}', "[]"),
+        step("teller", "None."),
+    )
+    assert clue is not None
+    assert (clue.step, clue.kind) == (2, ClueKind.CHANGED)
+    assert "the card CRD-12345, where find_member gave CRD-90210" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("loans", '{"card": "CRD-90210"}'),
+        ("loans", '{"card": "X1"}'),
+        ("loans", '{"shelf": "CRD-12345"}'),
+        ("create_card", '{"card": "CRD-12345"}'),
+    ],
+)
+def test_ids_that_were_returned_or_that_the_caller_may_choose_are_right(name: str, arguments: str) -> None:
+    assert (
+        found("Which books has Ito borrowed?", *READ, *called(name, arguments, "[]"), step("teller", "None."))
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "acts"),
+    [
+        ("Ich habe das Zimmer gebucht", {"book"}),
+        ("Я отменил заказ", {"cancel"}),
+        ("予約しました", {"book"}),
+        ("I ordered two", {"order"}),
+        ("in the order of dates", set()),
+    ],
+)
+def test_what_was_done_is_read_in_many_languages(text: str, acts: set[str]) -> None:
+    assert acts_in(text) == acts
+
+
+def test_names_of_tools_have_their_own_words() -> None:
+    assert acts_in("cancel order", with_tools=True) == {"cancel", "order"}
