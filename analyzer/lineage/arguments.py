@@ -14,7 +14,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, years_in
 from analyzer.lineage.derivation import near_miss, plain_results
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, counts_in, words_in
+from analyzer.lineage.known import Known, counts_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.run_view import HEAD
@@ -57,13 +57,11 @@ class _Case:
 
     asked: str
     calls: tuple[_Call, ...]
-    used: frozenset[str]
-    """The words of all calls, in lower case."""
     known: Known
 
     def is_used(self, literal: str) -> bool:
         """Tell whether a call uses a value."""
-        return literal.casefold() in self.used
+        return literal.casefold() in self.known.in_calls
 
 
 def contradicting_arguments(known: Known) -> Iterator[Clue]:
@@ -75,8 +73,7 @@ def contradicting_arguments(known: Known) -> Iterator[Clue]:
     ]
     if not calls:
         return
-    used = frozenset(word for call in calls for word in words_in(call.text))
-    case = _Case(asked=known.asked, calls=tuple(calls[:_MOST_CALLS]), used=used, known=known)
+    case = _Case(asked=known.asked, calls=tuple(calls[:_MOST_CALLS]), known=known)
     for find in _FINDERS:
         slip = next(find(case), None)
         if slip is not None:
@@ -121,7 +118,8 @@ def _codes(case: _Case) -> Iterator[_Slip]:
 
 def _figures(case: _Case) -> Iterator[_Slip]:
     asked = [one for one in figures(case.asked) if not one.is_label and len(one.literal_digits) > 1]
-    used = [(call, one) for call in case.calls for one in figures(call.text) if not one.is_small]
+    calls = case.calls if asked else ()
+    used = [(call, one) for call in calls for one in figures(call.text) if not one.is_small]
     values = {one.value for _, one in used}
     unused = [one for one in asked if one.value not in values][:_MOST_GIVEN]
     worked_out = plain_results([one.value for one in figures(case.asked)][:_MOST_GIVEN]) if unused else []

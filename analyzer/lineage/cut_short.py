@@ -45,7 +45,7 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     names = (name for entry in listed.entries for name in entry.names)
     if _differ(told, left) or any(known.is_elsewhere(name, step) for name in names):
         return False
-    wants_all = phrases("every").search(known.asked) is not None
+    wants_all = phrases("every", known.languages).search(known.asked) is not None
     return _counts(answer, count, listed.key) or (wants_all and all(named[:count]))
 
 

@@ -33,6 +33,7 @@ _LIMITS: Final = frozenset(
     {"max", "maximum", "limit", "allowed", "allowance", "cap", "ceiling", "upto", "most"}
 )
 """Words of keys whose value is the most that may be taken."""
+_LIMITING: Final = re.compile("|".join(sorted(_LIMITS)), re.IGNORECASE)
 _MOST_SENTENCES: Final = 80
 _MOST_KEYS: Final = 40
 
@@ -70,6 +71,8 @@ class _Words:
     beginnings: Mapping[str, str]
     parts: Mapping[str, str]
     """Of scripts whose words are not separated, or change in their middle."""
+    other: re.Pattern[str]
+    """Matches the beginnings, and the parts."""
 
 
 @functools.cache
@@ -83,10 +86,13 @@ def _words(*, with_tools: bool) -> _Words:
         for word in words.split()
     }
     spaced = {word: act for word, act in told.items() if ord(word[0]) < _LAST_SPACED}
+    beginnings = {word[:-1]: act for word, act in spaced.items() if word.endswith("-")}
+    parts = {word: act for word, act in told.items() if word not in spaced}
     return _Words(
         whole={word: act for word, act in spaced.items() if not word.endswith("-")},
-        beginnings={word[:-1]: act for word, act in spaced.items() if word.endswith("-")},
-        parts={word: act for word, act in told.items() if word not in spaced},
+        beginnings=beginnings,
+        parts=parts,
+        other=re.compile(rf"(?<!\w)(?:{'|'.join(beginnings)})|{'|'.join(parts)}"),
     )
 
 
@@ -104,10 +110,8 @@ def acts_in(text: str, *, with_tools: bool = False) -> frozenset[str]:
     known, small = _words(with_tools=with_tools), text.casefold()
     tokens = set(_WORD.findall(small))
     found = {known.whole[token] for token in tokens & known.whole.keys()}
-    found |= {
-        act for start, act in known.beginnings.items() if any(token.startswith(start) for token in tokens)
-    }
-    found |= {act for part, act in known.parts.items() if part in small}
+    if not small.isascii():
+        found |= {known.beginnings.get(one) or known.parts[one] for one in known.other.findall(small)}
     return frozenset(found)
 
 
@@ -129,15 +133,12 @@ def _texts(arguments: str) -> str:
 
 def claimed_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims, that no call did, and that nothing in the run speaks of."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
     tools = [step.target or "" for step in known.reading.steps if step.kind is StepKind.TOOL]
-    claims = list(_claims(answer)) if tools else []
-    if not claims:
+    claims = list(_claims(final_answer(known.reading.trajectory)[:HEAD])) if tools else []
+    if not any(acts for _, acts in claims) or _are_unspoken_for(known, claims):
         return
-    spoken = "\n".join([*map(_spaced, tools), *(source.text for source in known.sources if source.is_result)])
-    done = acts_in(spoken, with_tools=True)
-    if _are_unspoken_for(known, claims):
-        return
+    spoken = [*map(_spaced, tools), *(text for _, text in known.results())]
+    done = acts_in("\n".join(spoken), with_tools=True)
     for sentence, acts in claims:
         if acts and acts.isdisjoint(done):
             yield _claim(known, sentence)
@@ -211,13 +212,14 @@ def exceeded_maxima(known: Known) -> Iterator[Clue]:
     for position, step in enumerate(known.reading.steps):
         if step.kind is not StepKind.TOOL:
             continue
-        if not looks_up(step.target or ""):
+        if maxima and not looks_up(step.target or ""):
             of_tool = words_of(_spaced(step.target or ""))
             for amount in _amounts(step.input[:HEAD]):
                 found = next((one for one in reversed(maxima) if _exceeds(amount, one[1], of_tool)), None)
                 if found is not None and _is_latest(maxima, found):
                     yield _excess(known, position, amount, *found)
-        maxima += [(position, one) for one in _amounts(step.output[:HEAD]) if one.words & _LIMITS]
+        if _LIMITING.search(step.output, 0, HEAD):
+            maxima += [(position, one) for one in _amounts(step.output[:HEAD]) if one.words & _LIMITS]
 
 
 def _exceeds(amount: _Amount, most: _Amount, of_tool: frozenset[str]) -> bool:
@@ -260,15 +262,23 @@ def misreported_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer reports with another figure than their result, which it lacks."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     stated = figures(answer)
-    sentences = list(_reports(answer, stated)) if stated else []
-    for deed in _deeds(known) if sentences else ():
-        amounts = [one for one in _amounts(deed.result) if one.figure.unit and not one.figure.is_label]
-        if not deed_of(deed.tool) or len(amounts) != 1 or any(_is(one, amounts[0].figure) for one in stated):
-            continue
+    amounts = list(_unsaid_amounts(known, stated)) if any(one.unit for one in stated) else []
+    reports = list(_reports(answer, stated)) if amounts else []
+    for deed, amount in amounts:
         acts = acts_in(_spaced(deed.tool), with_tools=True)
-        found = next((one for one in sentences if _reports_on(one, amounts[0], acts)), None)
+        found = next((one for one in reports if _reports_on(one, amount, acts)), None)
         if found is not None:
-            yield _misreport(known, deed, amounts[0], found)
+            yield _misreport(known, deed, amount, found)
+
+
+def _unsaid_amounts(known: Known, stated: Sequence[Figure]) -> Iterator[tuple[_Deed, _Amount]]:
+    """Yield the deeds with the only amount of their result, if the answer does not state it."""
+    for deed in _deeds(known):
+        if not deed_of(deed.tool):
+            continue
+        amounts = [one for one in _amounts(deed.result) if one.figure.unit and not one.figure.is_label]
+        if len(amounts) == 1 and not any(_is(one, amounts[0].figure) for one in stated):
+            yield deed, amounts[0]
 
 
 @record

@@ -79,6 +79,11 @@ class Known:
         return "\n".join(dict.fromkeys([*([task] if task else said), *people]))[:HEAD]
 
     @functools.cached_property
+    def languages(self) -> tuple[str, ...]:
+        """The languages in which people asked."""
+        return languages_in(self.asked[:_HEARD])
+
+    @functools.cached_property
     def instructions(self) -> str:
         """All instructions, each once."""
         return "\n".join(dict.fromkeys(step.instructions for step in self.reading.steps))[:HEAD]
@@ -96,7 +101,7 @@ class Known:
         return found
 
     @functools.cached_property
-    def _in_calls(self) -> frozenset[str]:
+    def in_calls(self) -> frozenset[str]:
         """The words of all calls, in lower case."""
         called = (
             f"{step.target} {step.input[:HEAD]}" for step in self.reading.steps if step.kind is StepKind.TOOL
@@ -106,7 +111,7 @@ class Known:
 
     def has(self, word: str) -> bool:
         """Tell whether a text from outside, or a call, has a word or a value in lower case."""
-        return word in self._words or word in self._in_calls
+        return word in self._words or word in self.in_calls
 
     def is_read(self, word: str, position: int) -> bool:
         """Tell whether an agent could have read a word or a value in lower case before a step."""

@@ -48,7 +48,7 @@ class _Limit:
 def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
-    limits = (*_times(known.asked), *_amounts(known.asked))
+    limits = (*_times(known.asked, known.languages), *_amounts(known.asked, known.languages))
     if not limits or not answer or mentions_fault(answer):
         return
     small, words = answer.casefold(), words_in(answer)
@@ -59,12 +59,12 @@ def broken_limits(known: Known) -> Iterator[Clue]:
             yield from (_clue(known, limit, *found) for limit, found in chosen if found is not None)
 
 
-def _times(task: str) -> Iterator[_Limit]:
+def _times(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:
     for kind, is_most in (("before", True), ("after", False)):
-        for found in phrases(kind).finditer(task):
+        for found in phrases(kind, languages).finditer(task):
             ahead = task[found.end() : found.end() + 2 * _GAP]
             clock = next((one for one in clocks_in(ahead) if one.start <= _GAP), None)
-            noon = phrases("noon").search(ahead)
+            noon = phrases("noon", languages).search(ahead)
             if clock is not None:
                 words = task[found.start() : found.end() + clock.end]
                 yield _Limit(words=words, is_most=is_most, value=clock.minutes, read=_clock)
@@ -73,9 +73,9 @@ def _times(task: str) -> Iterator[_Limit]:
                 yield _Limit(words=words, is_most=is_most, value=_NOON, read=_clock)
 
 
-def _amounts(task: str) -> Iterator[_Limit]:
+def _amounts(task: str, languages: tuple[str, ...]) -> Iterator[_Limit]:
     for kind, is_most in (("at_most", True), ("at_least", False)):
-        for found in phrases(kind).finditer(task):
+        for found in phrases(kind, languages).finditer(task):
             ahead = task[found.end() : found.end() + 2 * _GAP]
             figure = next((one for one in figures(ahead) if one.start <= _GAP), None)
             if figure is not None and figure.unit in _MONEY:

@@ -53,7 +53,7 @@ def _today(known: Known) -> date | None:
 
     The time of the spans does not tell: runs are replayed, and copies of databases are asked.
     """
-    if not phrases("current").search(known.asked):
+    if not phrases("current", known.languages).search(known.asked):
         return None
     told = [
         day

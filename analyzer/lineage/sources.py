@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from analyzer.lineage.figures import Figure, figures
@@ -42,6 +43,7 @@ class Source:
     """Whether a tool returned it."""
 
 
+@lru_cache(maxsize=2)
 def sources(reading: Reading) -> tuple[Source, ...]:
     """Return every text from outside once, in the order of the steps."""
     return tuple(

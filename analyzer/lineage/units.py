@@ -24,8 +24,10 @@ def changed_units(known: Known) -> Iterator[Clue]:
         if source.is_result and source.step is not None
         for figure in source.figures
     }
+    by_value = {value: found for (value, unit), found in returned.items() if measure_of(unit) is not None}
+    if not by_value:
+        return
     given = {(figure.value, figure.unit) for source in known.sources for figure in source.figures}
-    by_value = {value: found for (value, unit), found in returned.items() if unit}
     digits = {one.digits for one in figures(final_answer(known.reading.trajectory)[:HEAD])}
     seen: set[tuple[float, str]] = set()
     for position, step in enumerate(known.reading.steps):

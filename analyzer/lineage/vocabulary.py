@@ -48,13 +48,16 @@ def titles() -> frozenset[str]:
 
 
 @functools.cache
-def phrases(kind: str) -> re.Pattern[str]:
-    """Return a pattern of all languages' phrases of a kind, the longest first, without capturing.
+def phrases(kind: str, languages: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern of some languages' phrases of a kind, the longest first, without capturing.
 
     Args:
         kind: a key of ``vocabulary.toml`` that holds a list.
+        languages: codes of the text's languages; the pattern of none matches nothing.
     """
-    return re.compile(alternatives(one for row in _rows().values() for one in row[kind]), re.IGNORECASE)
+    rows = _rows()
+    words = [one for code in languages if code in rows for one in rows[code][kind]]
+    return re.compile(alternatives(words) if words else r"(?!)", re.IGNORECASE)
 
 
 def alternatives(words: Iterable[str]) -> str:

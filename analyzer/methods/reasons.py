@@ -9,10 +9,10 @@ from operator import itemgetter
 from typing import Final
 
 from analyzer.inquiry.verdict import FailureMode
+from analyzer.lineage.claims import miscalculated
 from analyzer.signals.faults import CODE_ERROR
 from analyzer.signals.run_view import Finding, Reading
 from analyzer.signals.suspicion import MOST_STEPS
-from analyzer.signals.suspicion.claims import miscalculated
 from semconv.model import UNKNOWN_AGENT, Blame, Evidence, Ranked, Step, StepKind, Trajectory, agent_in_prose
 
 _MODES: Final[dict[str, FailureMode]] = {

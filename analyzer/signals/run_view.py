@@ -123,9 +123,9 @@ class Role(StrEnum):
     """States the task to the agents."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reading:
-    """A trajectory with structural facts about each step, by position."""
+    """A trajectory with structural facts about each step, by position; equal to itself alone."""
 
     trajectory: Trajectory
     outputs: tuple[str, ...]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from analyzer.lineage.claims import wrong_figures
 from analyzer.lineage.durations import differences, durations
 from analyzer.lineage.figures import figures
 from analyzer.signals.run_view import read
-from analyzer.signals.suspicion.claims import wrong_figures
 from tests.runs import run, step, tool
 
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
+from analyzer.lineage.calculations import wrong_sums
+from analyzer.lineage.claims import wrong_figures
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import READERS
 from analyzer.signals.run_view import Reading
-from analyzer.signals.suspicion.calculations import wrong_sums
-from analyzer.signals.suspicion.claims import wrong_figures
 from analyzer.signals.suspicion.constraints import broken_constraints
 from analyzer.signals.suspicion.other_language import other_language
 from analyzer.signals.suspicion.undelivered import undelivered

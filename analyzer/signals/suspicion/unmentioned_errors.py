@@ -11,13 +11,13 @@ from itertools import pairwise
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.lineage.claims import unsupported_figures
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import figures, prose_of, words_of
 from analyzer.lineage.sources import results
 from analyzer.signals.loops import was_given
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer, only_calls
-from analyzer.signals.suspicion.claims import unsupported_figures
 from analyzer.signals.suspicion.ending import asks_whether
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
+from analyzer.lineage.calculations import factors
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.derivation import Derivation, near_miss, plain_results
 from analyzer.lineage.durations import differences, durations, is_time_given
@@ -28,7 +29,6 @@ from analyzer.lineage.sources import (
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer
-from analyzer.signals.suspicion.calculations import factors
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_CLAIMS: Final = 60
