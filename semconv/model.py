@@ -464,6 +464,55 @@ class Proof:
     """Kind of change to the step's answer (``resample``, ``text``, …)."""
 
 
+class Origin(StrEnum):
+    """Where a value came from."""
+
+    GIVEN = "given"
+    """From the task, a person or the instructions."""
+    RETURNED = "returned"
+    """From the result of a tool."""
+    DERIVED = "derived"
+    """From known values, by arithmetic, conversion or rounding."""
+    NOWHERE = "nowhere"
+    """From nothing that the run shows."""
+
+
+class Change(StrEnum):
+    """What a step did with a value."""
+
+    SAID = "said"
+    """It was the first to have it."""
+    REPEATED = "repeated"
+    CHANGED = "changed"
+    """It wrote another value in its place."""
+
+
+@record
+class Passed:
+    """A step on the way of a value."""
+
+    step: int
+    value: str
+    """As the step wrote it."""
+    change: Change
+
+
+@record
+class ValueOrigin:
+    """A value of the answer or of the decisive step, with its origin and its way."""
+
+    value: str
+    """As the answer has it."""
+    origin: Origin
+    step: int | None = None
+    """The step that returned it, or said it first; ``None`` if it was given before the first step."""
+    path: str = ""
+    """Its place in a result that is JSON, such as ``flights[2].price``."""
+    formula: str = ""
+    """How it follows from known values, if it was derived: ``2 x 210``."""
+    chain: tuple[Passed, ...] = ()
+
+
 @record
 class Attribution:
     """A verdict with its method, its cost and its basis."""
@@ -483,6 +532,8 @@ class Attribution:
     """The experiment behind the verdict; ``None`` for an opinion."""
     checked: tuple[str, ...] = ()
     """Sentences on what was checked and what could not be; empty for a blame."""
+    lineage: tuple[ValueOrigin, ...] = ()
+    """Values of the answer and of the decisive step, in their order; empty if the run shows no result."""
     rules: str = ""
     """Version of the rules that judged the run; empty for a person's or an experiment's verdict."""
 

@@ -27,6 +27,7 @@ VERDICT_KEYS = [
     "duration_s",
     "error",
     "checked",
+    "lineage",
     "failed_probability",
 ]
 BENCH_KEYS = [

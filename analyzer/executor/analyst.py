@@ -18,15 +18,18 @@ from analyzer.inquiry.errors import AnalyzerError, ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
 from analyzer.inquiry.verdict import TRIAGE, to_json
 from analyzer.inquiry.visible import visible_run
+from analyzer.lineage.chains import lineage_of
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.suspicion import suspect
 from analyzer.signals import RULES_VERSION
 from analyzer.signals.checked import checked
+from analyzer.signals.run_view import read
+from analyzer.signals.suspicion import MOST_STEPS
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
 from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
-from semconv.model import Abstention, Attribution, Effort, Status, Trajectory
+from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory, ValueOrigin
 
 WITH_REFERENCE: Final = "+reference"
 """Suffix of a method's name if a person let the method see the expected answer."""
@@ -118,10 +121,17 @@ class RunAnalyst:
         return self._analysis(self.attributor.at_once(trajectory), trajectory)
 
     def signed(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Attribution:
-        """Return the attribution with its rules and what was checked; ``unsearched`` as in ``checked``."""
+        """Return the attribution with its rules, what was checked, and where the answer's values came from.
+
+        Args:
+            attribution: the verdict on the run.
+            trajectory: the run.
+            unsearched: as in ``checked``; a run that was not searched has no lineage either.
+        """
         off = _OFF if self.least_suspicion is None else ""
         told = checked(attribution, trajectory, unsearched or off)
-        return replace(attribution, checked=told, rules=RULES_VERSION)
+        values = () if unsearched else _lineage(attribution, trajectory)
+        return replace(attribution, checked=told, lineage=values, rules=RULES_VERSION)
 
     def _analysis(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Analysis:
         return analysis_of(self.signed(attribution, trajectory, unsearched), trajectory)
@@ -153,6 +163,15 @@ class RunAnalyst:
 
 def _facts(model: Model) -> ModelFacts:
     return ModelFacts(name=model.name, context_tokens=model.context_tokens)
+
+
+def _lineage(attribution: Attribution, trajectory: Trajectory) -> tuple[ValueOrigin, ...]:
+    if not 0 < len(trajectory.steps) <= MOST_STEPS:
+        return ()
+    verdict = attribution.verdict
+    blamed = verdict.step if isinstance(verdict, Blame) else None
+    places = (place for place, step in enumerate(trajectory.steps) if step.index == blamed)
+    return lineage_of(read(visible_run(trajectory)), next(places, None))
 
 
 def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attribution:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from collector_processor.pipeline.analyst_protocol import NOTES
 from collector_processor.rebuild.possible_joins import MAY_JOIN
 from collector_processor.store.records import PROOF
-from semconv.model import Attribution, Blame, Proof, Ranked, Trajectory
+from semconv.model import Attribution, Blame, Proof, Ranked, Trajectory, ValueOrigin
 
 
 class FailureMode(StrEnum):
@@ -74,11 +74,25 @@ def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
             "duration_s": attribution.effort.duration_s,
             "error": attribution.error,
             "checked": list(attribution.checked),
+            "lineage": [_origin(one) for one in attribution.lineage],
             "failed_probability": blame.failed_probability if blame else None,
         }
         | ({} if attribution.proof is None else {PROOF: _proof(attribution.proof)})
         | _notes(trajectory)
     )
+
+
+def _origin(one: ValueOrigin) -> dict[str, Any]:
+    return {
+        "value": one.value,
+        "origin": one.origin.value,
+        "step": one.step,
+        "path": one.path or None,
+        "formula": one.formula or None,
+        "chain": [
+            {"step": link.step, "value": link.value, "change": link.change.value} for link in one.chain
+        ],
+    }
 
 
 def _notes(trajectory: Trajectory) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import permutations
 from typing import Final
 
@@ -116,39 +117,67 @@ class _World:
         return claim.value in self.loose or self.derivation.stands(claim) or self.derivation.converts(claim)
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The figures of a text, and which of them no text from outside gives."""
+
+    world: _World
+    claims: tuple[Figure, ...]
+    bare: tuple[Figure, ...]
+    """Those that are neither given nor follow plainly from what was given."""
+    lone: tuple[Figure, ...]
+    """Those of them that no arithmetic gives either."""
+    worked_out: tuple[float, ...]
+    """Results of plain arithmetic on figures of the task and the text."""
+
+
+@lru_cache(maxsize=4)
+def _judged(reading: Reading, text: str) -> _Judged:
+    all_figures = figures(text)
+    claims = _distinct(all_figures)
+    origins = sources(reading)
+    world = _world(reading, origins, text)
+    if not claims or len(claims) > _MOST_CLAIMS or not world.results:
+        return _Judged(world=world, claims=tuple(claims), bare=(), lone=(), worked_out=())
+    bare = [claim for claim in claims if not world.gives(claim)]
+    bare = [claim for claim in bare if not _is_worked_out(text, claim, all_figures)]
+    bare = [claim for claim in bare if not _is_shown_calculation(text, claim, all_figures)]
+    bare = _without_durations(bare, text, origins)
+    asked = _asked(reading.trajectory.task)
+    plain = [*asked.values, *(claim.value for claim in claims if claim not in bare)]
+    worked_out = tuple(plain_results([*dict.fromkeys(plain)][:_MOST_PLAIN]))
+    bare = [claim for claim in bare if not any(_equals(claim, result) for result in worked_out)]
+    lone = [claim for claim in bare if not world.derivation.computes(claim)]
+    return _Judged(
+        world=world, claims=tuple(claims), bare=tuple(bare), lone=tuple(lone), worked_out=worked_out
+    )
+
+
+def figures_from_nowhere(reading: Reading, text: str) -> frozenset[Figure]:
+    """Return the figures of a text that nothing in the run gives, even by arithmetic."""
+    return frozenset() if is_blind(reading) else frozenset(_judged(reading, text).lone)
+
+
 def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
     """Yield the figures of the final answer without support; empty if some tools' results are missing."""
     if is_blind(reading):
         return
     answer = prose_of(final_answer(reading.trajectory)[:HEAD])
-    all_figures = figures(answer)
-    claims = _distinct(all_figures)
-    origins = sources(reading)
-    world = _world(reading, origins, answer)
-    if not claims or len(claims) > _MOST_CLAIMS or not world.results:
-        return
-    bare = [claim for claim in claims if not world.gives(claim)]
-    bare = [claim for claim in bare if not _is_worked_out(answer, claim, all_figures)]
-    bare = [claim for claim in bare if not _is_shown_calculation(answer, claim, all_figures)]
-    bare = _without_durations(bare, answer, origins)
-    asked = _asked(reading.trajectory.task)
-    plain = [*asked.values, *(claim.value for claim in claims if claim not in bare)]
-    worked_out = plain_results([*dict.fromkeys(plain)][:_MOST_PLAIN])
-    bare = [claim for claim in bare if not any(_equals(claim, result) for result in worked_out)]
-    lone = [claim for claim in bare if not world.derivation.computes(claim)]
-    stated = {claim.value for claim in claims}
-    returned = (source.text for source in origins if source.is_result)
-    right = factors(reading.trajectory.task[:HEAD], returned, all_figures) if bare else None
-    for claim in bare:
-        found = _unsupported(
-            reading, claim, world, stated, len(lone) / len(claims), is_computed=claim not in lone
-        )
+    judged = _judged(reading, answer)
+    asked, stated = _asked(reading.trajectory.task), {claim.value for claim in judged.claims}
+    returned = (source.text for source in sources(reading) if source.is_result)
+    right = factors(reading.trajectory.task[:HEAD], returned, figures(answer)) if judged.bare else None
+    crowd = len(judged.lone) / len(judged.claims) if judged.claims else 0.0
+    for claim in judged.bare:
+        is_computed = claim not in judged.lone
+        found = _unsupported(reading, claim, judged.world, stated, crowd, is_computed=is_computed)
+        supported = (other for other in judged.claims if other not in judged.bare)
         yield replace(
             found,
             of_task=len(claim.words & asked.words) / len(claim.words) if claim.words else 0.0,
             is_advice=_ADVICE.search(_sentence(answer, claim)) is not None,
-            in_company=any(_together(answer, claim, other) for other in claims if other not in bare),
-            is_near_result=any(near_miss(claim, result) for result in worked_out),
+            in_company=any(_together(answer, claim, other) for other in supported),
+            is_near_result=any(near_miss(claim, result) for result in judged.worked_out),
             task_has_unit=bool(claim.unit) and claim.unit in asked.units,
             product=right.as_text(claim) if right is not None and right.corrects(claim) else "",
         )

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Final
 
 from analyzer.lineage.figures import Figure
@@ -18,6 +18,7 @@ from analyzer.lineage.figures import Figure
 _MOST_OPERANDS: Final = 24
 _MOST_IN_THREES: Final = 10
 _FEW: Final = 10
+_LONGEST_SUM: Final = 12
 _LONGEST_COLUMN: Final = 200
 _LONGEST_PARTS: Final = 40
 """Bound on the length of a column for adding up its first and largest values, which is quadratic."""
@@ -144,6 +145,64 @@ def _finds(ordered: Sequence[float], figure: Figure, factors: Sequence[float]) -
         if at < len(ordered) and ordered[at] <= wanted + within:
             return True
     return False
+
+
+def formula_of(figure: Figure, beside: Sequence[Figure], given: Sequence[Figure]) -> str:
+    """Return how known figures give one, as text such as ``2 x 210``; empty if no short formula does.
+
+    Args:
+        figure: a figure that follows from known ones.
+        beside: the other figures of its text, in order; the text probably computes with them.
+        given: figures from outside.
+    """
+    known = [one for one in (*beside, *given) if one.value != figure.value]
+    operands = list({one.value: one for one in known}.values())[:_MOST_OPERANDS]
+    for one in operands:
+        for factor in _factors(figure.unit):
+            if _is(figure, one.value * factor):
+                return f"{one.literal} x {factor:g}" if factor >= 1 else f"{one.literal} / {1 / factor:.6g}"
+    found = (shown for one, other in permutations(operands, 2) for shown in _shown(figure, one, other))
+    sums = (_shown_sums(figure, [one for one in row if one.value != figure.value]) for row in (beside, given))
+    return next(found, "") or next(filter(None, sums), "") or _shown_product(figure, operands)
+
+
+def _shown(figure: Figure, one: Figure, other: Figure) -> Iterator[str]:
+    a, b = one.value, other.value
+    if _is(figure, a * b):
+        yield f"{one.literal} x {other.literal}"
+    if _is(figure, a + b):
+        yield f"{one.literal} + {other.literal}"
+    if _is(figure, a - b):
+        yield f"{one.literal} - {other.literal}"
+    if b and _is(figure, a / b):
+        yield f"{one.literal} / {other.literal}"
+    if b and figure.unit == "%" and _is(figure, 100 * a / b):
+        yield f"100 x {one.literal} / {other.literal}"
+    if b and figure.unit == "%" and _is(figure, 100 * (a - b) / b):
+        yield f"100 x ({one.literal} - {other.literal}) / {other.literal}"
+    for sign, share in (("+", b), ("-", -b)):
+        if 0 < b < 1 and _is(figure, a * (1 + share)):
+            yield f"{one.literal} x (1 {sign} {other.literal})"
+        if other.unit == "%" and _is(figure, a * (1 + share / 100)):
+            yield f"{one.literal} {sign} {other.literal} %"
+
+
+def _shown_sums(figure: Figure, row: Sequence[Figure]) -> str:
+    """Return the sum of neighbouring figures that gives one: a column, or the figures of a sentence."""
+    for start in range(min(len(row), _MOST_OPERANDS)):
+        total = 0.0
+        for end in range(start, min(len(row), start + _LONGEST_SUM)):
+            total += row[end].value
+            if end > start + 1 and _is(figure, total):
+                return " + ".join(one.literal for one in row[start : end + 1])
+    return ""
+
+
+def _shown_product(figure: Figure, operands: Sequence[Figure]) -> str:
+    for three in combinations(operands[:_MOST_IN_THREES], 3):
+        if _is(figure, math.prod(one.value for one in three)):
+            return " x ".join(one.literal for one in three)
+    return ""
 
 
 def plain_results(values: Sequence[float]) -> list[float]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from analyzer.lineage.dates import DateFound, agree, dates_in
 from analyzer.lineage.entries import strings_of
-from analyzer.lineage.figures import figures
+from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.lineage.vocabulary import number_words
@@ -67,6 +67,10 @@ class Known:
     def results(self) -> Iterator[tuple[int, str]]:
         """Yield the results of tools: the position at which each is known, and its text."""
         return ((one.step, one.text) for one in self.sources if one.is_result and one.step is not None)
+
+    def figures(self) -> Iterator[tuple[int, Sequence[Figure]]]:
+        """Yield the figures of the results of tools, with the position at which they are known."""
+        return ((one.step, one.figures) for one in self.sources if one.is_result and one.step is not None)
 
     @functools.cached_property
     def asked(self) -> str:
@@ -136,6 +140,12 @@ class Known:
     def is_number_read(self, number: float, position: int) -> bool:
         """Tell whether an agent could have read a number before a step."""
         return self._numbers.get(number, position) < position
+
+    def source_of_number(self, number: float) -> Source | None:
+        """Return the first text from outside that has a number, also within a date or an id."""
+        place = self._numbers.get(number)
+        at = None if place == BEFORE else place
+        return None if place is None else next((one for one in self.sources if one.step == at), None)
 
     @functools.cached_property
     def dates(self) -> tuple[ToldDate, ...]:

@@ -177,8 +177,27 @@ class Finding:
 Signal: TypeAlias = Callable[[Reading], Iterator[Finding]]
 
 
+class _Last:
+    """The run that was read last: triage, suspicion, signals and lineage read the same one in turn."""
+
+    def __init__(self) -> None:
+        self.held: tuple[Trajectory, Reading] | None = None
+
+
+_LAST: Final = _Last()
+
+
 def read(trajectory: Trajectory) -> Reading:
-    """Prepare a trajectory for the signals."""
+    """Prepare a trajectory for the signals; the same object as before is not read again."""
+    held = _LAST.held  # one assignment each way, so threads see a whole pair
+    if held is not None and held[0] is trajectory:
+        return held[1]
+    reading = _read(trajectory)
+    _LAST.held = (trajectory, reading)
+    return reading
+
+
+def _read(trajectory: Trajectory) -> Reading:
     steps = trajectory.steps
     outputs = tuple([plain_typography(step.output[:HEAD]) for step in steps])
     texts = tuple([" ".join(output.split()) for output in outputs])

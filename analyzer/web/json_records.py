@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from analyzer.inquiry.whole_run import RunOutline, WholeStep
 from analyzer.issues.labels.queue import Why
 from analyzer.issues.labels.run_label import LabelKind
-from semconv.model import ProofDecision, Status
+from semconv.model import Change, Origin, ProofDecision, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,31 @@ class Suspect:
     step: int
     agent: str
     probability: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueLink:
+    """A step on the way of a value."""
+
+    step: int
+    value: str
+    """As the step wrote it."""
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueFound:
+    """A value with its origin and its way through the run."""
+
+    value: str
+    origin: Origin
+    step: int | None
+    """The step that returned it, or said it first; null if it was given before the first step."""
+    path: str | None
+    """Its place in a JSON result, such as `flights[2].price`."""
+    formula: str | None
+    """How it follows from known values, such as `2 x 210`."""
+    chain: tuple[ValueLink, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +137,8 @@ class RunVerdict:
     """The cause, if `status` is `error`."""
     checked: tuple[str, ...]
     """Sentences on what was checked and what could not be, if no step is blamed."""
+    lineage: tuple[ValueFound, ...]
+    """Values of the answer and of the decisive step, each with its origin and its way."""
     failed_probability: float | None
     """Probability that the run failed, 0 to 1, if `status` is `suspected`; `confidence` is of the step."""
 

@@ -22,6 +22,7 @@ _HIDDEN: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("agent", "step", "span_id", "confidence", "failed_probability")),
     **dict.fromkeys(("fix", "mode", "proof")),
     "checked": (),
+    "lineage": (),
     "evidence": (),
     "ranking": (),
     "reason": "",

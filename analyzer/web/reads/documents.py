@@ -39,6 +39,23 @@ class _Candidate(TypedDict, total=False):
 
 
 @with_config(_WITH_OTHERS)
+class _Link(TypedDict, total=False):
+    step: Required[int]
+    value: Required[str]
+    change: Required[str]
+
+
+@with_config(_WITH_OTHERS)
+class _Value(TypedDict, total=False):
+    value: Required[str]
+    origin: Required[str]
+    step: int | None
+    path: str | None
+    formula: str | None
+    chain: Required[list[_Link]]
+
+
+@with_config(_WITH_OTHERS)
 class _Document(TypedDict, total=False):
     """The fields whose types the pages rely on; there may be others."""
 
@@ -66,6 +83,7 @@ class _Document(TypedDict, total=False):
     duration_s: float
     error: str | None
     checked: list[str]
+    lineage: list[_Value]
     failed_probability: float | None
     notes: list[str]
     early_warning: dict[str, Any] | None
@@ -86,7 +104,7 @@ def _damaged() -> Mapping[str, Any]:
 
 def read_document(text: str, run_id: str) -> dict[str, Any]:
     """Return a verdict's document with all its fields; an ``error`` verdict if it is damaged."""
-    damaged = {**_damaged(), "run_id": run_id, "evidence": [], "ranking": [], "checked": []}
+    damaged = {**_damaged(), "run_id": run_id, "evidence": [], "ranking": [], "checked": [], "lineage": []}
     try:
         found = _READ(text)
     except ValueError:

@@ -1,0 +1,275 @@
+"""Where the values of an answer came from, and by which steps they came: what pages and JSON show. Pure.
+
+Shown are the figures, dates, ids, links and paths of the answer, and of the decisive step if that is another
+one. Small counts, which texts use without a source, are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from analyzer.lineage.claims import figures_from_nowhere
+from analyzer.lineage.dates import DateFound, agree, dates_in, differ_in_one, digits_apart, follows
+from analyzer.lineage.derivation import formula_of, near_miss
+from analyzer.lineage.figures import Figure, figures, prose_of
+from analyzer.lineage.known import BEFORE, Known, Told, words_in
+from analyzer.lineage.sources import Source
+from analyzer.lineage.values import Value, ValueKind, values_in
+from analyzer.signals.numbers import measure_of
+from analyzer.signals.run_view import HEAD, Reading, final_answer, own_words
+from semconv.model import Change, Origin, Passed, StepKind, ValueOrigin
+from semconv.record import record, replace
+
+MOST_VALUES: Final = 20
+"""Values shown of one run."""
+_OF_STEP: Final = 6
+"""Values shown of the decisive step."""
+_MOST_LINKS: Final = 8
+_SHOWN: Final = 120
+"""Characters of a value that are shown."""
+_MOST_NODES: Final = 5_000
+_SIGNS: Final = frozenset({"usd", "eur", "gbp", "jpy", "chf", "inr", "%", "°", "°c", "°f"})
+_KINDS: Final = frozenset({ValueKind.CODE, ValueKind.LINK, ValueKind.PATH, ValueKind.ADDRESS})
+
+
+class _Step:
+    """The values of an agent's step; each kind is read once, if it is asked for."""
+
+    def __init__(self, position: int, text: str) -> None:
+        self.position: Final = position
+        self._text: Final = text
+
+    @functools.cached_property
+    def figures(self) -> Mapping[float, str]:
+        """Its figures by value, as written."""
+        return {one.value: _written(one) for one in reversed(figures(self._text))}
+
+    @functools.cached_property
+    def dates(self) -> tuple[DateFound, ...]:
+        """Its dates."""
+        return dates_in(self._text)
+
+    @functools.cached_property
+    def words(self) -> frozenset[str]:
+        """Its words in lower case."""
+        return words_in(self._text)
+
+
+Says: TypeAlias = Callable[[_Step], str]
+"""Returns how a step has a value; empty if it does not have it."""
+
+
+@record
+class _Seen:
+    """A value of a text, with what is needed to follow it."""
+
+    shown: str
+    start: int
+    origin: Callable[[], ValueOrigin]
+    says: Says
+    near: Callable[[], Told | None] = lambda: None
+    """Returns the returned value in whose place it stands, if one is close to it."""
+
+
+def lineage_of(reading: Reading, decisive: int | None = None) -> tuple[ValueOrigin, ...]:
+    """Return the values of the answer and of the decisive step, each with its origin and its way.
+
+    Args:
+        reading: the run.
+        decisive: the position of the decisive step; ``None`` if no step is blamed.
+
+    Returns:
+        At most ``MOST_VALUES`` values, each once; none if the run shows no result of a tool.
+    """
+    known = Known(reading)
+    if not known.has_results:
+        return ()
+    answer = prose_of(final_answer(reading.trajectory)[:HEAD])
+    texts = [(answer, MOST_VALUES - (_OF_STEP if decisive is not None else 0))]
+    if decisive is not None and decisive < len(reading.steps):
+        texts.append((prose_of(own_words(reading.steps[decisive])[:HEAD]), _OF_STEP))
+    steps = [
+        _Step(position, text)
+        for position, text in enumerate(reading.outputs)
+        if reading.steps[position].kind is not StepKind.TOOL
+    ]
+    found: dict[str, ValueOrigin] = {}
+    for text, most in texts:
+        seen = {one.shown: one for one in sorted(_values(known, text), key=lambda each: each.start)}
+        new = [one for shown, one in seen.items() if shown not in found][:most]
+        found |= {one.shown: _with_chain(known, steps, one) for one in new}
+    return tuple(found.values())
+
+
+def _values(known: Known, text: str) -> Iterator[_Seen]:
+    strange = figures_from_nowhere(known.reading, text)
+    for figure in figures(text):
+        if not figure.is_small and not figure.is_label:
+            yield _figure(known, text, figure, is_strange=figure in strange)
+    for date in dates_in(text):
+        yield _date(known, date)
+    for value in values_in(text):
+        if value.kind in _KINDS:
+            yield _named(known, value.literal, value.key, value.start)
+
+
+def _figure(known: Known, text: str, figure: Figure, *, is_strange: bool) -> _Seen:
+    shown = _written(figure)
+
+    def origin() -> ValueOrigin:
+        if is_strange:
+            return ValueOrigin(value=shown, origin=Origin.NOWHERE)
+        with_it = (one for one in known.sources if any(_equal(figure, each) for each in one.figures))
+        source = next(with_it, None) or known.source_of_number(figure.value)
+        if source is not None:
+            return _sourced(shown, source, lambda leaf: _has_figure(leaf, figure))
+        beside = [one for one in figures(text) if one is not figure]
+        given = [each for one in known.sources for each in one.figures if not each.is_label]
+        return ValueOrigin(value=shown, origin=Origin.DERIVED, formula=formula_of(figure, beside, given))
+
+    def near() -> Told | None:
+        slips = (
+            (position, one) for position, each in known.figures() for one in each if _may_replace(figure, one)
+        )
+        position, one = next(slips, (BEFORE, None))
+        if one is None:
+            return None
+        value = Value(
+            kind=ValueKind.CODE, key=one.literal, literal=_written(one), start=one.start, end=one.end
+        )
+        return Told(value=value, position=position)
+
+    return _Seen(
+        shown=shown,
+        start=figure.start,
+        origin=origin,
+        says=lambda step: step.figures.get(figure.value, ""),
+        near=near,
+    )
+
+
+def _written(figure: Figure) -> str:
+    """Return a figure with its unit; without the word beside it, if that is none."""
+    is_unit = figure.unit in _SIGNS or measure_of(figure.unit) is not None or not figure.unit.isascii()
+    return figure.shown if is_unit else figure.literal
+
+
+def _may_replace(figure: Figure, given: Figure) -> bool:
+    """Tell whether a figure may be a slip of a given one of its size, or of ten times or a tenth of it."""
+    if figure.unit and given.unit and figure.unit != given.unit:
+        return False
+    ratio = figure.value / given.value if given.value else 0.0
+    is_close = 0.5 <= ratio <= 2 or ratio in (10.0, 0.1)
+    return is_close and near_miss(figure, given.value)
+
+
+def _equal(figure: Figure, given: Figure) -> bool:
+    is_unit = not figure.unit or not given.unit or figure.unit == given.unit
+    return is_unit and abs(figure.value - given.value) <= 0.51 * figure.step
+
+
+def _has_figure(leaf: Any, figure: Figure) -> bool:
+    if isinstance(leaf, bool):
+        return False
+    if isinstance(leaf, int | float):
+        return abs(figure.value - leaf) <= 0.51 * figure.step
+    return isinstance(leaf, str) and any(_equal(figure, one) for one in figures(leaf))
+
+
+def _date(known: Known, date: DateFound) -> _Seen:
+    def origin() -> ValueOrigin:
+        given = next((told for told in known.dates if agree(told.date, date)), None)
+        if given is not None:
+            source = _source_at(known, given.told.position)
+            return _sourced(date.literal, source, lambda leaf: _has_date(leaf, date))
+        if follows(date, known.all_dates, known.counts):
+            return ValueOrigin(value=date.literal, origin=Origin.DERIVED)
+        return ValueOrigin(value=date.literal, origin=Origin.NOWHERE)
+
+    def near() -> Told | None:
+        others = [told for told in known.dates if differ_in_one(date, told.date)]
+        return min(others, key=lambda told: digits_apart(date, told.date)).told if others else None
+
+    return _Seen(
+        shown=date.literal,
+        start=date.start,
+        origin=origin,
+        says=lambda step: next((one.literal for one in step.dates if agree(one, date)), ""),
+        near=near,
+    )
+
+
+def _has_date(leaf: Any, date: DateFound) -> bool:
+    return isinstance(leaf, str) and any(agree(one, date) for one in dates_in(leaf))
+
+
+def _named(known: Known, literal: str, key: str, start: int) -> _Seen:
+    def origin() -> ValueOrigin:
+        source = next((one for one in known.sources if key in words_in(one.text)), None)
+        if source is None and not known.has(key):
+            return ValueOrigin(value=literal, origin=Origin.NOWHERE)
+        if source is None:
+            return ValueOrigin(value=literal, origin=Origin.GIVEN)
+        return _sourced(
+            literal, source, lambda leaf: isinstance(leaf, str | int) and key in words_in(str(leaf))
+        )
+
+    return _Seen(
+        shown=literal, start=start, origin=origin, says=lambda step: literal if key in step.words else ""
+    )
+
+
+def _source_at(known: Known, position: int) -> Source:
+    at = None if position == BEFORE else position
+    return next(source for source in known.sources if source.step == at)
+
+
+def _sourced(shown: str, source: Source, has: Callable[[Any], bool]) -> ValueOrigin:
+    origin = Origin.RETURNED if source.is_result else Origin.GIVEN
+    path = path_in(source.text, has) if source.is_result else ""
+    return ValueOrigin(value=shown[:_SHOWN], origin=origin, step=source.step, path=path)
+
+
+def path_in(text: str, has: Callable[[Any], bool]) -> str:
+    """Return the path of the first fitting value of a JSON document, ``flights[2].price``; empty for none."""
+    if text[:1] not in "[{":
+        return ""
+    try:
+        queue: list[tuple[str, Any]] = [("", json.loads(text))]
+    except (ValueError, RecursionError):
+        return ""
+    for path, value in queue:
+        if isinstance(value, dict):
+            queue += [(f"{path}.{name}" if path else str(name), one) for name, one in value.items()]
+        elif isinstance(value, list):
+            queue += [(f"{path}[{place}]", one) for place, one in enumerate(value)]
+        elif has(value):
+            return path[:_SHOWN]
+        if len(queue) > _MOST_NODES:
+            return ""
+    return ""
+
+
+def _with_chain(known: Known, steps: Sequence[_Step], one: _Seen) -> ValueOrigin:
+    """Return a value's origin with the steps of agents that have it, and what it took the place of."""
+    found, indices = one.origin(), [step.index for step in known.reading.steps]
+    first = BEFORE if found.step is None else found.step
+    said = ((step.position, one.says(step)) for step in steps if step.position >= first)
+    shown = islice(((indices[position], text) for position, text in said if text), _MOST_LINKS)
+    links = [
+        Passed(step=step, value=text[:_SHOWN], change=Change.REPEATED if place else Change.SAID)
+        for place, (step, text) in enumerate(shown)
+    ]
+    if found.origin is not Origin.NOWHERE or not links:
+        return replace(found, step=None if found.step is None else indices[found.step], chain=tuple(links))
+    near = one.near()
+    if near is not None and near.position != BEFORE:
+        given = Passed(step=indices[near.position], value=near.value.literal[:_SHOWN], change=Change.SAID)
+        return replace(
+            found, step=links[0].step, chain=(given, replace(links[0], change=Change.CHANGED), *links[1:])
+        )
+    return replace(found, step=links[0].step, chain=tuple(links))
