@@ -112,8 +112,9 @@ def _values(known: Known, text: str) -> Iterator[_Seen]:
             yield _figure(known, text, figure, is_strange=figure in strange)
     for date in dates_in(text):
         yield _date(known, date)
+    counted = {figure.start for figure in figures(text)}
     for value in values_in(text):
-        if value.kind in _KINDS:
+        if value.kind in _KINDS and value.start not in counted:
             yield _named(known, value.literal, value.key, value.start)
 
 
@@ -129,7 +130,9 @@ def _figure(known: Known, text: str, figure: Figure, *, is_strange: bool) -> _Se
             return _sourced(shown, source, lambda leaf: _has_figure(leaf, figure))
         beside = [one for one in figures(text) if one is not figure]
         given = [each for one in known.sources for each in one.figures if not each.is_label]
-        return ValueOrigin(value=shown, origin=Origin.DERIVED, formula=formula_of(figure, beside, given))
+        counts = figures("; ".join(map(str, known.counts[:_OF_STEP])))
+        formula = formula_of(figure, beside, [*counts, *given])
+        return ValueOrigin(value=shown, origin=Origin.DERIVED, formula=formula)
 
     def near() -> Told | None:
         slips = (
@@ -209,11 +212,10 @@ def _has_date(leaf: Any, date: DateFound) -> bool:
 
 def _named(known: Known, literal: str, key: str, start: int) -> _Seen:
     def origin() -> ValueOrigin:
-        source = next((one for one in known.sources if key in words_in(one.text)), None)
-        if source is None and not known.has(key):
-            return ValueOrigin(value=literal, origin=Origin.NOWHERE)
+        source = known.source_of_word(key)
         if source is None:
-            return ValueOrigin(value=literal, origin=Origin.GIVEN)
+            origin = Origin.GIVEN if known.has(key) else Origin.NOWHERE
+            return ValueOrigin(value=literal, origin=origin)
         return _sourced(
             literal, source, lambda leaf: isinstance(leaf, str | int) and key in words_in(str(leaf))
         )

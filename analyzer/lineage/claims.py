@@ -278,7 +278,7 @@ def _world(reading: Reading, origins: Sequence[Source], answer: str) -> _World:
         for figure in source.figures
     )
     stated = figures(answer)
-    columns = [*columns_of(reading, origins), *listed_columns(stated, loose)]
+    columns = [*columns_of(reading), *listed_columns(stated, loose)]
     shares = [figure.value for figure in stated if figure.unit == "%"]
     counts = [float(len(column)) for column in columns]
     operands = [*_most_telling(given, answer), *shares, *spelled, *counts]

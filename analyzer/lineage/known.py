@@ -141,6 +141,13 @@ class Known:
         """Tell whether an agent could have read a number before a step."""
         return self._numbers.get(number, position) < position
 
+    def source_of_word(self, word: str) -> Source | None:
+        """Return the first text from outside that has a word or a value in lower case."""
+        place = next(iter(self._words.get(word, ())), None)
+        at = None if place == BEFORE else place
+        texts = (one for one in self.sources if one.step == at and word in one.text.casefold())
+        return None if place is None else next(texts, None)
+
     def source_of_number(self, number: float) -> Source | None:
         """Return the first text from outside that has a number, also within a date or an id."""
         place = self._numbers.get(number)

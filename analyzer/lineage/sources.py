@@ -211,8 +211,13 @@ def listed_columns(stated: Sequence[Figure], loose: frozenset[float]) -> Iterato
             yield tuple(values)
 
 
-def columns_of(reading: Reading, origins: Sequence[Source]) -> Iterator[tuple[float, ...]]:
-    """Yield the columns of each source: of its table or lines, and of equal positions in a tool's results."""
+@lru_cache(maxsize=2)
+def columns_of(reading: Reading) -> tuple[tuple[float, ...], ...]:
+    """Return the columns of each source: of its table or lines, and of equal places in a tool's results."""
+    return tuple(_columns(reading, sources(reading)))
+
+
+def _columns(reading: Reading, origins: Sequence[Source]) -> Iterator[tuple[float, ...]]:
     by_tool: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
     for source in origins:
         table = _json_columns(source.text)
