@@ -102,6 +102,14 @@ FAILURE_FIX: Final = "blamespan.failure.fix"
 """The correct action at this step, in a sentence."""
 FAILURE_EXPLANATION: Final = "blamespan.failure.explanation"
 """Why this step is to blame."""
+FAILURE_VALUE: Final = "blamespan.failure.value"
+"""The wrong value that the decisive step wrote."""
+FAILURE_VALUE_ORIGIN: Final = "blamespan.failure.value.origin"
+"""Where the wrong value came from."""
+FAILURE_VALUE_EXPECTED: Final = "blamespan.failure.value.expected"
+"""The value in whose place it stands."""
+FAILURE_VALUE_STEP_INDEX: Final = "blamespan.failure.value.step.index"
+"""The step that gave the value in whose place it stands."""
 FAILURE_METHOD: Final = "blamespan.failure.method"
 """The attribution method of the verdict; `person` if a person's label corrected it."""
 FAILURE_MODEL: Final = "blamespan.failure.model"
@@ -265,6 +273,19 @@ class FailureStatus(StrEnum):
     """The run could not be analysed."""
     WITHDRAWN = "withdrawn"
     """The earlier blame of the agent in `blamespan.failure.withdrawn.agent.name` is withdrawn."""
+
+
+class FailureValueOrigin(StrEnum):
+    """Values of ``blamespan.failure.value.origin``."""
+
+    GIVEN = "given"
+    """The task, a person or the instructions gave it."""
+    RETURNED = "returned"
+    """A tool returned it."""
+    DERIVED = "derived"
+    """It follows from known values."""
+    NOWHERE = "nowhere"
+    """Nothing in the run gives it."""
 
 
 class GenAiOperationName(StrEnum):

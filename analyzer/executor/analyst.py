@@ -18,7 +18,7 @@ from analyzer.inquiry.errors import AnalyzerError, ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
 from analyzer.inquiry.verdict import TRIAGE, to_json
 from analyzer.inquiry.visible import visible_run
-from analyzer.lineage.chains import lineage_of
+from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
@@ -29,6 +29,7 @@ from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import MOST_STEPS
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
 from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
+from collector_processor.rebuild.redaction import Redact, keep, omit
 from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory, ValueOrigin
 
 WITH_REFERENCE: Final = "+reference"
@@ -49,6 +50,9 @@ class RunAnalyst:
 
     least_suspicion: float | None = least_suspicion(DEFAULT_FALSE_ALARMS)
     """Probability from which a run that reported no failure is suspected; ``None`` to suspect none."""
+
+    shown_value: Redact = keep
+    """Returns what pages and JSON may show of a value of the run; ``omit`` to show none."""
 
     stepping: Stepping | None = None
     """Runs the steps of analyses that ask a model; in threads by default."""
@@ -130,8 +134,17 @@ class RunAnalyst:
         """
         off = _OFF if self.least_suspicion is None else ""
         told = checked(attribution, trajectory, unsearched or off)
-        values = () if unsearched else _lineage(attribution, trajectory)
+        values = () if unsearched or self.shown_value is omit else self._lineage(attribution, trajectory)
         return replace(attribution, checked=told, lineage=values, rules=RULES_VERSION)
+
+    def _lineage(self, attribution: Attribution, trajectory: Trajectory) -> tuple[ValueOrigin, ...]:
+        if not 0 < len(trajectory.steps) <= MOST_STEPS:
+            return ()
+        verdict = attribution.verdict
+        blamed = verdict.step if isinstance(verdict, Blame) else None
+        places = (place for place, step in enumerate(trajectory.steps) if step.index == blamed)
+        found = lineage_of(read(visible_run(trajectory)), next(places, None))
+        return tuple(with_texts(one, self.shown_value) for one in found)
 
     def _analysis(self, attribution: Attribution, trajectory: Trajectory, unsearched: str = "") -> Analysis:
         return analysis_of(self.signed(attribution, trajectory, unsearched), trajectory)
@@ -163,15 +176,6 @@ class RunAnalyst:
 
 def _facts(model: Model) -> ModelFacts:
     return ModelFacts(name=model.name, context_tokens=model.context_tokens)
-
-
-def _lineage(attribution: Attribution, trajectory: Trajectory) -> tuple[ValueOrigin, ...]:
-    if not 0 < len(trajectory.steps) <= MOST_STEPS:
-        return ()
-    verdict = attribution.verdict
-    blamed = verdict.step if isinstance(verdict, Blame) else None
-    places = (place for place, step in enumerate(trajectory.steps) if step.index == blamed)
-    return lineage_of(read(visible_run(trajectory)), next(places, None))
 
 
 def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attribution:

@@ -53,6 +53,7 @@ def open_analyst(settings: Settings, *, with_reference: bool = False) -> RunAnal
         ),
         rules=_rules(settings),
         least_suspicion=least_suspicion(settings.suspect_false_alarms),
+        shown_value=kept_texts(settings),
     )
 
 

@@ -105,6 +105,12 @@ def lineage_of(reading: Reading, decisive: int | None = None) -> tuple[ValueOrig
     return tuple(found.values())
 
 
+def with_texts(one: ValueOrigin, clean: Callable[[str], str]) -> ValueOrigin:
+    """Return a value's origin with each of its texts changed by ``clean``."""
+    chain = tuple(replace(link, value=clean(link.value)) for link in one.chain)
+    return replace(one, value=clean(one.value), path=clean(one.path), formula=clean(one.formula), chain=chain)
+
+
 def _values(known: Known, text: str) -> Iterator[_Seen]:
     strange = figures_from_nowhere(known.reading, text)
     for figure in figures(text):

@@ -20,6 +20,8 @@ from semconv.model import (
     AttributeValue,
     Attribution,
     Blame,
+    Change,
+    Origin,
     Proof,
     SpanId,
     SpanStatus,
@@ -37,6 +39,8 @@ EVALUATION_NAME: Final = "failure_attribution"
 _PROSE: Final = (
     names.FAILURE_FIX,
     names.FAILURE_EXPLANATION,
+    names.FAILURE_VALUE,
+    names.FAILURE_VALUE_EXPECTED,
     names.EVALUATIONS_0_EVALUATION_EXPLANATION,
     names.GEN_AI_EVALUATION_EXPLANATION,
 )
@@ -169,7 +173,27 @@ def decisive_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str
         names.STEP_CONTENT_STATE: step.content.value,
         names.STEP_GROUP: step.group,
     }
-    return finish(own | _verdict_attributes(judgement), policy)
+    return finish(own | _wrong_value(judgement) | _verdict_attributes(judgement), policy)
+
+
+def _wrong_value(judgement: Judgement) -> dict[str, AttributeValue]:
+    """Attributes of the value that the reason is about: the decisive step changed it, or made it up."""
+    step, reason = judgement.decisive, judgement.attribution.verdict.reason
+    assert step is not None
+    for one in judgement.attribution.lineage:
+        links = list(one.chain)
+        for before, link in zip([None, *links[:-1]], links, strict=True):
+            is_first = before is None and one.origin is Origin.NOWHERE
+            is_wrong = link.step == step.index and (is_first or link.change is Change.CHANGED)
+            if not is_wrong or link.value not in reason:
+                continue
+            return {
+                names.FAILURE_VALUE: link.value,
+                names.FAILURE_VALUE_ORIGIN: one.origin.value,
+                names.FAILURE_VALUE_EXPECTED: before.value if before else None,
+                names.FAILURE_VALUE_STEP_INDEX: before.step if before else None,
+            }
+    return {}
 
 
 def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:

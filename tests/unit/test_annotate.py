@@ -25,8 +25,11 @@ from semconv.model import (
     Abstention,
     Attribution,
     Blame,
+    Change,
     Evidence,
     Link,
+    Origin,
+    Passed,
     Ranked,
     Resource,
     Span,
@@ -38,6 +41,7 @@ from semconv.model import (
     Trace,
     TraceId,
     Trajectory,
+    ValueOrigin,
 )
 
 TRACE = TraceId("0af7651916cd43dd8448eb211c80319c")
@@ -162,6 +166,45 @@ def test_what_stands_on_the_decisive_carrier() -> None:
             "evaluations.0.evaluation.identifier": "221642f76cfc2bb1879c562c710ab252",
         }
     )
+
+
+MOVED = ValueOrigin(
+    value="$450",
+    origin=Origin.NOWHERE,
+    step=0,
+    chain=(
+        Passed(step=2, value="$480", change=Change.SAID),
+        Passed(step=0, value="$450", change=Change.CHANGED),
+    ),
+)
+
+
+def values_on(lineage: ValueOrigin, reason: str, policy: CarrierPolicy) -> dict[str, object]:
+    verdict = replace(BLAME, reason=reason)
+    attribution = Attribution(run_id=TRACE, verdict=verdict, method="signals", lineage=(lineage,))
+    decisive, _ = carriers(Judgement(trajectory=TRAJECTORY, attribution=attribution, version=1), RUN, policy)
+    named = decisive.attributes.items()
+    return {name: value for name, value in named if name.startswith("blamespan.failure.value")}
+
+
+def test_the_decisive_carrier_has_the_wrong_value_and_what_it_stands_for() -> None:
+    assert values_on(MOVED, "gave $450; lookup returned $480", CarrierPolicy()) == {
+        "blamespan.failure.value": "$450",
+        "blamespan.failure.value.origin": "nowhere",
+        "blamespan.failure.value.expected": "$480",
+        "blamespan.failure.value.step.index": 2,
+    }
+    made_up = replace(MOVED, chain=(Passed(step=0, value="$450", change=Change.SAID),))
+    assert values_on(made_up, "gave $450, which no tool returned", CarrierPolicy()) == {
+        "blamespan.failure.value": "$450",
+        "blamespan.failure.value.origin": "nowhere",
+    }
+
+
+def test_values_are_content_and_belong_to_the_reason() -> None:
+    without_text = values_on(MOVED, "gave $450", CarrierPolicy(clean=omit))
+    assert set(without_text) == {"blamespan.failure.value.origin", "blamespan.failure.value.step.index"}
+    assert values_on(MOVED, "called the tool three times", CarrierPolicy()) == {}
 
 
 def test_what_stands_on_the_roots_carrier() -> None:

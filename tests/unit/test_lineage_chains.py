@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from analyzer.executor.composition import open_analyst
 from analyzer.lineage.chains import MOST_VALUES, lineage_of, path_in
 from analyzer.signals.run_view import read
-from semconv.model import Change, Origin, Passed, Step, Trajectory, ValueOrigin
+from collector_processor.settings import load_settings
+from semconv.model import Change, Origin, Passed, Status, Step, Trajectory, ValueOrigin
 from tests.runs import calling, run, step, tool
 
 OFFER = '{"ferries": [{"id": "F-118", "fare": 86.5}, {"id": "F-204", "fare": 71.25}], "sails": "2027-04-09"}'
@@ -125,3 +130,32 @@ def test_a_long_answer_shows_its_first_values() -> None:
 def test_paths_are_found_in_json_alone(text: str, path: str) -> None:
     is_seven: Callable[[object], bool] = lambda leaf: leaf == 7  # noqa: E731 - one line
     assert path_in(text, is_seven) == path
+
+
+def judged(export_text: str, tmp_path: Path) -> list[dict[str, Any]]:
+    given = {"BLAMESPAN_EXPORT_TEXT": export_text, "BLAMESPAN_REDACT": "none"}
+    settings = load_settings(given, directory=tmp_path)
+    passing = crossing(step("clerk", "Take F-204; mail the captain at ann.lee@example.com about 71.25 EUR."))
+    analysis = open_analyst(settings).unasked(passing)
+    assert analysis is not None
+    assert analysis.attribution.status is Status.NO_FAILURE
+    values: list[dict[str, Any]] = json.loads(analysis.document)["lineage"]
+    return values
+
+
+def test_verdicts_on_passing_runs_have_the_lineage_too(tmp_path: Path) -> None:
+    values = judged("full", tmp_path)
+    assert [one["value"] for one in values] == ["F-204", "ann.lee@example.com", "71.25 EUR"]
+    assert values[2] == {
+        "value": "71.25 EUR",
+        "origin": "returned",
+        "step": 1,
+        "path": "ferries[1].fare",
+        "formula": None,
+        "chain": [{"step": 2, "value": "71.25 EUR", "change": "said"}],
+    }
+
+
+def test_values_are_shown_as_the_export_of_text_allows(tmp_path: Path) -> None:
+    assert "ann.lee" not in str(judged("redacted", tmp_path))
+    assert judged("none", tmp_path) == []
