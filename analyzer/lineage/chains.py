@@ -19,8 +19,10 @@ from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import BEFORE, Known, Told, words_in
 from analyzer.lineage.sources import Source
 from analyzer.lineage.values import Value, ValueKind, values_in
+from analyzer.signals.arithmetic import WrongCalculation
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, Reading, final_answer, own_words
+from analyzer.signals.wrong_numbers import wrong_results
 from semconv.model import Change, Origin, Passed, StepKind, ValueOrigin
 from semconv.record import record, replace
 
@@ -67,6 +69,8 @@ Says: TypeAlias = Callable[[_Step], str]
 class _Seen:
     """A value of a text, with what is needed to follow it."""
 
+    key: object
+    """Equal for the same value with and without its unit."""
     shown: str
     start: int
     origin: Callable[[], ValueOrigin]
@@ -97,11 +101,13 @@ def lineage_of(reading: Reading, decisive: int | None = None) -> tuple[ValueOrig
         for position, text in enumerate(reading.outputs)
         if reading.steps[position].kind is not StepKind.TOOL
     ]
-    found: dict[str, ValueOrigin] = {}
+    found: dict[object, ValueOrigin] = {}
     for text, most in texts:
-        seen = {one.shown: one for one in sorted(_values(known, text), key=lambda each: each.start)}
-        new = [one for shown, one in seen.items() if shown not in found][:most]
-        found |= {one.shown: _with_chain(known, steps, one) for one in new}
+        seen: dict[object, _Seen] = {}
+        for one in sorted(_values(known, text), key=lambda each: each.start):
+            seen.setdefault(one.key, one)
+        new = [one for key, one in seen.items() if key not in found][:most]
+        found |= {one.key: _with_chain(known, steps, one) for one in new}
     return tuple(found.values())
 
 
@@ -113,9 +119,10 @@ def with_texts(one: ValueOrigin, clean: Callable[[str], str]) -> ValueOrigin:
 
 def _values(known: Known, text: str) -> Iterator[_Seen]:
     strange = figures_from_nowhere(known.reading, text)
+    wrong = {found.error.stated: found.error for found in wrong_results(known.reading)}
     for figure in figures(text):
         if not figure.is_small and not figure.is_label:
-            yield _figure(known, text, figure, is_strange=figure in strange)
+            yield _figure(known, text, figure, wrong.get(figure.value), is_strange=figure in strange)
     for date in dates_in(text):
         yield _date(known, date)
     counted = {figure.start for figure in figures(text)}
@@ -124,16 +131,21 @@ def _values(known: Known, text: str) -> Iterator[_Seen]:
             yield _named(known, value.literal, value.key, value.start)
 
 
-def _figure(known: Known, text: str, figure: Figure, *, is_strange: bool) -> _Seen:
+def _figure(
+    known: Known, text: str, figure: Figure, wrong: WrongCalculation | None, *, is_strange: bool
+) -> _Seen:
     shown = _written(figure)
 
     def origin() -> ValueOrigin:
-        if is_strange:
-            return ValueOrigin(value=shown, origin=Origin.NOWHERE)
         with_it = (one for one in known.sources if any(_equal(figure, each) for each in one.figures))
         source = next(with_it, None) or known.source_of_number(figure.value)
         if source is not None:
             return _sourced(shown, source, lambda leaf: _has_figure(leaf, figure))
+        if wrong is not None:
+            right = f"{wrong.quote.rpartition('=')[0].strip()} = {wrong.right_shown}"
+            return ValueOrigin(value=shown, origin=Origin.NOWHERE, formula=right[:_SHOWN])
+        if is_strange:
+            return ValueOrigin(value=shown, origin=Origin.NOWHERE)
         beside = [one for one in figures(text) if one is not figure]
         given = [each for one in known.sources for each in one.figures if not each.is_label]
         counts = figures("; ".join(map(str, known.counts[:_OF_STEP])))
@@ -153,6 +165,7 @@ def _figure(known: Known, text: str, figure: Figure, *, is_strange: bool) -> _Se
         return Told(value=value, position=position)
 
     return _Seen(
+        key=figure.value,
         shown=shown,
         start=figure.start,
         origin=origin,
@@ -204,6 +217,7 @@ def _date(known: Known, date: DateFound) -> _Seen:
         return min(others, key=lambda told: digits_apart(date, told.date)).told if others else None
 
     return _Seen(
+        key=date.readings,
         shown=date.literal,
         start=date.start,
         origin=origin,
@@ -227,7 +241,11 @@ def _named(known: Known, literal: str, key: str, start: int) -> _Seen:
         )
 
     return _Seen(
-        shown=literal, start=start, origin=origin, says=lambda step: literal if key in step.words else ""
+        key=key,
+        shown=literal,
+        start=start,
+        origin=origin,
+        says=lambda step: literal if key in step.words else "",
     )
 
 

@@ -24,6 +24,8 @@ _LONGEST_PARTS: Final = 40
 """Bound on the length of a column for adding up its first and largest values, which is quadratic."""
 _HEDGE: Final = 0.1
 """Relative distance within which a figure marked as inexact still equals another."""
+_ROUND_DIGITS: Final = 3
+"""Digits up to which a figure marked as inexact is one: "about 9,266.14" copies a number."""
 _SCALES: Final = (1e3, 1e-3, 1e6, 1e-6, 1e9, 1e-9)
 _SHARES: Final = (100.0, 0.01)
 _TIMES: Final = (
@@ -246,7 +248,7 @@ def _is(figure: Figure, value: float) -> bool:
 
 def _tolerance(figure: Figure) -> float:
     within = 0.51 * figure.step + 1e-9 * abs(figure.value)
-    if figure.is_hedged:
+    if figure.is_hedged and len(figure.digits) <= _ROUND_DIGITS:
         within = max(within, _HEDGE * abs(figure.value), _rounding(figure))
     return within
 
