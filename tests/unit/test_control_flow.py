@@ -108,6 +108,15 @@ def guarded(*, crashed: bool) -> Sequence[Span]:
     )
 
 
+def tripped(**raised: Any) -> Sequence[Span]:
+    """An agent that a guardrail without a span of its own stopped; its workflow says nothing of it."""
+    return (
+        workflow(1, task="Write to the tenant.", end=100),
+        agent(2, "porter", parent=1, end=90, **raised),
+        chat(3, parent=2, end=80, answer="The code of the door is 4711."),
+    )
+
+
 def silent_top(*, then: Sequence[Span] = ()) -> Sequence[Span]:
     """An agent whose spans do not record that its tool was cancelled."""
     return (*lift(top=QUIET, middle=QUIET, call=CANCELLED), *then)
@@ -256,6 +265,21 @@ FAILURES = {
     "resumed, then failed": (two_attempts(CRASHED), "warden"),
     "broken pipe of a call": (lift(top=QUIET, middle=QUIET, call=raising("BrokenPipeError")), "warden"),
     "guardrail that crashed": (guarded(crashed=True), "porter"),
+    "guardrail that crashed, without a span": (
+        tripped(error="{'message': 'Error in agent run', 'data': {'error': 'Guardrail tripwire triggered'}}"),
+        "porter",
+    ),
+    "guardrail that crashed, wrapped": (
+        tripped(
+            **raising(
+                "dev.langchain4j.guardrail.InputGuardrailException",
+                "The guardrail NoSecrets failed with this message: rules is null",
+                trace="dev.langchain4j…: failed\n\tat Run.java\nCaused by: java.lang.NullPointerException: x",
+            )
+        ),
+        "porter",
+    ),
+    "guardrail of that name elsewhere": (tripped(**raising("shop.PIIDetectionError", "no model")), "porter"),
     "filter of the provider": (
         (
             agent(1, "porter", parent=None, end=90, error="content_filter"),
@@ -389,6 +413,31 @@ def test_a_guardrail_that_did_its_job_blames_nobody() -> None:
     found = judged(ordered(*guarded(crashed=False)))
     assert found.status is Status.NO_FAILURE
     assert found.verdict.reason == "the check no_secrets stopped the run, as it is there to do"
+
+
+TRIPS: dict[str, dict[str, Any]] = {
+    "printed error": {
+        "error": "{'message': 'Guardrail tripwire triggered', 'data': {'guardrail': 'no_secrets'}}",
+        "attributes": {"error.type": "_OTHER"},
+    },
+    "error as JSON": {
+        "error": '{"message":"Guardrail tripwire triggered","data":{"guardrail":"no_secrets"}}'
+    },
+    "langchain": raising("langchain.agents.middleware._redaction.PIIDetectionError", "Detected 1 email"),
+    "langchain4j": raising(
+        "dev.langchain4j.guardrail.OutputGuardrailException", "holds a code", trace="at X"
+    ),
+    "agent framework": raising("agent_framework._middleware.MiddlewareTermination", "blocked"),
+    "pydantic-ai": raising("pydantic_ai_guardrails.exceptions.OutputGuardrailViolation", "holds a code"),
+    "guardrails ai": raising("guardrails.errors.ValidationError", "Validation failed for field"),
+}
+
+
+@pytest.mark.parametrize("name", TRIPS)
+def test_a_guardrail_without_a_span_of_its_own_did_its_job_too(name: str) -> None:
+    trajectory = ordered(*tripped(**TRIPS[name]))
+    assert trajectory.stop is Stop.GUARDED
+    assert judged(trajectory).status is Status.NO_FAILURE
 
 
 def test_the_reason_names_what_is_waited_for_and_what_was_running() -> None:

@@ -70,6 +70,8 @@ _WAIT, _CANCEL, _GONE = Raised.WAIT, Raised.CANCELLATION, Raised.ABANDONED
 _MOVE, _GUARD = Raised.TRANSFER, Raised.GUARDRAIL
 _GRAPH: Final = ("langgraph", "@langchain/langgraph")
 _OPENAI_AGENTS: Final = ("agents", "@openai/agents")
+_LANGCHAIN4J: Final = ("dev.langchain4j", "io.quarkiverse.langchain4j")
+_PYDANTIC_GUARDS: Final = ("pydantic_ai_guardrails",)
 
 _TABLE: Final = (
     _Row("GraphInterrupt", _GRAPH, _WAIT, "langgraph.errors; langgraphjs errors.ts"),
@@ -99,6 +101,17 @@ _TABLE: Final = (
     _Row("ToolOutputGuardrailTripwireTriggered", _OPENAI_AGENTS, _GUARD, "openai-agents exceptions"),
     _Row("InputCheckError", ("agno",), _GUARD, "agno.exceptions", is_telling=False),
     _Row("OutputCheckError", ("agno",), _GUARD, "agno.exceptions", is_telling=False),
+    _Row(
+        "MiddlewareTermination", ("agent_framework",), _GUARD, "agent_framework._middleware", is_telling=False
+    ),
+    _Row("PIIDetectionError", ("langchain",), _GUARD, "langchain.agents.middleware, block", is_telling=False),
+    _Row("OpenAIModerationError", ("langchain_openai",), _GUARD, "its middleware", is_telling=False),
+    _Row("InputGuardrailException", _LANGCHAIN4J, _GUARD, "dev.langchain4j.guardrail", is_telling=False),
+    _Row("OutputGuardrailException", _LANGCHAIN4J, _GUARD, "dev.langchain4j.guardrail", is_telling=False),
+    _Row("InputGuardrailViolation", _PYDANTIC_GUARDS, _GUARD, "exceptions", is_telling=False),
+    _Row("OutputGuardrailViolation", _PYDANTIC_GUARDS, _GUARD, "exceptions", is_telling=False),
+    _Row("GuardrailTripwireTriggered", ("guardrails",), _GUARD, "openai-guardrails exceptions"),
+    _Row("ValidationError", ("guardrails",), _GUARD, "Guardrails AI, on_fail: exception", is_telling=False),
     _Row("RunCancelledException", ("agno",), _GONE, "agno.exceptions: cancelled by the user"),
     _Row("WorkflowCancelledByUser", ("workflows", "llama_index"), _GONE, "llama-index-workflows errors"),
     _Row("CancelledError", ("asyncio", "concurrent", "temporalio"), _CANCEL, "Python; temporalio.exceptions"),
@@ -145,6 +158,10 @@ _BEGINNINGS: Final[tuple[tuple[str, Raised], ...]] = (
     ("Guardrail tripwire triggered", _GUARD),  # openai-agents sets this message on its spans
     ("1 CANCELLED:", _CANCEL),  # grpc-js
 )
+_CAUSE: Final = "\nCaused by: "
+"""In Java's traceback of an error that another one caused: LangChain4j wraps a guardrail that crashed."""
+_SPAN_ERROR: Final = re.compile(r"""\A\{["']message["']: ?["']""")
+"""How a printed ``SpanError`` of openai-agents begins: ``{'message': '…', 'data': {…}}``."""
 _INNER_TIMEOUT: Final = re.compile(r"\bTimeoutException\b|\bHttpClient\.Timeout\b")
 _CLASS: Final = re.compile(r"((?:[@\w/-]{1,60}\.){0,12}[A-Za-z_]\w{2,80})(?=\(|:|\s*$|\n)")
 _MEMBER: Final = re.compile(r"^[ |]{0,80}\| ((?:\w{1,60}\.){0,12}[A-Za-z_]\w{2,80})(?=:|$)", re.MULTILINE)
@@ -170,7 +187,9 @@ def raised_by(span: Span, action: Action | None) -> Raised | None:
     found = _by_event(span) or _by_status(span)
     if found is None and action is not None and action.failed:
         is_result = bool(action.error) and action.error == action.output
-        found = Raised.ERROR if is_result else _by_message(action.error) or Raised.ERROR
+        found = None if is_result else _by_message(action.error)
+    if found is None and (span.status is SpanStatus.ERROR or (action is not None and action.failed)):
+        found = Raised.ERROR
     if action is not None and action.kind is ActionKind.GUARDRAIL and found is Raised.ERROR:
         has_exception = any(event.name == EXCEPTION_EVENT for event in span.events)
         return found if has_exception else Raised.GUARDRAIL
@@ -193,12 +212,13 @@ def _by_event(span: Span) -> Raised | None:
 
 
 def _by_status(span: Span) -> Raised | None:
+    """Read the status; an error without any words leaves it to the dialect's own field for errors."""
     error_type = text(span.attributes, ERROR_TYPE)
     if span.status is not SpanStatus.ERROR and error_type is None:
         return None
-    return (
-        _by_message(span.status_message) or _by_class(error_type or "", span.status_message) or Raised.ERROR
-    )
+    found = _by_message(span.status_message) or _by_class(error_type or "", span.status_message)
+    says_nothing = not span.status_message.strip() and error_type is None
+    return found or (None if says_nothing else Raised.ERROR)
 
 
 def _by_class(name: str, message: str, trace: str = "") -> Raised | None:
@@ -212,6 +232,8 @@ def _by_class(name: str, message: str, trace: str = "") -> Raised | None:
     row = _row(package, last)
     if row is not None:
         is_late = row.means is _CANCEL and _INNER_TIMEOUT.search(f"{message[:1_000]}\n{trace[:_MOST_TRACE]}")
+        if row.means is _GUARD and _CAUSE in trace[:_MOST_TRACE]:
+            return Raised.ERROR
         return Raised.TIMEOUT if is_late else row.means
     folded = last.casefold()
     return (
@@ -232,7 +254,7 @@ def _row(package: str, name: str) -> _Row | None:
 
 def _by_message(message: str) -> Raised | None:
     """Read an error's message that is, or begins with, what only such an error says."""
-    head = message[:1_000].strip()
+    head = _SPAN_ERROR.sub("", message[:1_000].strip(), count=1)
     if whole := _MESSAGES.get(head):
         return whole
     for beginning, means in _BEGINNINGS:
