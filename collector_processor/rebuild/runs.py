@@ -3,9 +3,10 @@
 Two traces form one run if a span of one links to the other and both hold agents' spans; traces that only link
 to the same cron job's or queue's trace are separate runs. Without links, a framework's own id joins them:
 AutoGen's team uuid in the ``gen_ai.agent.id`` of a root (a team gets many requests, so its id joins only
-turns without links or parents), the call that Claude Code's background work reports on, or the session that a
-caller of LiteLLM's proxy sends along with each call's agent. Conversation ids are not used: pydantic-ai has
-one for each agent, and one chat has many runs.
+turns without links or parents), the call that Claude Code's background work reports on, the session that a
+caller of LiteLLM's proxy sends along with each call's agent, or the task in which a LangGraph run waited for
+a person and was resumed. Conversation and thread ids are not used: pydantic-ai has one for each agent, and
+one chat has many runs.
 
 Traces that only create agents are not runs. A run is incomplete if an AutoGen message was sent in a trace
 that is not here.
@@ -26,6 +27,7 @@ from semconv.dialects.conventions.otel_genai import MCP_METHOD
 from semconv.dialects.frameworks.autogen import RUNTIME_SCOPE
 from semconv.dialects.frameworks.claude_code import SCOPE as CLAUDE_CODE_SCOPE
 from semconv.dialects.frameworks.claude_code import background_keys
+from semconv.dialects.frameworks.langgraph import resumption_keys
 from semconv.dialects.frameworks.litellm import REQUESTER, session_of
 from semconv.dialects.reading.values import text
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
@@ -59,6 +61,7 @@ def run_keys(trace: Trace) -> frozenset[str]:
     keys = {f"{TRACE_KEY}{trace_id}" for trace_id in traces}
     if not links:
         keys.update(_short(key) for span in trace.spans for key in _framework_ids(span))
+        keys.update(_short(f"langgraph:{task}") for task in resumption_keys(trace.spans))
     return frozenset(keys)
 
 

@@ -24,7 +24,7 @@ from collector_processor.trajectory.step_texts import (
     output_text,
     shortened,
 )
-from collector_processor.trajectory.stops import stop_of_run, words_of_stop
+from collector_processor.trajectory.stops import heads_of_end, stop_of_run, words_of_stop
 from collector_processor.trajectory.turns import failed_turn, turns_of
 from semconv.dialects import ActionKind, Message
 from semconv.dialects.reading.messages import body_of, last_answer, last_request
@@ -105,7 +105,7 @@ def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
 
     openai-agents' root says OK after HTTP 500 and MaxTurnsExceeded; the agent below has the error.
     An error counts as the end if no step begins after the failed span ended. In a conversation of several
-    turns, the error of each counts.
+    turns, the error of each counts. A run that waited also ended as the part that resumed it.
     """
     turns = turns_of(ordering, steps)
     top = next(iter(ordering.tops), None)
@@ -113,6 +113,8 @@ def ending_of(ordering: Ordering, steps: Sequence[Act]) -> Ending:
     if root is None:
         return Ending(root=None)
     heads = [root] if turns or top is None or top[0] is root else [root, top[0]]
+    if Stop.WAITING in ordering.stops.values():
+        heads.extend(ordering.spans[position] for position in heads_of_end(ordering, steps))
     stop, failed_one = stop_of_run(ordering, steps), failed_turn(turns)
     if stop is not None and failed_one is None:
         return Ending(root=root, status=root.status, error=words_of_stop(ordering), stop=stop)

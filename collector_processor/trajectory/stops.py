@@ -172,7 +172,7 @@ def stop_of_run(ordering: Ordering, steps: Sequence[Act]) -> Stop | None:
     resumed. Below a top that says nothing, only what ended after the last step began counts. An agent that
     failed as the last to act was the reason of the cancellations around it.
     """
-    heads = _heads(ordering, steps)
+    heads = heads_of_end(ordering, steps)
     if any(_has_failed(ordering, position) for position in heads):
         return None
     last_start_ns = max((act.span.start_ns for act in steps), default=0)
@@ -210,7 +210,7 @@ def _is_last(span: Span, last_start_ns: int) -> bool:
     return span.end_ns >= last_start_ns
 
 
-def _heads(ordering: Ordering, steps: Sequence[Act]) -> list[int]:
+def heads_of_end(ordering: Ordering, steps: Sequence[Act]) -> list[int]:
     """Return the positions of the top that ended last and of the spans around it."""
     own = {(span.trace_id, span.span_id) for span, _ in ordering.tops}
     tops = [place for place, span in enumerate(ordering.spans) if (span.trace_id, span.span_id) in own]
