@@ -379,6 +379,15 @@ class Status(StrEnum):
     """The analysis failed."""
 
 
+def certainty_of(confidence: float, failed_probability: float | None) -> float:
+    """Return the probability that thresholds, filters and orders compare, for verdicts and for suspicions.
+
+    That the run failed, if in doubt: a suspicion's confidence is only the share that falls on one step, and a
+    suspicion spread over three steps is no less sure. Else that the step is right.
+    """
+    return confidence if failed_probability is None else failed_probability
+
+
 UNFINISHED: Final = frozenset({Status.WAITING, Status.CANCELLED})
 """Statuses of runs that ended early on purpose: neither passed nor failed, so they count as neither."""
 BLAMELESS: Final = frozenset({Status.NO_FAILURE, *UNFINISHED})
@@ -411,7 +420,7 @@ class Blame:
     @property
     def certainty(self) -> float:
         """The probability that thresholds compare: that the run failed, if in doubt; else of the step."""
-        return self.confidence if self.failed_probability is None else self.failed_probability
+        return certainty_of(self.confidence, self.failed_probability)
 
 
 @record

@@ -6,12 +6,13 @@ This module only defines the records; ``verdicts.py`` stores them.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from semconv.model import ProofDecision, SpanId, TraceId
+from semconv.model import ProofDecision, SpanId, TraceId, certainty_of
 from semconv.record import record
 
 PERSON: Final = "person"
@@ -25,6 +26,16 @@ SECOND_OPINION: Final = "is_second_opinion"
 """Key in a verdict's document: true if a person asked for this analysis. Used in the store only."""
 PROOF: Final = "proof"
 """Key in a verdict's document: the result of the experiment that made it. Absent from opinions."""
+
+
+def stated_certainty(document: Mapping[str, Any]) -> float | None:
+    """Return ``Blame.certainty`` of a verdict's document; ``None`` if it blames no step."""
+    confidence, failed = (_finite(document.get(name)) for name in ("confidence", "failed_probability"))
+    return None if confidence is None else certainty_of(confidence, failed)
+
+
+def _finite(number: object) -> float | None:
+    return float(number) if isinstance(number, int | float) and math.isfinite(number) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,18 +104,10 @@ class StoredVerdict:
         return decision == ProofDecision.PROVED or (is_refuted_again and span_id is not None)
 
     @property
-    def confidence(self) -> float:
-        """Confidence of the blame, 0 to 1; 1 if the document has none."""
-        return self._number("confidence", 1.0)
-
-    @property
     def certainty(self) -> float:
-        """The probability that thresholds compare (``Blame.certainty``)."""
-        return self._number("failed_probability", self.confidence)
-
-    def _number(self, name: str, otherwise: float) -> float:
-        number = self.fields.get(name)
-        return float(number) if isinstance(number, int | float) else otherwise
+        """The probability that thresholds compare (``Blame.certainty``); 1 if the document has none."""
+        stated = stated_certainty(self.fields)
+        return 1.0 if stated is None else stated
 
     @property
     def fields(self) -> Mapping[str, Any]:

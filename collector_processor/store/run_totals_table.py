@@ -2,19 +2,18 @@
 
 A run may have several verdicts, which hold documents; a list of a hundred thousand runs reads these rows
 instead. A row is written with each verdict; the totals follow in the same transaction, and are null until
-they are known.
+they are known. The column ``confidence`` holds the certainty, by which lists are filtered and sorted.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from collector_processor.otlp import Tenant
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.records import StoredVerdict
+from collector_processor.store.records import StoredVerdict, stated_certainty
 
 _OF_VERDICT: Final = ("tenant", "run_id", "version", "decided_ns", "status", "agent", "service", "confidence")
 _CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in _OF_VERDICT[2:])
@@ -59,10 +58,8 @@ class RunTotalsRows:
 
 def verdict_row(verdict: StoredVerdict) -> tuple[Any, ...]:
     """Return the values of a run's row that its verdict decides."""
-    sure = verdict.fields.get("confidence")
-    is_number = isinstance(sure, int | float) and math.isfinite(sure)
     told = (getattr(verdict, name) for name in _OF_VERDICT[:-1])
-    return (*told, float(sure) if is_number and sure is not None else None)
+    return (*told, stated_certainty(verdict.fields))
 
 
 def _totals_row(totals: RunTotals) -> tuple[Any, ...]:

@@ -267,7 +267,7 @@ def evaluator(judgement: Judgement, policy: CarrierPolicy) -> dict[str, Attribut
         {
             names.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
             names.EVALUATIONS_0_EVALUATION_NAME: EVALUATION_NAME,
-            names.EVALUATIONS_0_EVALUATION_SCORE: blame.confidence,
+            names.EVALUATIONS_0_EVALUATION_SCORE: blame.certainty,
             names.EVALUATIONS_0_EVALUATION_LABEL: blame.agent,
             names.EVALUATIONS_0_EVALUATION_EXPLANATION: blame.reason,
             names.EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND: annotator,

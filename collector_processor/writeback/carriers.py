@@ -143,7 +143,7 @@ def evaluation_log(
         return ()
     attributes: dict[str, AttributeValue] = {
         names.GEN_AI_EVALUATION_NAME: EVALUATION_NAME,
-        names.GEN_AI_EVALUATION_SCORE_VALUE: blame.confidence,
+        names.GEN_AI_EVALUATION_SCORE_VALUE: blame.certainty,
         names.GEN_AI_EVALUATION_SCORE_LABEL: blame.agent,
         names.GEN_AI_EVALUATION_EXPLANATION: blame.reason,
         names.FAILURE_ID: judgement.failure_id,

@@ -447,6 +447,14 @@ def test_a_suspicion_is_marked_by_the_probability_that_the_run_failed() -> None:
     assert len(carriers(judgement(SUSPICION), RUN, CarrierPolicy(min_confidence=0.91))) == 1
 
 
+def test_the_score_of_a_suspicion_is_the_probability_that_the_run_failed() -> None:
+    (log,) = evaluation_log(judgement(SUSPICION), RUN, CarrierPolicy(), 0)
+    decisive, _ = carriers(judgement(SUSPICION), RUN, CarrierPolicy())
+    assert log.event.attributes["gen_ai.evaluation.score.value"] == SUSPICION.failed_probability
+    assert decisive.attributes["evaluations.0.evaluation.score"] == SUSPICION.failed_probability
+    assert decisive.attributes["blamespan.failure.confidence"] == SUSPICION.confidence
+
+
 def test_carriers_link_to_the_runs_page_and_to_its_step_where_we_have_pages() -> None:
     policy = CarrierPolicy(web_url="https://blame.example")
     decisive, root = carriers(judgement(), RUN, policy)

@@ -19,7 +19,7 @@ from analyzer.telemetry.metric import as_label
 from analyzer.web.events import Changes
 from analyzer.web.reads import archive, run_lists, run_search
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import Bucket, RunQuery, Sort, Trend
+from analyzer.web.reads.page_records import Bounds, Bucket, Measure, RunQuery, Sort, Trend
 from analyzer.web.reads.recent_work import FRESH_NS as WORK_FRESH_NS
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Trends, bucket_width, trend_of
@@ -179,6 +179,9 @@ async def test_every_order_shows_each_run_once_page_by_page(
             steps=number % 3, duration_ns=number % 4, input_tokens=number % 5, cost_usd=number % 2 / 8
         )
         blamed = Blame(agent="a", step=0, reason="r", confidence=number % 6 / 8)
+        if number % 2:  # a suspicion is as sure as the run's failure, however many steps share it
+            shared = replace(blamed, confidence=(5 - number % 6) / 80, status=Status.SUSPECTED)
+            blamed = replace(shared, failed_probability=number % 6 / 8)
         sure = replace(blame(one, 0), verdict=blamed)
         await stage.add(one, "shop" if number % 7 else "bank", sure, totals)
         told[one.run_id] = (number, totals, number % 6 / 8)
@@ -204,6 +207,18 @@ async def test_every_order_shows_each_run_once_page_by_page(
         assert sorted(found) == wanted
         values = [key[upwards.get(sort.value, sort.value)](told[one]) for one in found]
         assert values == sorted(values, reverse=sort.value in key)
+    source.close()
+
+
+async def test_a_suspicion_is_filtered_by_the_probability_that_the_run_failed(stage: Stage) -> None:
+    for name, confidence, failed in (("spread", 0.2, 0.9), ("vague", 0.2, 0.3), ("certain", 0.9, None)):
+        one, status = run(step("a"), run_id=name), Status.SUSPECTED if failed else Status.ATTRIBUTED
+        told = Blame(agent="a", step=0, reason="r", confidence=confidence, status=status)
+        sure = replace(blame(one, 0), verdict=replace(told, failed_probability=failed))
+        await stage.add(one, "shop", sure, RunTotals(steps=1))
+    source = RunArchive(open_database(stage.folder / RUNS))
+    page = await source.page(RunQuery(bounds=(Bounds(of=Measure.CONFIDENCE, least=0.5),)))
+    assert {(row.key.run_id, row.certainty) for row in page.rows} == {("spread", 0.9), ("certain", 0.9)}
     source.close()
 
 

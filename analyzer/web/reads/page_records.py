@@ -14,7 +14,7 @@ from analyzer.issues.report import AgentShare
 from analyzer.web.reads.documents import read_document
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.records import StoredVerdict
+from collector_processor.store.records import StoredVerdict, stated_certainty
 from semconv.model import Status
 from semconv.record import record
 
@@ -117,6 +117,11 @@ class RunRow:
     """``None`` if they are not known: the run is from before they were kept, or still in progress."""
     said: Label | None = None
     """The newest label by a person."""
+
+    @property
+    def certainty(self) -> float | None:
+        """The probability that the list is filtered and sorted by."""
+        return stated_certainty(self.document)
 
 
 def row_of(
