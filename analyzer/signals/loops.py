@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import Final
 
 from analyzer.inquiry.present import beginning
@@ -18,6 +18,9 @@ _PATIENCE: Final = 4
 empty."""
 _SHORT: Final = 20
 """Number of characters below which equal words may be chance."""
+
+_MOST_WORDED: Final = 200
+"""Number of repeated texts that are compared with what people said; a run that loops repeats a few."""
 
 
 def repetition(reading: Reading) -> Iterator[Finding]:
@@ -49,16 +52,32 @@ def repeats_of(reading: Reading) -> list[tuple[int, ...]]:
         if reading.roles[position] is not Role.RELAYING and len(said) >= _SHORT:
             places[step.agent, step.kind, said].append(position)
     groups = [tuple(equal) for equal in places.values() if len(equal) > 1]
-    return [equal for equal in groups if _is_call(reading, equal[0]) or not was_given(reading, equal[0])]
+    worded = [equal for equal in groups if not _is_call(reading, equal[0])]
+    kept = {equal for equal in groups if _is_call(reading, equal[0])}
+    if worded:
+        given = Given(reading)
+        kept.update(equal for equal in worded[:_MOST_WORDED] if not given.has(equal[0]))
+    return [equal for equal in groups if equal in kept]
 
 
-def was_given(reading: Reading, position: int) -> bool:
-    """Tell whether a step's words are part of its agent's instructions or of a person's words."""
-    step, said = reading.steps[position], reading.texts[position]
-    people = (reading.texts[p] for p, one in enumerate(reading.steps) if one.kind is StepKind.HUMAN)
-    task = reading.trajectory.task
-    given = (*people, *(_collapsed(text) for text in (step.instructions, task) if len(text) >= len(said)))
-    return any(said in text for text in given)
+class Given:
+    """What people said in a run, and what each agent was told."""
+
+    def __init__(self, reading: Reading) -> None:
+        """Join the words of people once: each repeated text is searched for in them."""
+        self._reading: Final = reading
+        people = (one.kind is StepKind.HUMAN for one in reading.steps)
+        self._people: Final = "\n".join(compress(reading.texts, people))
+        self._task: Final = _collapsed(reading.trajectory.task)
+
+    def has(self, position: int) -> bool:
+        """Tell whether a step's words are part of its agent's instructions or of a person's words."""
+        said, told = self._reading.texts[position], self._reading.steps[position].instructions
+        return (
+            said in self._people
+            or said in self._task
+            or (len(told) >= len(said) and said in _collapsed(told))
+        )
 
 
 def _collapsed(text: str) -> str:

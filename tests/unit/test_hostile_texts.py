@@ -8,9 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from analyzer.lineage.figures import figures
+from analyzer.signals.loops import repeats_of
+from analyzer.signals.run_view import read
+from analyzer.signals.suspicion.ending import Ending
+from analyzer.signals.suspicion.other_language import other_language
 from semconv.dialects.generic.speakers import bare_name
 from semconv.dialects.reading.messages import message_of
 from semconv.dialects.reading.python_repr import message_fields
+from semconv.model import StepKind, Trajectory
+from tests.runs import failed_tool, run, step, tool
 
 _LENGTH = 20_000
 _MOST_S = 1.0
@@ -38,3 +44,55 @@ def test_a_text_made_to_be_slow_is_read_in_time(read: Callable[[], object]) -> N
     begun = time.process_time()
     read()
     assert time.process_time() - begun < _MOST_S
+
+
+def _failing(number: int) -> Trajectory:
+    """A run in which every call fails in another way, and as many calls return something."""
+    pairs = (
+        (
+            failed_tool("a", f"no shelf for the book {at} here", "shelf"),
+            tool("a", f"floor {at}. " * 40, "plan"),
+        )
+        for at in range(number)
+    )
+    return run(*(each for pair in pairs for each in pair), task="Where is it?", output="Upstairs.")
+
+
+def _copying(number: int) -> Trajectory:
+    """A long answer in another language than the task, and as many results as it has sentences."""
+    answer = " ".join(f"Das Buch Nummer {at} steht oben im Regal." for at in range(number // 4))
+    results = (tool("a", f"shelf {at} has many books and some maps " * 20, "plan") for at in range(number))
+    return run(*results, step("a", answer), task="Where do all of these books stand now?", output=answer)
+
+
+def _repeating(number: int) -> Trajectory:
+    """A run in which people say as much as the agent repeats."""
+    people = (
+        step("user", f"please put the book {at} on its shelf, and then dust it", kind=StepKind.HUMAN)
+        for at in range(number)
+    )
+    words = [step("a", f"I have put the volume {at} where it belongs") for at in range(number)]
+    return run(*people, *words, *words, task="Tidy up.", output="Done.")
+
+
+@pytest.mark.parametrize(
+    ("read_run", "made"),
+    [
+        pytest.param(lambda made: Ending(made).returned, _failing, id="failures and results"),
+        pytest.param(lambda made: list(other_language(read(made))), _copying, id="sentences and results"),
+        pytest.param(lambda made: repeats_of(read(made)), _repeating, id="repeated and given words"),
+    ],
+)
+def test_a_run_of_many_texts_is_read_in_time(
+    read_run: Callable[[Trajectory], object], made: Callable[[int], Trajectory]
+) -> None:
+    """Four times the texts take about four times as long, not sixteen times."""
+
+    def seconds(number: int) -> float:
+        trajectory = made(number)
+        begun = time.process_time()
+        read_run(trajectory)
+        return time.process_time() - begun
+
+    seconds(50)  # tables and patterns are read
+    assert seconds(3_000) < 8 * max(seconds(750), 0.02)

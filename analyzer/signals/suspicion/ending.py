@@ -6,9 +6,10 @@ Read by triage and by the clues of undelivered work. Nothing here judges.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from analyzer.lineage.derivation import plain_results
@@ -37,6 +38,8 @@ _PLACEHOLDER: Final = re.compile(r"\[tool[-_ ]results?\b[^\]\n]*\]")
 """What a framework writes to the model in place of a result that its tool's span has."""
 _TELLING: Final = 12
 """Characters from which equal texts are the same error, not equal by chance."""
+_MOST_LINES: Final = 64
+"""Lines of failures that are looked for within longer lines: each is searched for in all results."""
 _NAME: Final = 3
 """Characters of an agent's name below which a match may be chance."""
 _NO_WORD: Final = re.compile(
@@ -123,12 +126,12 @@ class Ending:
     def returned(self) -> tuple[str, ...]:
         """Results of tools that answer, in any step."""
         failed = _texts_of_failures(self.reading)
-        lines = {line.strip() for text in failed for line in text.splitlines()}
-        told = [line for line in lines if len(line) >= _TELLING]  # frameworks add advice to an error
+        lines = dict.fromkeys(line.strip() for text in failed for line in text.splitlines())
+        told = {line: None for line in lines if len(line) >= _TELLING}  # frameworks add advice to an error
         return tuple(
             text
             for text in results(self.reading)
-            if text not in failed and not any(each in text for each in told) and _answers(text)
+            if text not in failed and not _repeats_line(text, told) and _answers(text)
         )
 
     @cached_property
@@ -262,7 +265,19 @@ def tokens_of(text: str) -> frozenset[str]:
     return frozenset(found | dense)
 
 
-def _texts_of_failures(reading: Reading) -> frozenset[str]:
+def words_among(tokens: Iterable[str]) -> float:
+    """Count the words that telling parts stand for: two pairs of characters are about one word."""
+    return sum(0.5 if _DENSE.fullmatch(token) else 1.0 for token in tokens)
+
+
+def _repeats_line(text: str, told: Mapping[str, None]) -> bool:
+    """Tell whether a text has one of the lines, or one of the first ones within a longer line."""
+    if any(line.strip() in told for line in text.splitlines()):
+        return True
+    return any(line in text for line in islice(told, _MOST_LINES))
+
+
+def _texts_of_failures(reading: Reading) -> Mapping[str, None]:
     """Return what steps of tools show of their failures, and what the model is told of them."""
     faulty = [
         step for step, fault in zip(reading.steps, reading.faults, strict=True) if fault is not Fault.NONE
@@ -275,7 +290,7 @@ def _texts_of_failures(reading: Reading) -> frozenset[str]:
         if not ids.isdisjoint(one.answers)
     )
     texts = (*(step.output for step in faulty), *(step.error for step in faulty), *told)
-    return frozenset(text[:HEAD].strip() for text in texts)
+    return dict.fromkeys(text[:HEAD].strip() for text in texts)
 
 
 def _answers(result: str) -> bool:

@@ -30,6 +30,7 @@ _WIDE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _FEWEST_WORDS: Final = 6
 _FEWEST_CHARACTERS: Final = 10
 """Words, or characters of a script without blanks, from which a text tells its language."""
+_MOST_SENTENCES: Final = 64
 _MATERIAL: Final = re.compile(r"\n[^\S\n]*\n|:\s|\uff1a")
 """What divides a task from the texts that it hands over."""
 _LOCALE: Final = re.compile(
@@ -47,7 +48,7 @@ def other_language(reading: Reading) -> Iterator[Clue]:
         return
     if _is_asked_for(reading, used) or _may_be_for_others(reading, wanted, used):
         return
-    if _language(_without_copied(reading, _sentences(answer))) != used:
+    if _language(list(_without_copied(reading, _sentences(answer)))) != used:
         return
     step = reading.steps[_author(reading, answer)]
     names = tables()
@@ -66,9 +67,10 @@ def _sentences(text: str) -> list[str]:
     return [one for one in found if one and not _CODE.search(one)]
 
 
-def _without_copied(reading: Reading, sentences: Sequence[str]) -> list[str]:
-    returned = [normalized(text) for text in results(reading)]
-    return [one for one in sentences if not any(normalized(one) in text for text in returned)]
+def _without_copied(reading: Reading, sentences: Sequence[str]) -> Iterator[str]:
+    """Yield the first sentences that no result has; each is searched for in all results."""
+    returned = "\n".join(normalized(text) for text in results(reading))
+    return (one for one in sentences[:_MOST_SENTENCES] if normalized(one) not in returned)
 
 
 def _language(sentences: Sequence[str]) -> str:

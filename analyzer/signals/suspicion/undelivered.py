@@ -19,13 +19,13 @@ from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.sources import is_blind
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
-from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of
+from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of, words_among
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import Kind, kinds_said
 from semconv.model import Evidence, StepKind
 
 _WORD: Final = re.compile(r"\w+")
-_SHORTEST_WORDS: Final = 2
+_FEWEST_WORDS: Final = 2
 _LONGEST_NOTICE: Final = 300
 _NOTICE: Final = re.compile(
     r"^\W*(?:error\b\s?[:(-]|an error occurred|exception\b\s?[:(-]|traceback \()"
@@ -239,13 +239,9 @@ def _is_notice(ending: Ending) -> bool:
 
 def _repeats_a_source(ending: Ending) -> bool:
     """Tell whether the refusal repeats what a tool returned or the instructions say: then it is an answer."""
-    asked = {word.casefold() for word in _WORD.findall(ending.task)}
-    own = {
-        word.casefold() for word in _WORD.findall(ending.answer) if len(word) > 3 or word.isdigit()
-    } - asked
-    known = "\n".join((*ending.returned, *(step.instructions for step in ending.reading.steps)))
-    sources = {word.casefold() for word in _WORD.findall(known[:HEAD])}
-    return len(own & sources) >= _SHORTEST_WORDS
+    known = "\n".join((*ending.returned, *dict.fromkeys(step.instructions for step in ending.reading.steps)))
+    own = tokens_of(ending.answer) - tokens_of(ending.task)
+    return words_among(own & tokens_of(known[:HEAD])) >= _FEWEST_WORDS
 
 
 def _undone(ending: Ending, missed: Missed, *, failed: bool) -> Clue:

@@ -15,7 +15,7 @@ from analyzer.lineage.claims import unsupported_figures
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import figures, prose_of, words_of
 from analyzer.lineage.sources import results
-from analyzer.signals.loops import was_given
+from analyzer.signals.loops import Given
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer, only_calls
 from analyzer.signals.suspicion.ending import asks_whether
@@ -177,11 +177,12 @@ def loops(reading: Reading) -> Iterator[Clue]:
         elif step.kind in (StepKind.LLM, StepKind.AGENT) and len(reading.texts[position]) >= _SHORTEST_WORDS:
             calls[step.agent, "", reading.texts[position]].append(position)
     answer = " ".join(final_answer(reading.trajectory).split())
+    given = Given(reading)
     repeated = [(call, places) for call, places in calls.items() if len(places) >= _LOOPING]
     for (_agent, tool, said), places in repeated[:_MOST_REPEATED]:
         if not tool and (said in answer or answer in said):
             continue  # wrappers of the last call repeat its words
-        if not tool and was_given(reading, places[0]):
+        if not tool and given.has(places[0]):
             continue
         results = [_result(reading, place) for place in places]
         if results[-1] not in results[:-1] or _progresses(reading, places, calls):
