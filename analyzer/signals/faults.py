@@ -16,8 +16,7 @@ from analyzer.signals.normalize import normalized
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Finding, Reading, Role
 from analyzer.signals.tool_results import Fault, is_whole_report
-from analyzer.signals.wording import CLAIMS_DONE
-from analyzer.signals.wordings import mentions_fault
+from analyzer.signals.wordings import Kind, mentions_fault, said
 from semconv.model import SpanStatus, Step, StepKind
 
 _STATED: Final = 4.0
@@ -27,13 +26,6 @@ _LIMITED: Final = 6.0
 _MOST_NAMES: Final = 3
 """Number of evaluations that a reason names."""
 _ERROR_TYPE: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
-_ADMITS_FAULT: Final = re.compile(
-    r"\b(?:error|fail\w*|issue|exception|did(?:n't| not)|could(?:n't| not)|unable|empty|nothing|no results?"
-    r"|not found|unavailable|timed? ?out|retry\w*|again|instead|wrong|incorrect|unexpected"
-    r"|fix\w*|correct(?:ed)?)\b",
-    re.IGNORECASE,
-)
-"""English words of a repair as well as of a failure; for other languages, see ``wordings``."""
 
 
 def crash(reading: Reading) -> Iterator[Finding]:
@@ -106,7 +98,7 @@ def ignored_fault(reading: Reading) -> Iterator[Finding]:
         if reading.faults[before] is Fault.NONE or reading.repaired[before]:
             continue
         text, failed = reading.texts[position], reading.faults[before] is Fault.FAILED
-        if reading.roles[position] is not Role.ACTING or not text or _admits_fault(text):
+        if reading.roles[position] is not Role.ACTING or not text or mentions_fault(text):
             continue
         if not _goes_on(text, reading.texts[before]):
             continue
@@ -137,7 +129,7 @@ def heard_fault(reading: Reading) -> Iterator[Finding]:
             quote=beginning(fault.text, QUOTE),
         )
         text = reading.texts[hearer]
-        if text and not _admits_fault(text) and _goes_on(text, fault.text):
+        if text and not mentions_fault(text) and _goes_on(text, fault.text):
             yield Finding(
                 step=hearer,
                 signal="ignored_error",
@@ -146,10 +138,6 @@ def heard_fault(reading: Reading) -> Iterator[Finding]:
                 detail=f"The error: {words}",
                 quote=beginning(text, QUOTE),
             )
-
-
-def _admits_fault(text: str) -> bool:
-    return _ADMITS_FAULT.search(text) is not None or mentions_fault(text)
 
 
 def failed_evaluation(reading: Reading) -> Iterator[Finding]:
@@ -172,7 +160,7 @@ def failed_evaluation(reading: Reading) -> Iterator[Finding]:
 
 def _goes_on(text: str, before: str) -> bool:
     """Say whether a text claims success, or gives numbers that the preceding text lacks."""
-    return CLAIMS_DONE.search(text) is not None or bool(numbers(text) - numbers(before))
+    return said(Kind.CONCLUDES, text) is not None or bool(numbers(text) - numbers(before))
 
 
 def _what(step: Step) -> str:

@@ -12,17 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from analyzer.signals.wordings import Kind, said
 from semconv.model import Step, StepKind
 
-GIVES_UP: Final = re.compile(
-    r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
-    r"|(?:cannot|can't|could not|couldn't) (?:be )?"
-    r"(?:find|access|complete|determine|retrieve|locate|answer|proceed|verif\w+)"
-    r"|unable to (?:find|access|complete"
-    r"|determine|retrieve|locate|answer|proceed)|no (?:further )?information (?:is )?available)",
-    re.IGNORECASE,
-)
-"""Words of an agent that gives up."""
 _LABEL: Final = re.compile(r"^\W*\w*(?:Error|Exception)\W+", re.IGNORECASE)
 _LONGEST_REASON: Final = 300
 _SHORTEST_REASON: Final = 12
@@ -62,11 +54,13 @@ def failures_told(steps: Sequence[Step]) -> frozenset[int]:
     )
 
 
-def _is_reason(result: str, said: str) -> bool:
-    if len(result) > _LONGEST_REASON or GIVES_UP.search(said) is None:
+def _is_reason(result: str, words: str) -> bool:
+    if len(result) > _LONGEST_REASON:
         return False
     reason = " ".join(_LABEL.sub("", result).strip(" \n.\"'").split())
-    return len(reason) >= _SHORTEST_REASON and reason.casefold() in " ".join(said.split()).casefold()
+    if len(reason) < _SHORTEST_REASON or reason.casefold() not in " ".join(words.split()).casefold():
+        return False
+    return said(Kind.GIVING_UP, words) is not None
 
 
 def heard_faults(steps: Sequence[Step], is_fault: Callable[[str], bool]) -> tuple[HeardFault, ...]:

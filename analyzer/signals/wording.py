@@ -1,7 +1,8 @@
 """Signals on wording: English phrases that go with mistakes.
 
 They are weak evidence with low weights: an agent may state an assumption and be right. Few texts contain such
-phrases, so a plain search for word stems runs first; it takes a tenth of the patterns' time.
+phrases, so a plain search for word stems runs first; it takes a tenth of the patterns' time. Each step is
+searched for them, which the tables of ``wordings`` would make slow: these are for the few texts that decide.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.signals.heard import GIVES_UP
 from analyzer.signals.normalize import excerpt, lowercased
 from analyzer.signals.run_view import Finding, Reading, Role
 from semconv.model import Step
@@ -24,7 +24,7 @@ _CLAUSE: Final = 60
 _CLAUSE_END: Final = re.compile(r"[.,;:!?](?=[\s\"”)]|$)|[\n()]")
 _LISTED: Final = re.compile(r"\W*\d+[.)]\s")
 _OWN_WORDS: Final = frozenset({Role.ACTING, Role.COORDINATING})
-CLAIMS_DONE: Final = re.compile(
+_CLAIMS_DONE: Final = re.compile(
     r"\b(?:confirmed|verified|is correct|are correct|accurate|final answer|conclu(?:de|sion)|therefore"
     r"|the (?:answer|result) is|successfully|has been (?:confirmed|verified))\b",
     re.IGNORECASE,
@@ -111,7 +111,14 @@ GIVE_UP: Final = Wording(
     weight=0.4,
     reasons=(("", "may have given up"),),
     stems=("unable", "not able", "cannot", "can't", "could not", "couldn't", "information"),
-    pattern=GIVES_UP,
+    pattern=re.compile(
+        r"\b(?:I(?:'m| am|'ve| have)? (?:was |been )?(?:unable|not able)"
+        r"|(?:cannot|can't|could not|couldn't) (?:be )?"
+        r"(?:find|access|complete|determine|retrieve|locate|answer|proceed|verif\w+)"
+        r"|unable to (?:find|access|complete"
+        r"|determine|retrieve|locate|answer|proceed)|no (?:further )?information (?:is )?available)",
+        re.IGNORECASE,
+    ),
 )
 
 
@@ -159,7 +166,7 @@ _PLANNED: Final = re.compile(
 
 def _claimed(text: str) -> re.Match[str] | None:
     """Return the first claim that a result is right."""
-    for found in CLAIMS_DONE.finditer(text):
+    for found in _CLAIMS_DONE.finditer(text):
         least = max(0, found.start() - _LINE)
         begin = max(least, *(text.rfind(mark, least, found.start()) + 1 for mark in ("\n", ". ", "! ", "? ")))
         if not _PLANNED.search(text[begin : found.start()]):

@@ -265,3 +265,47 @@ def test_a_run_whose_results_are_not_recorded_is_not_judged() -> None:
     dark = tool("clerk", "", "shelf_of", content=ContentState.ABSENT)
     assert found(asked("Where?", dark, answer="Shelf 9.")) is None
     assert found(run(step("clerk", "", StepKind.LLM), task="Where?", output="")) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Noted. There was a problem with the catalogue.",
+        "Verstanden. Der Katalog kann die Etage nicht anzeigen.",
+        "C'est noté. Une erreur est survenue dans le catalogue.",
+        "Понятно. В каталоге произошла ошибка.",  # noqa: RUF001
+        "明白了。目录发生错误。",
+        "Anlaşıldı. Katalogda bir hata oluştu.",  # noqa: RUF001
+    ],
+)
+def test_an_acknowledgement_and_the_report_of_an_error_are_no_answer_in_any_language(answer: str) -> None:
+    clue = found(asked("Heidi?", *looked_up(DOWN), answer=answer))
+    assert clue is not None
+    assert "gives nothing in its place" in clue.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Verstanden. Der Katalog kann die Etage nicht anzeigen, aber laut Plan stehen Romane oben.",
+        "Понятно. В каталоге произошла ошибка, но по плану романы стоят наверху.",  # noqa: RUF001
+        "明白了。目录发生错误,但是按平面图小说在楼上。",
+    ],
+)
+def test_what_follows_the_report_of_an_error_may_be_the_answer(answer: str) -> None:
+    plan = tool("clerk", "novels: upstairs; romane: oben laut plan; романы наверху; 小说在楼上", "plan")
+    assert found(asked("Heidi?", *looked_up(DOWN), plan, answer=answer)) is None
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "Schreib ihr einen Brief über Heidi.",
+        "用中文翻译: Heidi is upstairs",
+        "Zusammenfassung bitte: résume Heidi",
+    ],
+)
+def test_a_task_that_orders_a_text_may_get_a_refusal_as_its_text(task: str) -> None:
+    refusal = "Es tut mir leid, ich konnte das Buch nicht finden."
+    assert found(asked(task, answer=refusal)) is None
+    assert found(asked("Auf welcher Etage steht es?", answer=refusal)) is not None

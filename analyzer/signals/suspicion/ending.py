@@ -20,7 +20,7 @@ from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault, fault_of, says_absent
-from analyzer.signals.wordings import Kind, kinds_said, languages_in, said
+from analyzer.signals.wordings import Kind, kinds_said, languages_in, only_acknowledges, said
 from semconv.model import Step, StepKind, Trajectory
 
 _SENTENCE: Final = re.compile(r"(?:[^.!?;\n\u3002\uff01\uff1f\u061f\u0964]|[.](?=\S))+")
@@ -33,7 +33,8 @@ _DENSE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 """Text of scripts that have no blanks between words."""
 MISSES: Final = frozenset({Kind.GIVING_UP, Kind.ADMISSION, Kind.EXCUSE, Kind.PROMISE})
 """Kinds of phrases by which an answer says that something is missing from it."""
-_EVASIONS: Final = MISSES - {Kind.ADMISSION}  # "the problem is …" may be the answer
+_EVASIONS: Final = (Kind.EVADES, Kind.GIVING_UP, Kind.EXCUSE, Kind.PROMISE)
+"""Without admissions: "the problem is …" may be the answer."""
 _PLACEHOLDER: Final = re.compile(r"\[tool[-_ ]results?\b[^\]\n]*\]")
 """What a framework writes to the model in place of a result that its tool's span has."""
 _TELLING: Final = 12
@@ -42,29 +43,10 @@ _MOST_LINES: Final = 64
 """Lines of failures that are looked for within longer lines: each is searched for in all results."""
 _NAME: Final = 3
 """Characters of an agent's name below which a match may be chance."""
-_NO_WORD: Final = re.compile(
-    r"\W*(?:noted|ok(?:ay)?|understood|acknowledged|received|all right|alright|sure|thanks|thank you|got it"
-    r"|i see|will do|one moment(?: please)?|please wait)\W*",
-    re.IGNORECASE,
-)
-"""Pattern of a sentence that only acknowledges. ``Done`` and ``yes`` are not included: they may be answers.
-"""
 _PUTS_OFF: Final = re.compile(
     r" (?:should|will|must|has to|needs to|is to|ask|asked|wait|waiting|forward\w*|pass(?:ed)?|hand(?:ed)?"
     r"|transfer\w*|delegat\w+|assign\w*|refer\w*|contact\w*|consult\w*) "
 )
-_EXCUSE: Final = re.compile(
-    r"\b(?:unable|not able|could(?: not|n't)|can(?:not|'t| not)|did(?: not|n't)|failed to|sorry|unfortunately"
-    r"|not available|unavailable|there (?:was|were|is) (?:an? |some )?(?:problem|error|issue)s?"
-    r"|returned an error|an error occurred|no (?:answer|result|response|reply)|try again"
-    r"|limit (?:was )?(?:reached|exceeded))\b",
-    re.IGNORECASE,
-)
-_GOES_ON: Final = re.compile(
-    r"\b(?:so|but|however|instead|myself|ourselves|nevertheless|anyway|still (?:found|know)|therefore)\b",
-    re.IGNORECASE,
-)
-"""Words after which an answer may follow an excuse in the same sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,16 +136,13 @@ class Ending:
 
     def _after_turn(self, sentence: str) -> str:
         """Return what follows a word such as ``but`` or ``so``, where an answer may begin; else all of it."""
-        own = _GOES_ON.search(sentence)
-        if own is not None:
-            return sentence[own.end() :]
         found = said(Kind.GOES_ON, sentence, self.languages)
         return sentence if found is None else sentence[found.end :]
 
     def _misses(self, words: str) -> bool:
-        if _EXCUSE.search(words) or _NO_WORD.fullmatch(words.strip()) or _defers(words, self._agents):
+        if only_acknowledges(words, self.languages) or _defers(words, self._agents):
             return True
-        return bool(kinds_said(words, self.languages) & _EVASIONS)
+        return any(said(kind, words, self.languages) is not None for kind in _EVASIONS)
 
     @cached_property
     def _agents(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from analyzer.lineage.sources import is_blind
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of, words_among
 from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.wordings import Kind, kinds_said
+from analyzer.signals.wordings import Kind, kinds_said, orders_text
 from semconv.model import Evidence, StepKind
 
 _WORD: Final = re.compile(r"\w+")
@@ -48,14 +48,6 @@ _IRREGULAR: Final = {
     "write": "written",
     "set": "set",
 }
-_TEXT_ASKED: Final = re.compile(
-    r"\b(?:write|draft|compose|translate|rephrase|classify|label|summari[sz]e|schreib\w*|übersetz\w*|formulier\w*"
-    r"|rédige\w*|écri\w*|tradui\w*|redact\w*|escrib\w*|traduc\w*|escrev\w*|traduz\w*|scriv\w*"
-    r"|напиш\w*|перевед\w*|napisz\w*|przetłumacz\w*|schrijf\w*|vertaal\w*|yaz\w*|çevir\w*|tulis\w*)"
-    r"|写|寫|翻译|翻譯|書いて|訳して|번역|اكتب|ترجم|लिख|अनुवाद",
-    re.IGNORECASE,
-)
-"""Tasks whose answer is a text for somebody, which may itself apologise or refuse."""
 _DOING: Final = frozenset({StepKind.TOOL, StepKind.HANDOFF})
 _EXCUSES: Final = frozenset({Kind.EXCUSE, Kind.PROMISE})
 _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
@@ -93,8 +85,8 @@ def _nothing_returned(ending: Ending) -> Clue | None:
         return _undone(ending, last, failed=True)
     claimed = _is_claimed(ending, last)
     if not ending.figures and not claimed:
-        if _TEXT_ASKED.search(ending.task):
-            return None  # a translation needs no tool
+        if orders_text(ending.task):
+            return None  # a text needs no tool, and may itself apologise or refuse
         if Kind.ADMISSION in ending.kinds:
             return _undone(ending, last, failed=True) if ending.only_admits else None
     return _invented(ending, last, {"figures": float(bool(ending.figures)), "claimed": claimed})
@@ -216,7 +208,7 @@ def _only_words(ending: Ending) -> Clue | None:
     """
     trajectory = ending.trajectory
     could_act = any(step.tools or step.kind in _DOING for step in trajectory.steps)
-    if ending.missed or not could_act or _TEXT_ASKED.search(ending.task) or ending.last_deed >= 0:
+    if ending.missed or not could_act or orders_text(ending.task) or ending.last_deed >= 0:
         return None
     author = _last_speaker(ending)
     if _is_notice(ending):

@@ -24,13 +24,6 @@ from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import mentions_fault
 from semconv.model import Evidence, Step, StepKind
 
-_ADMITS: Final = re.compile(
-    r"\b(?:errors?|fail\w*|exception|did(?:n't| not)|could(?:n't| not)|can(?:not|'t)|unable|nothing|none"
-    r"|no results?|not (?:found|available|possible)|unavailable|unreachable|timed? ?out|timeouts?|retry\w*"
-    r"|again|instead|missing|without|no data|unknown|down|refused|skipp\w+|impossible)\b",
-    re.IGNORECASE,
-)
-"""English words; for other languages, see ``wordings``."""
 _MOST_TIMES: Final = 8
 _LOOPING: Final = 3
 """Number of equal calls with equal results that count as a loop: two may be a check."""
@@ -77,10 +70,6 @@ def _failures(reading: Reading) -> Iterator[_Failure]:
             yield _Failure(at=heard.hearer, first_after=heard.hearer, tool=heard.tool, said=heard.text)
 
 
-def _admits(text: str) -> bool:
-    return _ADMITS.search(text) is not None or mentions_fault(text)
-
-
 def _has_figures_from_nowhere(reading: Reading, answer: str) -> bool:
     """Tell whether the answer has figures that neither the task nor another result gives."""
     stated = {one.value for one in figures(prose_of(answer)) if not one.is_small}
@@ -100,7 +89,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
     has_figures = _has_figures_from_nowhere(reading, answer)
     told = [place for place, text in enumerate(reading.texts) if text]
     spoken = [place for place in told if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
-    admitted = max((place for place in spoken if _admits(reading.texts[place])), default=-1)
+    admitted = max((place for place in spoken if mentions_fault(reading.texts[place])), default=-1)
     sound = [
         place
         for place, other in enumerate(reading.steps)
@@ -111,7 +100,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
         if failure.is_empty and is_whether:
             continue
         position, step = failure.at, reading.steps[failure.at]
-        if admitted >= failure.first_after or _admits(answer):
+        if admitted >= failure.first_after or mentions_fault(answer):
             continue
         others, earlier = last_sound >= failure.first_after, bool(sound) and sound[0] < position
         asked = step.input[:400] if step.kind is StepKind.TOOL else ""

@@ -7,11 +7,19 @@ The search is linear in the text.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 from analyzer.signals.wordings.folding import fold, original_span
-from analyzer.signals.wordings.languages import asks_for_text, is_covered, languages_in, speaks_of, unchecked
+from analyzer.signals.wordings.languages import (
+    asks_for_text,
+    is_covered,
+    languages_in,
+    orders_text,
+    speaks_of,
+    unchecked,
+)
 from analyzer.signals.wordings.patterns import first_match
 from analyzer.signals.wordings.tables import ANY_LANGUAGE, Kind, Table, tables
 
@@ -49,6 +57,7 @@ def said(kind: Kind, text: str, languages: tuple[str, ...] | None = None) -> Mat
     return Match(kind=kind, language=language, start=first, end=last, words=folded[start:end])
 
 
+_WORD: Final = re.compile(r"[^\W_]")
 _KINDS: Final = tuple(Kind)
 
 
@@ -58,10 +67,19 @@ def kinds_said(text: str, languages: tuple[str, ...] | None = None) -> frozenset
     return frozenset(kind for kind in _KINDS if said(kind, text, known) is not None)
 
 
+def only_acknowledges(sentence: str, languages: tuple[str, ...] | None = None) -> bool:
+    """Tell whether a sentence is nothing but an acknowledgement, such as ``Noted``."""
+    found = said(Kind.ACKNOWLEDGES, sentence, languages)
+    return found is not None and not _WORD.search(sentence[: found.start] + sentence[found.end :])
+
+
+_OF_FAULTS: Final = (Kind.ADMISSION, Kind.GIVING_UP, Kind.REPAIRS)
+
+
 def mentions_fault(text: str) -> bool:
-    """Tell whether a text says that something failed, was missing or was not done."""
+    """Tell whether a text may say that something failed, was missing, not done, or done again."""
     known = languages_in(text)
-    return any(said(kind, text, known) is not None for kind in (Kind.ADMISSION, Kind.GIVING_UP))
+    return any(said(kind, text, known) is not None for kind in _OF_FAULTS)
 
 
 __all__ = [
@@ -74,6 +92,8 @@ __all__ = [
     "kinds_said",
     "languages_in",
     "mentions_fault",
+    "only_acknowledges",
+    "orders_text",
     "said",
     "speaks_of",
     "tables",

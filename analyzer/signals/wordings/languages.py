@@ -65,8 +65,30 @@ def speaks_of(language: str, text: str) -> bool:
 
 def asks_for_text(language: str, text: str) -> bool:
     """Tell whether a text in a language may ask to write to somebody, who may read another language."""
+    folded, table = fold(text), tables()[language]
+    return any(word in folded for word in (*table.writing_verbs, *table.writing_words))
+
+
+def orders_text(text: str) -> bool:
+    """Tell whether a text asks for a text, to write, translate or sum up; not merely to send one.
+
+    In any language: a few words before a text to translate do not show in which language they are.
+    """
     folded = fold(text)
-    return any(word in folded for word in tables()[language].writing_words)
+    beginnings, anywhere = _verbs_of_text()
+    words = frozenset(_TOKEN.findall(folded))
+    return any(verb in folded for verb in anywhere) or any(word.startswith(beginnings) for word in words)
+
+
+@functools.cache
+def _verbs_of_text() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return verbs that begin a word, and those that may stand within other letters."""
+    beginnings: list[str] = []
+    anywhere: list[str] = []
+    for table in tables().values():
+        joins = table.boundary is Boundary.NONE or table.prefixes
+        (anywhere if joins else beginnings).extend((*table.writing_verbs, *table.rewording_words))
+    return tuple(beginnings), tuple(anywhere)
 
 
 def is_covered(text: str) -> bool:

@@ -16,6 +16,9 @@ ANY_LANGUAGE: Final = "mul"
 """Code of the table of what programs write whatever the language of the text around it (ISO 639-2)."""
 
 
+_BEGINNINGS: Final = ("named", "language_words", "writing_verbs", "writing_words", "rewording_words")
+
+
 class Kind(StrEnum):
     """What a phrase does."""
 
@@ -35,6 +38,14 @@ class Kind(StrEnum):
     """A question whether something exists or holds, or which things do: nothing found is an answer."""
     CITES = "cites"
     """What stands beside it was said or written by somebody else."""
+    EVADES = "evades"
+    """The sentence says that something failed or is missing, where an answer should stand."""
+    ACKNOWLEDGES = "acknowledges"
+    """As a whole sentence, only takes note. ``Done`` and ``yes`` are not included: they may be answers."""
+    REPAIRS = "repairs"
+    """Something is done again, otherwise or without: words of a repair as well as of a failure."""
+    CONCLUDES = "concludes"
+    """A result is called right or final."""
 
 
 class Boundary(StrEnum):
@@ -70,8 +81,12 @@ class Table:
     """Folded. Beginnings of this language's name in the languages of the tables."""
     language_words: tuple[str, ...]
     """Folded. Beginnings of this language's words for translating and for a language."""
+    writing_verbs: tuple[str, ...]
+    """Folded. Beginnings of this language's words for writing to somebody."""
     writing_words: tuple[str, ...]
-    """Folded. Beginnings of this language's words for writing to somebody, and for what is written."""
+    """Folded. Beginnings of this language's words for what is written to somebody."""
+    rewording_words: tuple[str, ...]
+    """Folded. Beginnings of this language's words for making a text of the text that the task gives."""
     groups: Mapping[str, tuple[str, ...]]
     """Alternatives that phrases refer to as ``{name}``."""
     phrases: Mapping[Kind, tuple[str, ...]]
@@ -106,7 +121,9 @@ def _table(row: Mapping[str, Any]) -> Table:
         "boundary": Boundary.BOTH,
         "named": "",
         "language_words": "",
+        "writing_verbs": "",
         "writing_words": "",
+        "rewording_words": "",
         "groups": {},
         "unless": {},
         **row,
@@ -118,9 +135,7 @@ def _table(row: Mapping[str, Any]) -> Table:
             "boundary": Boundary(given["boundary"]),
             "prefixes": tuple(given["prefixes"]),
             "function_words": frozenset(fold(given["function_words"]).split()),
-            "named": tuple(fold(given["named"]).split()),
-            "language_words": tuple(fold(given["language_words"]).split()),
-            "writing_words": tuple(fold(given["writing_words"]).split()),
+            **{name: tuple(fold(given[name]).split()) for name in _BEGINNINGS},
             "groups": {name: tuple(words) for name, words in given["groups"].items()},
             "phrases": _by_kind(given["phrases"]),
             "unless": _by_kind(given["unless"]),
