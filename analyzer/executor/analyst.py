@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from analyzer.executor.consulting import ModelFacts, Order, Stepping, ThreadSteps
+from analyzer.executor.rules_version import rules_version
 from analyzer.inquiry.errors import AnalyzerError, ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
 from analyzer.inquiry.verdict import TRIAGE, to_json
@@ -23,7 +24,6 @@ from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.suspicion import suspect
-from analyzer.signals import RULES_VERSION
 from analyzer.signals.checked import checked
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import MOST_STEPS
@@ -135,7 +135,7 @@ class RunAnalyst:
         off = _OFF if self.least_suspicion is None else ""
         told = checked(attribution, trajectory, unsearched or off)
         values = () if unsearched or self.shown_value is omit else self._lineage(attribution, trajectory)
-        return replace(attribution, checked=told, lineage=values, rules=RULES_VERSION)
+        return replace(attribution, checked=told, lineage=values, rules=rules_version())
 
     def _lineage(self, attribution: Attribution, trajectory: Trajectory) -> tuple[ValueOrigin, ...]:
         if not 0 < len(trajectory.steps) <= MOST_STEPS:

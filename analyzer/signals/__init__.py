@@ -30,14 +30,7 @@ from analyzer.signals.run_view import Finding, Reading, Signal
 from analyzer.signals.wording import gave_up, hedging, made_up, unverified_claim
 from analyzer.signals.wrong_numbers import unsupported_figure, wrong_sum
 
-__all__ = ["RULES_VERSION", "SIGNALS", "findings"]
-
-RULES_VERSION: Final = "1"
-"""Version of triage, signals and the weights of suspicion.
-
-Raise it with each change that may give a known run another verdict: such a verdict then opens no issue and
-sends no notice, because the run itself has not changed.
-"""
+__all__ = ["SIGNALS", "findings"]
 
 SIGNALS: Final[tuple[Signal, ...]] = (
     crash,

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.rules_version import rules_version
 from analyzer.methods.attribution import Attributor
-from analyzer.signals import RULES_VERSION
 from analyzer.signals.suspicion import MOST_STEPS
 from semconv.model import ContentState, Outcome, Status, Step, Trajectory
 from tests.runs import failed_tool, run, step, tool
@@ -95,8 +95,8 @@ async def test_an_undetermined_verdict_says_what_may_have_hidden_the_mistake() -
 
 async def test_every_verdict_of_an_analysis_names_the_rules_that_gave_it() -> None:
     for trajectory in (PASSED, replace(PASSED, outcome=Outcome.FAILURE)):
-        assert (await ANALYST.analyse(trajectory)).attribution.rules == RULES_VERSION
-        assert ANALYST.glance(trajectory).attribution.rules == RULES_VERSION
+        assert (await ANALYST.analyse(trajectory)).attribution.rules == rules_version()
+        assert ANALYST.glance(trajectory).attribution.rules == rules_version()
 
 
 async def test_a_blame_and_an_unreadable_run_need_no_such_sentences() -> None:
