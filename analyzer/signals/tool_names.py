@@ -30,7 +30,8 @@ _CHANGES: Final = frozenset(
 
 
 @functools.lru_cache(maxsize=1024)
-def _words(name: str) -> tuple[str, ...]:
+def words_in(name: str) -> tuple[str, ...]:
+    """Return the words of a tool's name, in lower case."""
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
@@ -60,7 +61,7 @@ _NOUNS: Final = frozenset(
 
 def deed_of(tool: str) -> str:
     """Return the verb of a tool that changes something outside the run (``book``); empty if it reads."""
-    words = _words(tool)
+    words = words_in(tool)
     first = next((word for word in words if word in _LOOKS_UP or word in _CHANGES), "")
     if first not in _CHANGES:
         return ""
@@ -70,4 +71,4 @@ def deed_of(tool: str) -> str:
 
 def looks_up(tool: str) -> bool:
     """Tell whether a tool's name says that it only reads."""
-    return not deed_of(tool) and not _LOOKS_UP.isdisjoint(_words(tool))
+    return not deed_of(tool) and not _LOOKS_UP.isdisjoint(words_in(tool))

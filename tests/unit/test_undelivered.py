@@ -309,3 +309,93 @@ def test_a_task_that_orders_a_text_may_get_a_refusal_as_its_text(task: str) -> N
     refusal = "Es tut mir leid, ich konnte das Buch nicht finden."
     assert found(asked(task, answer=refusal)) is None
     assert found(asked("Auf welcher Etage steht es?", answer=refusal)) is not None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The catalogue is under maintenance. From general experience: classics mostly stand upstairs.",
+        "Der Katalog ist in Wartung. Nach allgemeiner Erfahrung stehen Klassiker oben.",
+        "Le catalogue est en maintenance ; par expérience, les classiques se trouvent en haut.",
+        "Katalog bakımda. Genel bilgilere göre klasikler üst katta durur.",  # noqa: RUF001
+        "カタログはメンテナンス中です。一般論として、古典は上の階にあります。",
+    ],
+)
+def test_general_advice_that_says_so_after_a_failed_look_up_is_no_invention(answer: str) -> None:
+    assert found(asked("Wo? Where? 在哪里?", *looked_up(DOWN), answer=answer)) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Classics mostly stand upstairs.",
+        "Klassiker stehen oben bei den Romanen.",
+        "Les classiques se trouvent en haut.",
+        "Klasikler üst katta durur.",
+        "古典は上の階にあります。",
+    ],
+)
+def test_advice_that_does_not_say_so_is_from_nowhere(answer: str) -> None:
+    clue = found(asked("Wo? Where? 在哪里?", *looked_up(DOWN), answer=answer))
+    assert clue is not None
+    assert "failed and nothing replaced it" in clue.reason
+
+
+def renewed(task: str, answer: str, lost: str = "send_greeting_sms", *, renews: bool = True) -> Clue | None:
+    """A clerk renews Nadia's card, if it does, and a second call for her fails; the answer says so."""
+    card = tool("clerk", '{"until": "May"}', "renew_card", input='{"member": "Nadia"}')
+    gone = failed_tool("clerk", "GatewayError: quota exceeded", lost, input='{"member": "Nadia"}')
+    calls = [("renew_card", '{"member": "Nadia"}')] if renews else []
+    steps = (calling("clerk", *calls, (lost, '{"member": "Nadia"}')), *([card] if renews else []), gone)
+    return found(asked(task, *steps, answer=answer))
+
+
+TOLD = "Nadia's card is renewed until May. The greeting could not be sent."
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Renew the card of Nadia.", TOLD),
+        (
+            "Verlängere den Ausweis von Nadia.",
+            "Der Ausweis gilt bis Mai. Der Gruß konnte nicht gesendet werden.",
+        ),
+        ("Renueva el carné de Nadia.", "El carné vale hasta mayo. No pude enviar el saludo."),
+    ],
+)
+def test_a_notice_that_nobody_asked_for_takes_nothing_from_what_was_done(task: str, answer: str) -> None:
+    assert renewed(task, answer) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Renew the card of Nadia and text her.", TOLD),
+        (
+            "Verlängere den Ausweis von Nadia und schicke ihr einen Gruß.",
+            "Der Ausweis gilt bis Mai. Der Gruß konnte nicht gesendet werden.",
+        ),
+        ("Renueva el carné de Nadia y avísale.", "El carné vale hasta mayo. No pude enviar el saludo."),
+    ],
+)
+def test_a_notice_that_the_task_asks_for_is_missed(task: str, answer: str) -> None:
+    clue = renewed(task, answer)
+    assert clue is not None
+    assert "send_greeting_sms, which failed" in clue.reason
+
+
+def test_another_deed_is_missed_whatever_the_task_calls_it() -> None:
+    answer = "Nadia's card is renewed until May. I could not complete the rest."
+    assert renewed("Renew the card of Nadia, who gets her money back.", answer, "send_payment") is not None
+
+
+def test_a_notice_is_missed_if_nothing_else_was_done() -> None:
+    assert renewed("Nadia?", "I could not send the greeting.", renews=False) is not None
+
+
+def test_a_notice_that_is_claimed_is_missed() -> None:
+    assert (
+        renewed("Renew the card of Nadia.", "Nadia's card is renewed and the greeting has been sent.")
+        is not None
+    )

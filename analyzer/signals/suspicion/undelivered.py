@@ -20,8 +20,8 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.sources import is_blind
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of, words_among
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.wordings import Kind, kinds_said, orders_text
+from analyzer.signals.tool_names import deed_of, looks_up, words_in
+from analyzer.signals.wordings import Kind, kinds_said, may_order_message, orders_text
 from semconv.model import Evidence, StepKind
 
 _WORD: Final = re.compile(r"\w+")
@@ -48,6 +48,12 @@ _IRREGULAR: Final = {
     "write": "written",
     "set": "set",
 }
+_NOTICES: Final = frozenset(
+    ("sms", "message", "email", "mail", "notification", "notify", "reminder", "greeting", "alert")
+)
+"""Words in the names of tools that only let somebody know; ``send_payment`` has none of them."""
+_SHORT_NAME: Final = 2
+"""Characters up to which a word of a tool's name is no name (``to``)."""
 _DOING: Final = frozenset({StepKind.TOOL, StepKind.HANDOFF})
 _EXCUSES: Final = frozenset({Kind.EXCUSE, Kind.PROMISE})
 _THINKING: Final = frozenset({StepKind.LLM, StepKind.AGENT})
@@ -85,8 +91,10 @@ def _nothing_returned(ending: Ending) -> Clue | None:
         return _undone(ending, last, failed=True)
     claimed = _is_claimed(ending, last)
     if not ending.figures and not claimed:
-        if orders_text(ending.task):
-            return None  # a text needs no tool, and may itself apologise or refuse
+        if orders_text(ending.task) or Kind.GENERAL in ending.kinds:
+            return (
+                None  # a text needs no tool, and may itself refuse; general advice was openly not looked up
+            )
         if Kind.ADMISSION in ending.kinds:
             return _undone(ending, last, failed=True) if ending.only_admits else None
     return _invented(ending, last, {"figures": float(bool(ending.figures)), "claimed": claimed})
@@ -149,11 +157,26 @@ def _is_about(ending: Ending, missed: Missed) -> bool:
 
 def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:
     if ending.kinds & MISSES:
-        return _undone(ending, lost, failed=True) if Kind.GIVING_UP in ending.kinds else None
+        is_told = Kind.GIVING_UP not in ending.kinds or _is_side_notice(ending, lost)
+        return None if is_told else _undone(ending, lost, failed=True)
     is_claimed = Kind.CLAIM_DONE in ending.kinds
     if not is_claimed and (ending.has_source or not ending.languages):
         return None
     return _invented(ending, lost, {"claimed": float(is_claimed)})
+
+
+def _is_side_notice(ending: Ending, lost: Missed) -> bool:
+    """Tell whether a lost deed only lets somebody know of another deed, and the task has no word for it.
+
+    A booking whose message did not leave is made: the answer may say so. Money that did not move is another
+    matter, whatever the task calls it.
+    """
+    named = {word for word in words_in(lost.tool) if len(word) > _SHORT_NAME}
+    if named.isdisjoint(_NOTICES) or ending.last_deed < 0:
+        return False
+    return named.isdisjoint(map(str.casefold, _WORD.findall(ending.task))) and not may_order_message(
+        ending.task
+    )
 
 
 def _never_called(ending: Ending) -> Clue | None:

@@ -80,6 +80,14 @@ def orders_text(text: str) -> bool:
     return any(verb in folded for verb in anywhere) or any(word.startswith(beginnings) for word in words)
 
 
+def may_order_message(text: str) -> bool:
+    """Tell whether a text may ask to let somebody know; true for a text in a language without a table."""
+    folded = fold(text)
+    found = [tables()[code] for code in languages_in(text)]
+    words = (word for table in found for word in (*table.sending_words, *table.writing_words))
+    return not found or not is_covered(text) or any(word in folded for word in words)
+
+
 @functools.cache
 def _verbs_of_text() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return verbs that begin a word, and those that may stand within other letters."""

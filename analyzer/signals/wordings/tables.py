@@ -16,7 +16,14 @@ ANY_LANGUAGE: Final = "mul"
 """Code of the table of what programs write whatever the language of the text around it (ISO 639-2)."""
 
 
-_BEGINNINGS: Final = ("named", "language_words", "writing_verbs", "writing_words", "rewording_words")
+_BEGINNINGS: Final = (
+    "named",
+    "language_words",
+    "writing_verbs",
+    "writing_words",
+    "rewording_words",
+    "sending_words",
+)
 
 
 class Kind(StrEnum):
@@ -44,6 +51,8 @@ class Kind(StrEnum):
     """As a whole sentence, only takes note. ``Done`` and ``yes`` are not included: they may be answers."""
     REPAIRS = "repairs"
     """Something is done again, otherwise or without: words of a repair as well as of a failure."""
+    GENERAL = "general"
+    """What is said is general knowledge and was not looked up."""
     CONCLUDES = "concludes"
     """A result is called right or final."""
 
@@ -87,6 +96,8 @@ class Table:
     """Folded. Beginnings of this language's words for what is written to somebody."""
     rewording_words: tuple[str, ...]
     """Folded. Beginnings of this language's words for making a text of the text that the task gives."""
+    sending_words: tuple[str, ...]
+    """Folded. Beginnings of this language's words for letting somebody know."""
     groups: Mapping[str, tuple[str, ...]]
     """Alternatives that phrases refer to as ``{name}``."""
     phrases: Mapping[Kind, tuple[str, ...]]
@@ -124,6 +135,7 @@ def _table(row: Mapping[str, Any]) -> Table:
         "writing_verbs": "",
         "writing_words": "",
         "rewording_words": "",
+        "sending_words": "",
         "groups": {},
         "unless": {},
         **row,
