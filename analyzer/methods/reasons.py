@@ -39,6 +39,7 @@ _FIXES: Final[dict[str, str]] = {
     "failed_evaluation": "Have {agent} check its work by what the evaluation asks for before it goes on.",
     "wrong_computation": "Give {agent} a calculator tool, and tell it to copy the tool's result.",
     "unsupported_figure": "Tell {agent} to take each number from a tool's result, and check that it did.",
+    "deed": "Let {agent} say what a call will change, and have the user agree before it calls.",
     "answer_origin": "Check the answer of {agent} against the results of its tools before it is passed on.",
     "made_up_data": "Tell {agent} to look data up, and to say what is missing instead of assuming it.",
     "hedging": "Tell {agent} to verify a guess with a tool before it answers.",

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from analyzer.signals.answer_origin import answer_origin, right_answer_seen
+from analyzer.signals.deeds import deeds_in_dialogue, preparation
 from analyzer.signals.faults import (
     crash,
     failed_evaluation,
@@ -49,6 +50,8 @@ SIGNALS: Final[tuple[Signal, ...]] = (
     repetition,
     turn_limit,
     unverified_claim,
+    preparation,
+    deeds_in_dialogue,
 )
 
 

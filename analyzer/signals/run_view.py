@@ -172,6 +172,8 @@ class Finding:
     """An earlier step of a tool that gave the right result, if the agent had one."""
     ended_run: bool = False
     """True if its error is the error that ended the run, or a turn of it."""
+    is_idle: bool = False
+    """True if the step did nothing yet that could decide the run."""
 
 
 Signal: TypeAlias = Callable[[Reading], Iterator[Finding]]

@@ -3,7 +3,8 @@
 The prior locates the decisive error from the structure alone.
 If every acting step is equally likely to make the fatal mistake, the
 *first* mistake is geometrically distributed over the acting steps; the chance
-of a mistake per step follows from the run's length (a longer run has survived more steps). Steps that
+of a mistake per step follows from the run's length (a longer run has survived more steps). Idle steps, such
+as a plan before the first call, were no chance to make it (``deeds.py``). Steps that
 coordinate, relay or state the task are less likely to be at fault, by fixed odds.
 Findings add their log-odds; a softmax turns the sum into probabilities.
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,7 +63,8 @@ _NAMED_FROM: Final = 0.25
 
 def posterior(reading: Reading, found: Sequence[Finding]) -> tuple[float, ...]:
     """Return the probability of each step, in order; they sum to 1."""
-    added, before = marks(reading, found), list(prior(reading.roles))
+    idle = frozenset(finding.step for finding in found if finding.is_idle)
+    added, before = marks(reading, found), list(prior(reading.roles, idle))
     ending = {finding.step for finding in found if finding.ended_run}
     for step in ending:
         role = reading.roles[step]
@@ -171,15 +174,16 @@ def _tempered(confidence: float) -> float:
     return 1 / (1 + math.pow(1 / confidence - 1, 1 / _OVERCONFIDENT))
 
 
-def prior(roles: Sequence[Role]) -> tuple[float, ...]:
-    """Return the log-odds of each step before any evidence."""
-    acting = sum(role is Role.ACTING for role in roles)
+def prior(roles: Sequence[Role], idle: AbstractSet[int] = frozenset()) -> tuple[float, ...]:
+    """Return the log-odds of each step before any evidence; ``idle`` steps were no chance to fail."""
+    chances = [role is Role.ACTING and step not in idle for step, role in enumerate(roles)]
+    acting = sum(chances)
     fatal = min(0.5, 1 / math.sqrt(acting + 1))
     survived = 0
     scores: list[float] = []
-    for role in roles:
+    for role, is_chance in zip(roles, chances, strict=True):
         scores.append(max(survived * math.log1p(-fatal), _LEAST_BY_PLACE) + _ROLE_ODDS[role])
-        survived += role is Role.ACTING
+        survived += is_chance
     return tuple(scores)
 
 

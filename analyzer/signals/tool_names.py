@@ -24,7 +24,7 @@ _CHANGES: Final = frozenset(
     reserve add remove set insert place charge issue move rename upload deploy restart assign approve
     reject close open register invite notify email mail ship buy sell purchase subscribe unsubscribe
     edit save commit merge apply grant revoke reset enable disable escalate reply file reschedule return
-    exchange replace renew extend start stop pause resume lock unlock block confirm
+    exchange replace renew extend start stop pause resume lock unlock block confirm modify change
     """.split()  # noqa: SIM905 - readable in this form
 )
 
@@ -54,6 +54,7 @@ _NOUNS: Final = frozenset(
         "book",
         "register",
         "notify",
+        "change",
     ]
 )
 """Verbs that are nouns in names such as ``file_search`` and ``order_status``."""
