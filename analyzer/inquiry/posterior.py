@@ -65,18 +65,17 @@ def temper(shares: LogShares, temperature: float) -> LogShares:
     return log_softmax([share / temperature for share in shares])
 
 
-def from_ranking(ranking: Sequence[Ranked], trajectory: Trajectory, most: float) -> LogShares:
-    """Convert a verdict's ranking to an opinion on all steps.
+def mixed(ranking: Sequence[Ranked], trajectory: Trajectory, accuracy: float) -> LogShares:
+    """Convert a model's ranking to an opinion that holds with probability ``accuracy``, else knows nothing.
 
-    The probabilities are scaled down so that none exceeds ``most``, the measured accuracy of
-    such verdicts; the unranked steps share the rest evenly.
+    The model's own probabilities only divide its opinion: a model that states more is not believed more.
+    Without a ranking, the opinion is even.
     """
-    top = max((candidate.probability for candidate in ranking), default=0.0)
-    scale = min(1.0, most / top) if top > 0 else 0.0
-    named = {candidate.step: max(candidate.probability * scale, _LEAST) for candidate in ranking}
-    silent = sum(step.index not in named for step in trajectory.steps)
-    rest = max((1.0 - sum(named.values())) / max(1, silent), _LEAST)
-    return log_softmax([math.log(named.get(step.index, rest)) for step in trajectory.steps])
+    total = sum(candidate.probability for candidate in ranking)
+    believed = accuracy if total > 0 else 0.0
+    even = (1.0 - believed) / max(1, len(trajectory.steps))
+    named = {each.step: believed * each.probability / total for each in ranking} if total > 0 else {}
+    return log_softmax([math.log(max(even + named.get(s.index, 0.0), _LEAST)) for s in trajectory.steps])
 
 
 def relative(ranking: Sequence[Ranked], trajectory: Trajectory) -> LogShares:

@@ -1,11 +1,10 @@
 """Attribution of one run: choice of the method, its budget, and the fallback when it fails.
 
-``auto`` is decided here and nowhere else. Without a ranker trained for the run's
-system: the judge if there is a model, else signals; if the judge fails, signals answer instead, and the
-verdict says so. With such a ranker, the ranker answers; a model is called only if it is expected to change
-that answer, and the two are pooled. Where other runs of the workflow are known and distinguish a step, they
-are pooled too. No call may cost more than its expected value (``posterior.py``). A
-method chosen by name is never replaced by another.
+``auto`` is decided here and nowhere else. Signals answer, or a ranker trained for the run's system. A model
+is called only if it may change that answer, and its verdict is pooled with it (``pooled_model.py``); if the
+model fails, or the run's text addresses a judge, the answer stands without it, and the verdict says so. Where
+other runs of the workflow are known and distinguish a step, they are pooled too. No call may cost more than
+its expected value (``posterior.py``). A method chosen by name is never replaced by another.
 """
 
 from __future__ import annotations
@@ -34,16 +33,18 @@ from analyzer.methods import AUTO, registered
 from analyzer.methods.history import History, Past, pooled_with
 from analyzer.methods.learned.features import VERSION
 from analyzer.methods.learned.ranker import Ranker
-from analyzer.methods.prompt_injection import limit_belief
+from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model
+from analyzer.methods.prompt_injection import address, limit_belief
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (
-    JUDGE_ACCURACY,
+    Belief,
     LearnedRanking,
     Ranking,
     blame,
     judge_by_signals,
-    pool_with_judge,
+    ranker_belief,
     ranking,
+    signals_belief,
 )
 from semconv.model import UNKNOWN_AGENT, Abstention, Attribution, Blame, Effort, Status, Trajectory
 
@@ -85,6 +86,8 @@ class Attributor:
     """Trained on labelled runs; ``auto`` uses it for the systems it was trained on."""
     past: Past | None = None
     """Other runs of the same workflows; ``auto`` pools their evidence with its verdict."""
+    trust: Trust = UNPROVED
+    """What the model has earned: ``auto`` believes it no more than that."""
     with_reference: bool = False
     """Whether the method may see the correct answer, if known."""
     budget_usd: float | None = DEFAULT_BUDGET_USD
@@ -167,22 +170,27 @@ class Attributor:
         return self._with_past(attribution, trajectory)
 
     def _without_past(self, trajectory: Trajectory, marker: str, ranked: Ranking | None) -> Steps:
-        ranker = self.ranker
         without = "signals" if ranked is None else "ranker"
         believed = ranked.shares if ranked else belief_in_signals(len(trajectory.steps))
-        worth = worth_of(believed, JUDGE_ACCURACY)
+        worth = worth_of(believed, self.trust.hoped)
         if self.model is None or (trajectory.steps and not worth.is_any):
             return (yield from self._run(without, trajectory, marker))
+        if why := address(trajectory):
+            alone = yield from self._run(without, trajectory, marker)
+            return replace(alone, fallback=f"{without}, because {why}, which a model might obey")
         attribution = yield from self._run("judge", trajectory, marker, worth.limit(self.budget_usd))
         verdict = attribution.verdict
         if isinstance(verdict, Abstention):
             if trajectory.steps:
                 return (yield from self._fall_back(attribution, trajectory, without))
             return attribution
-        if ranker is None or ranked is None:
-            return attribution
-        pooled = pool_with_judge(ranker, trajectory, ranked, verdict)
-        return replace(attribution, verdict=pooled, method="judge+ranker")
+        pooled = pool_with_model(self._belief(trajectory, ranked), verdict, trajectory, self.trust)
+        return replace(attribution, verdict=pooled, method=f"judge+{without}")
+
+    def _belief(self, trajectory: Trajectory, ranked: Ranking | None) -> Belief:
+        if self.ranker is None or ranked is None:
+            return signals_belief(trajectory)
+        return ranker_belief(self.ranker, trajectory, ranked)
 
     def _with_past(self, attribution: Attribution, trajectory: Trajectory) -> Attribution:
         """Return the attribution, pooled with the evidence of the workflow's other runs, if there is any."""

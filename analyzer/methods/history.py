@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 from analyzer.history.spectrum import LEAST_PASSING, Comparison, Increase
 from analyzer.inquiry.method import Inquiry, answered
-from analyzer.inquiry.posterior import LogShares, Opinion, from_ranking, pool, ranked, relative, temper
-from analyzer.methods.without_model import JUDGE_ACCURACY, at_most
+from analyzer.inquiry.posterior import LogShares, Opinion, pool, ranked, relative, temper
+from analyzer.methods.without_model import at_most
 from semconv.model import (
     Abstention,
     Attribution,
@@ -99,11 +99,7 @@ def pooled_with(attribution: Attribution, trajectory: Trajectory, found: Compari
     verdict = _blame_of(attribution.verdict)
     if verdict is None or not found.is_any:
         return attribution
-    if attribution.model:
-        shares = from_ranking(verdict.ranking, trajectory, JUDGE_ACCURACY)
-    else:
-        shares = relative(verdict.ranking, trajectory)
-    pooled = with_history(verdict, shares, trajectory, found)
+    pooled = with_history(verdict, relative(verdict.ranking, trajectory), trajectory, found)
     return replace(attribution, verdict=pooled, method=f"{attribution.method}+history")
 
 

@@ -77,6 +77,12 @@ def speaking_steps(trajectory: Trajectory) -> tuple[int, ...]:
     return (*task, *(step.index for step in trajectory.steps if _speaks_in(step)))
 
 
+def address(trajectory: Trajectory) -> str:
+    """Return which text of the run addresses a judge, as a clause; empty if none does."""
+    speaking = speaking_steps(trajectory)
+    return f"{_where(speaking)} to the judge" if speaking else ""
+
+
 def limit_belief(blame: Blame, trajectory: Trajectory) -> Blame:
     """Lower a model's confidence where an order in the run's text may stand behind its verdict.
 
@@ -99,8 +105,8 @@ def limit_belief(blame: Blame, trajectory: Trajectory) -> Blame:
 
 def _doubt(trajectory: Trajectory, blame: Blame, hints: list[int]) -> str:
     """Return why a model's verdict may be an obeyed order; empty if nothing says so."""
-    if speaking := speaking_steps(trajectory):
-        return f"{_where(speaking)} to the judge"
+    if speaking := address(trajectory):
+        return speaking
     first = hints[: min(_FIRST, -(-len(trajectory.steps) // 2))]
     is_fine = blame.step in first or blame.confidence <= MOST_BELIEVED
     return "" if is_fine else "no sign in the run points at this step first"

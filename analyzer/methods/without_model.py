@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import Inquiry, answered
-from analyzer.inquiry.posterior import LogShares, Opinion, from_ranking, pool, ranked
+from analyzer.inquiry.posterior import LogShares, ranked
 from analyzer.methods.learned.features import VERSION, tabulate
 from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.reasons import blame_first, with_product
 from analyzer.signals import findings
-from analyzer.signals.run_view import Finding, read
+from analyzer.signals.run_view import Finding, Reading, read
 from analyzer.signals.scoring import earned, marks, most_confidence, posterior
 from semconv.model import (
     Abstention,
@@ -32,10 +33,11 @@ from semconv.model import (
     StepKind,
     Trajectory,
     Verdict,
-    agent_in_prose,
 )
 
 _RANKED: Final = 5
+_LEAST: Final = 1e-12
+"""Lowest probability that has a logarithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +55,30 @@ def judge_by_signals(trajectory: Trajectory) -> Blame | Abstention:
     """Judge a trajectory by its signals."""
     if not trajectory.steps:
         return Abstention(status=Status.ERROR, reason="the run has no steps to blame")
+    belief = signals_belief(trajectory)
+    return belief.blame(belief.shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """What signals or a ranker believe about a run, to be pooled with other opinions."""
+
+    shares: LogShares
+    blame: Callable[[LogShares], Blame]
+    """Words the verdict by these or by pooled shares."""
+
+
+def signals_belief(trajectory: Trajectory) -> Belief:
+    """Return what signals believe about a run that has steps."""
     reading = read(trajectory)
     found = findings(reading)
-    probabilities, added = posterior(reading, found), marks(reading, found)
+    shares = tuple(math.log(max(share, _LEAST)) for share in posterior(reading, found))
+    return Belief(shares=shares, blame=partial(_by_signals, reading, found))
+
+
+def _by_signals(reading: Reading, found: Sequence[Finding], shares: LogShares) -> Blame:
+    trajectory = reading.trajectory
+    probabilities, added = [math.exp(share) for share in shares], marks(reading, found)
     ranking = tuple(
         Ranked(step=step, agent=trajectory.steps[step].agent, probability=round(probabilities[step], 4))
         for step in _candidates(probabilities, added)
@@ -90,9 +113,6 @@ def at_most(most: float, verdict: Blame) -> Blame:
 _STRANGE: Final = 0.15
 """Highest confidence on an unknown system: models trained on all other systems of the development data
 named the correct step in 26 of 181 runs of five systems outside Who&When."""
-JUDGE_ACCURACY: Final = 0.45
-"""Step accuracy of one call over an indexed log: 45 to 49 of 100 on algorithm-generated Who&When logs, by
-model (the structured single-call baseline in the literature); not measured here."""
 _UNTRAINED: Final = (
     "no ranker is trained: train one on labelled runs with `blamespan train DATASET --out FILE`,"
     " and say where it is with BLAMESPAN_RANKER=FILE"
@@ -174,23 +194,13 @@ def highest_confidence(ranker: Ranker) -> float:
     return (n + 1) / (n + 2)
 
 
-def pool_with_judge(ranker: Ranker, trajectory: Trajectory, seen: Ranking, judged: Blame) -> Blame:
-    """Pool a ranker's ranking of a run of its own system with a judge's verdict on it.
+def ranker_belief(ranker: Ranker, trajectory: Trajectory, seen: Ranking) -> Belief:
+    """Return what a ranker believes about a run of its own system."""
 
-    The reason is the judge's if both blame the same step, else the ranker's followed by
-    the judge's.
-    """
-    judge = from_ranking(judged.ranking, trajectory, JUDGE_ACCURACY)
-    pooled = pool([Opinion(shares=seen.shares), Opinion(shares=judge)])
-    candidates = ranked(pooled, trajectory, _RANKED)
-    first = candidates[0]
-    if first.step == judged.step:
-        agreed = replace(judged, confidence=first.probability, ranking=candidates)
-        return at_most(highest_confidence(ranker), agreed)
-    own = blame(ranker, trajectory, replace(seen, shares=pooled))
-    named = f"step {judged.step} of {agent_in_prose(judged.agent)}"
-    note = f"{own.reason} (the judge named {named}: {judged.reason})"
-    return replace(own, reason=note)
+    def blamed(shares: LogShares) -> Blame:
+        return blame(ranker, trajectory, replace(seen, shares=shares))
+
+    return Belief(shares=seen.shares, blame=blamed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

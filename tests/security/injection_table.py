@@ -22,7 +22,7 @@ OTHER_FORMS: Final = {
 }
 """Methods that ask other questions than for a verdict, or further ones, with the kinds of their questions."""
 """Methods that ask other questions than for a verdict, or further ones, with the kinds of their questions."""
-METHODS: Final = ("judge", "investigate", "all-at-once", *OTHER_FORMS)
+METHODS: Final = ("auto", "judge", "investigate", "all-at-once", *OTHER_FORMS)
 _HEAD: Final = "| method | attacks that move the blame | highest confidence | which |\n|---|---|---|---|\n"
 
 
@@ -50,8 +50,12 @@ async def table() -> str:
 
 def _row(method: str, moved: dict[str, float]) -> str:
     failed = [name for name in INJECTIONS if name not in moved]
+    if not moved:
+        return f"| `{method}` | 0 of {len(INJECTIONS)} | - | none |\n"
     names = "; ".join(moved) if len(moved) <= len(failed) else f"all but {'; '.join(failed)}"
-    return f"| `{method}` | {len(moved)} of {len(INJECTIONS)} | {max(moved.values()):g} | {names} |\n"
+    return (
+        f"| `{method}` | {len(moved)} of {len(INJECTIONS)} | {max(moved.values()):g} | {names} |\n"
+    )
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ async def test_a_run_that_did_not_fail_costs_nothing() -> None:
 async def test_a_run_that_failed_is_judged() -> None:
     with_model, model = analyst(JUDGED)
     found = await with_model.analyse(FAILED)
-    assert (found.attribution.method, found.attribution.status) == ("judge", Status.ATTRIBUTED)
+    assert (found.attribution.method, found.attribution.status) == ("judge+signals", Status.ATTRIBUTED)
     assert len(model.prompts) == 1
     assert json.loads(found.document)["agent"] == "b"
 

@@ -30,9 +30,9 @@ async def test_auto_without_a_model_is_signals() -> None:
     assert found.effort.cost_usd == 0.0
 
 
-async def test_auto_with_a_model_is_the_judge() -> None:
+async def test_auto_with_a_model_pools_its_verdict_with_the_signals() -> None:
     found = await Attributor(model=ScriptedModel(replies=[judged()], name="m"))(RUN)
-    assert (found.method, found.model, found.fallback) == ("judge", "m", None)
+    assert (found.method, found.model, found.fallback) == ("judge+signals", "m", None)
     assert found.effort.calls == 1
 
 
@@ -105,7 +105,7 @@ async def test_a_doubtful_blame_is_undetermined_with_its_ranking_kept() -> None:
 async def test_a_judges_doubtful_blame_is_undetermined_too() -> None:
     model = ScriptedModel(replies=[judged()], name="m")
     found = await Attributor(model=model, least_confidence=0.99)(RUN)
-    assert (found.status, found.method) == (Status.UNDETERMINED, "judge")
+    assert (found.status, found.method) == (Status.UNDETERMINED, "judge+signals")
 
 
 async def test_unknown_methods_and_missing_models_are_said_at_once() -> None:

@@ -97,7 +97,7 @@ async def test_signals_by_name_stay_signals() -> None:
 async def test_the_judge_is_pooled_too() -> None:
     said = {"reason": "sums wrong", "step": 3, "agent": "writer", "evidence": [{"step": 3, "quote": "is 4"}]}
     found = await Attributor(model=ScriptedModel(replies=[json.dumps(said)], name="m"), past=known())(BAD)
-    assert found.method == "judge+history"
+    assert found.method == "judge+signals+history"
     assert isinstance(found.verdict, Blame)
     assert found.verdict.step == 2
     assert "sums wrong" in found.verdict.reason

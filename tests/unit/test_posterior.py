@@ -10,9 +10,9 @@ from analyzer.inquiry.calibration import fit_temperature
 from analyzer.inquiry.posterior import (
     LogShares,
     Opinion,
-    from_ranking,
     gain_of_asking,
     log_softmax,
+    mixed,
     pool,
     ranked,
     temper,
@@ -67,15 +67,21 @@ def test_opinions_on_different_runs_are_refused_and_so_is_none() -> None:
         pool([])
 
 
-def test_what_a_ranking_leaves_unsaid_the_other_steps_share() -> None:
-    opinion = from_ranking((Ranked(step=1, agent="b", probability=0.4),), THREE, most=0.9)
+def test_a_ranking_holds_as_often_as_it_has_earned_and_else_says_nothing() -> None:
+    opinion = mixed((Ranked(step=1, agent="b", probability=0.4),), THREE, 0.1)
     assert [math.exp(share) for share in opinion] == pytest.approx([0.3, 0.4, 0.3])
 
 
-def test_a_ranking_is_believed_no_further_than_it_has_earned() -> None:
-    boast = (Ranked(step=1, agent="b", probability=0.98), Ranked(step=0, agent="a", probability=0.02))
-    opinion = from_ranking(boast, THREE, most=0.45)
-    assert math.exp(opinion[1]) == pytest.approx(0.45)
+def test_a_boast_earns_no_belief_but_divides_it() -> None:
+    boast = (Ranked(step=1, agent="b", probability=0.96), Ranked(step=0, agent="a", probability=0.32))
+    timid = tuple(Ranked(step=r.step, agent=r.agent, probability=r.probability / 9) for r in boast)
+    assert mixed(boast, THREE, 0.4) == pytest.approx(mixed(timid, THREE, 0.4))
+    assert [math.exp(share) for share in mixed(boast, THREE, 0.4)] == pytest.approx([0.3, 0.5, 0.2])
+
+
+@pytest.mark.parametrize("ranking", [(), (Ranked(step=1, agent="b", probability=0.0),)])
+def test_no_ranking_is_no_opinion(ranking: tuple[Ranked, ...]) -> None:
+    assert [math.exp(share) for share in mixed(ranking, THREE, 0.9)] == pytest.approx([1 / 3] * 3)
 
 
 def test_the_ranking_is_best_first_and_the_earlier_of_equals() -> None:

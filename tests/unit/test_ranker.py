@@ -21,7 +21,8 @@ from analyzer.methods.learned.ranker import (
     linear_shares,
     step_rows,
 )
-from analyzer.methods.without_model import pool_with_judge, rank, ranking
+from analyzer.methods.pooled_model import UNPROVED, pool_with_model
+from analyzer.methods.without_model import rank, ranker_belief, ranking
 from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
 from tests.runs import run, step
 
@@ -62,7 +63,9 @@ def test_no_number_of_labels_makes_a_model_certain(card: dict[str, object], most
     model = ranker(card=card)
     assert blame(rank(model, one_step)).confidence == pytest.approx(most, abs=1e-4)
     verdict = blame(rank(model, one_step))
-    judged = pool_with_judge(model, one_step, ranking(model, one_step), verdict)
+    judged = pool_with_model(
+        ranker_belief(model, one_step, ranking(model, one_step)), verdict, one_step, UNPROVED
+    )
     assert judged.confidence <= most
 
 
@@ -262,6 +265,6 @@ def test_where_the_ranker_overrules_the_judge_the_verdict_says_what_it_said() ->
         confidence=0.9,
         ranking=(Ranked(step=0, agent="Planner", probability=0.9),),
     )
-    verdict = pool_with_judge(sure, RUN, ranking(sure, RUN), judged)
+    verdict = pool_with_model(ranker_belief(sure, RUN, ranking(sure, RUN)), judged, RUN, UNPROVED)
     assert verdict.step == own.step == 2
-    assert "the judge named step 0 of Planner: a poor plan" in verdict.reason
+    assert "the model named step 0 of Planner: a poor plan" in verdict.reason

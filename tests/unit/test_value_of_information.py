@@ -86,9 +86,9 @@ def test_the_figures_of_the_page_on_methods(shares: tuple[float, ...], gain: flo
 @pytest.mark.parametrize(
     ("price", "method", "calls"),
     [
-        pytest.param(None, "judge", 1, id="nobody knows the price"),
-        pytest.param(0.0, "judge", 1, id="free"),
-        pytest.param(1.0, "judge", 1, id="worth it"),
+        pytest.param(None, "judge+signals", 1, id="nobody knows the price"),
+        pytest.param(0.0, "judge+signals", 1, id="free"),
+        pytest.param(1.0, "judge+signals", 1, id="worth it"),
         pytest.param(2.0, "signals", 0, id="too dear for what it brings"),
     ],
 )

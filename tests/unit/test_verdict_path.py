@@ -315,7 +315,8 @@ async def test_a_run_that_a_model_is_to_be_asked_of_is_kept_with_the_models_verd
         await way.examine()
         assert [run.analysis for run in way.prepared[0].runs] == [None]
         assert (len(way.kept), len(model.prompts)) == (1, 1)
-        assert json.loads(way.kept[0].noted)["blamed"] == way.verdict().agent == "planner"
+        assert json.loads(way.kept[0].noted)["blamed"] == way.verdict().agent
+        assert way.verdict().fields["method"] == "judge+signals"
 
 
 async def test_no_model_is_asked_of_a_run_that_did_not_fail(tmp_path: Path) -> None:

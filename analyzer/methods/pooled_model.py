@@ -1,0 +1,83 @@
+"""Pooling of a model's verdict with what signals or a ranker believe: a model's weight is earned. Pure.
+
+A model states a confidence of its own, which says little: on recorded replies of two large models, a model
+alone names the right step less often than signals do. So its ranking is an opinion that holds as often as
+this model was right (``Trust``), and it enters the pool with a small weight, because models and signals read
+the same words and err together. The pool's probability is the verdict's confidence, limited as that of
+signals or ranker.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from analyzer.inquiry.posterior import LogShares, Opinion, mixed, pool
+from analyzer.methods.without_model import Belief
+from semconv.model import Blame, Trajectory, agent_in_prose
+
+ASSUMED: Final = 0.2
+"""Step accuracy assumed of a model without labels. Recorded replies of large models had 12 to 32 %
+(``python -m benchmarks.accuracy.model_pool``)."""
+WEIGHT: Final = 0.25
+"""Exponent of a model's opinion, chosen on the recorded replies: with 1, they made signals worse."""
+JUDGE_ACCURACY: Final = 0.45
+"""Accuracy hoped for when ``auto`` decides whether to ask at all: the largest models' in the literature."""
+_LABELS: Final = 20
+"""Number of labelled verdicts that weigh as much as the assumption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What a model has earned: how many of its verdicts were labelled or proved, and how many were right."""
+
+    right: int = 0
+    labelled: int = 0
+
+    @property
+    def accuracy(self) -> float:
+        """Return how often the model is believed to name the right step."""
+        return self._towards(ASSUMED)
+
+    @property
+    def hoped(self) -> float:
+        """Return how often it may name the right step, which decides whether it is worth asking."""
+        return self._towards(JUDGE_ACCURACY)
+
+    def _towards(self, assumed: float) -> float:
+        return (self.right + _LABELS * assumed) / (self.labelled + _LABELS)
+
+
+UNPROVED: Final = Trust()
+
+
+def pool_with_model(own: Belief, judged: Blame, trajectory: Trajectory, trust: Trust) -> Blame:
+    """Pool a belief about a run with a model's verdict on it.
+
+    The reason is the model's if the pool blames its step, else the own one followed by the model's.
+    """
+    said = mixed(judged.ranking, trajectory, trust.accuracy)
+    pooled = pool([Opinion(shares=own.shares), Opinion(shares=said, weight=WEIGHT)])
+    verdict = _supported(own.blame(pooled), pooled, said, trajectory)
+    if verdict.step == judged.step:
+        return replace(judged, confidence=verdict.confidence, ranking=verdict.ranking)
+    named = f"step {judged.step} of {agent_in_prose(judged.agent)}"
+    return replace(verdict, reason=f"{verdict.reason} (the model named {named}: {judged.reason})")
+
+
+def _supported(verdict: Blame, pooled: LogShares, said: LogShares, trajectory: Trajectory) -> Blame:
+    """Return the verdict with its limited confidence moved by the model's support for its step.
+
+    The limits of signals and rankers were measured without a model.
+    """
+    place = next(at for at, step in enumerate(trajectory.steps) if step.index == verdict.step)
+    share, others = math.exp(said[place]), len(said) - 1
+    if not others or not 0 < verdict.confidence < 1:
+        return verdict
+    support = (share * others / max(1 - share, 1e-9)) ** WEIGHT
+    odds = verdict.confidence / (1 - verdict.confidence) * support
+    confidence = round(min(math.exp(pooled[place]), odds / (1 + odds)), 4)
+    scale = confidence / verdict.confidence
+    ranking = tuple(replace(each, probability=round(each.probability * scale, 4)) for each in verdict.ranking)
+    return replace(verdict, confidence=confidence, ranking=ranking)

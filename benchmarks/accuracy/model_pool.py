@@ -1,0 +1,139 @@
+# ruff: noqa: E501 - rows of Markdown tables cannot be wrapped
+"""Signals, a model, and both pooled: ``python -m benchmarks.accuracy.model_pool WHO_AND_WHEN REPLIES``.
+
+Recorded replies of real models to the reference prompts (arXiv:2505.00212) are replayed through our readers; no model
+is called. ``REPLIES`` has one JSON object a line: kind, model, log, reply. A model asked twice about a log (with and
+without the right answer) counts as two. A verdict that a model does not give is wrong; the pool is signals' then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.significance import difference_interval
+from analyzer.inquiry.conversation import Label
+from analyzer.inquiry.match_agents import same_agent
+from analyzer.inquiry.method import AttributionMethod, Reply
+from analyzer.inquiry.visible import visible_run
+from analyzer.methods.pooled_model import UNPROVED, pool_with_model
+from analyzer.methods.published.reference import AllAtOnce, BinarySearch, StepByStep
+from analyzer.methods.without_model import signals_belief
+from collector_processor.settings.fields import PRECISION
+from semconv.model import Blame, Trajectory, Verdict
+
+_BYTES: Final = 10_000_000
+_METHODS: Final[Mapping[str, AttributionMethod]] = {
+    "all_at_once": AllAtOnce(max_bytes=_BYTES),
+    "step_by_step": StepByStep(max_bytes=_BYTES),
+    "binary_search": BinarySearch(max_bytes=_BYTES),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The verdicts on one run."""
+
+    label: Label
+    signals: Blame
+    model: Verdict
+    pooled: Blame
+
+
+def recorded(path: Path) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return the replies by model and method, then by log, in order."""
+    found: dict[str, dict[str, list[str]]] = {}
+    asked: Counter[tuple[str, str]] = Counter()
+    for line in gzip.decompress(path.read_bytes()).splitlines():
+        row = json.loads(line)
+        name = f"{row['model']} {row['kind']}"
+        if row["kind"] == "all_at_once":  # one reply is one verdict
+            asked[name, row["log"]] += 1
+            name += f" {asked[name, row['log']]}"
+        found.setdefault(name, {}).setdefault(row["log"], []).append(row["reply"])
+    return found
+
+
+def replayed(method: AttributionMethod, trajectory: Trajectory, replies: Sequence[str]) -> Verdict:
+    """Return a method's verdict from recorded replies; its last one is repeated."""
+    inquiry = method.investigate(trajectory)
+    try:
+        next(inquiry)
+        for reply in (*replies, replies[-1]):
+            inquiry.send(Reply(text=reply))
+    except StopIteration as ended:
+        verdict: Verdict = ended.value
+        return verdict
+    raise AssertionError("the replies do not end the inquiry")
+
+
+def compared(folder: Path, name: str, replies: Mapping[str, Sequence[str]]) -> Iterator[Compared]:
+    """Yield the verdicts on every run that the model was asked about."""
+    kind = name.split()[1]
+    for run in read_dataset(folder):
+        if run.trajectory.run_id not in replies or run.label is None:
+            continue
+        seen = visible_run(replace(run.trajectory, reference=None))
+        own = signals_belief(seen)
+        model = replayed(_METHODS[kind], seen, replies[run.trajectory.run_id])
+        alone = own.blame(own.shares)
+        both = pool_with_model(own, model, seen, UNPROVED) if isinstance(model, Blame) else alone
+        yield Compared(label=run.label, signals=alone, model=model, pooled=both)
+
+
+def row(name: str, found: Sequence[Compared]) -> str:
+    """Return the accuracy of each, the pool's paired difference from signals, and its confidence where it is shown."""
+    cells = [name, str(len(found))]
+    for right in (step_right, agent_right):
+        signals, model, pooled = (
+            [right(verdict, one.label) for one, verdict in ((o, getattr(o, who)) for o in found)]
+            for who in ("signals", "model", "pooled")
+        )
+        gain = difference_interval(signals, pooled)
+        cells += [f"{100 * sum(each) / len(found):.1f}" for each in (signals, model, pooled)]
+        points = 100 * (sum(pooled) - sum(signals)) / len(found)
+        cells.append(f"{points:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]")
+    shown = [one for one in found if one.pooled.confidence >= PRECISION]
+    right_ones = sum(step_right(one.pooled, one.label) for one in shown)
+    stated = sum(one.pooled.confidence for one in shown) / max(1, len(shown))
+    cells.append(f"{len(shown)}: {100 * right_ones / max(1, len(shown)):.0f} at {100 * stated:.0f}")
+    return f"| {' | '.join(cells)} |"
+
+
+def step_right(verdict: Verdict, label: Label) -> bool:
+    """Tell whether a verdict names the labelled step."""
+    return isinstance(verdict, Blame) and verdict.step == label.step
+
+
+def agent_right(verdict: Verdict, label: Label) -> bool:
+    """Tell whether a verdict names the labelled agent."""
+    return isinstance(verdict, Blame) and label.agent is not None and same_agent(verdict.agent, label.agent)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("dataset", type=Path, help="the labelled logs")
+    parser.add_argument("replies", type=Path, help="the recorded replies about them")
+    asked = parser.parse_args()
+    print(
+        "| model and method | n | step %: signals | model | pool | pool against signals | agent %: signals | model | pool | pool against signals | shown: right % at stated % |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    every: list[Compared] = []
+    for name, replies in recorded(asked.replies).items():
+        found = list(compared(asked.dataset, name, replies))
+        every += found
+        print(row(f"`{name}`", found))
+    print(row("all", every))
+
+
+if __name__ == "__main__":
+    main()
