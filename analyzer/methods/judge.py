@@ -183,7 +183,7 @@ def supported(claimed: Blame) -> Blame | Abstention:
         return claimed
     reason = (
         f"the model blamed step {claimed.step} of {agent_in_prose(claimed.agent)}, but none of its quotes"
-        f" occurs in the run: {claimed.reason}"
+        f" identifies a step of the run: {claimed.reason}"
     )
     return Abstention(status=Status.UNDETERMINED, reason=reason, ranking=claimed.ranking)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -31,6 +32,7 @@ from analyzer.methods.replies.settle_answer import (
     check_quotes,
     nothing_to_judge,
     rank,
+    says,
     step_at,
 )
 from analyzer.methods.without_model import judge_by_signals
@@ -126,10 +128,10 @@ def read_rulings(
 
 def _ruling(found: _Finding, trajectory: Trajectory) -> Ruling:
     """Check a quote against all steps: proof that a fault was repaired is in a later step."""
-    steps = [found.step, *(step.index for step in trajectory.steps)] if found.quote else []
-    known = (index for index in steps if step_at(trajectory, index) is not None)
-    checks = (check_quotes(trajectory, [(index, found.quote)]).evidence for index in known)
-    evidence = next((each for each in checks if each), ())
+    quoted = [(found.step, found.quote)] if found.quote else []
+    elsewhere = (step.index for step in trajectory.steps if quoted and says(step, found.quote))
+    quoted += [(index, found.quote) for index in islice(elsewhere, 1)]
+    evidence = check_quotes(trajectory, quoted).evidence[:1]
     sure = min(found.confidence, _SUREST) if evidence else 0.5 + (found.confidence - 0.5) * _DOUBTED
     sure = max(sure, 0.5)  # a model that says "yes, confidence 0.1" has not said "no"
     return Ruling(

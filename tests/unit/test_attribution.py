@@ -166,4 +166,4 @@ async def test_a_judge_without_a_true_quote_gives_way_to_signals() -> None:
     assert isinstance(found.verdict, Blame)
     assert found.verdict.step == 1
     assert found.fallback is not None
-    assert "none of its quotes occurs in the run" in found.fallback
+    assert "none of its quotes identifies a step of the run" in found.fallback

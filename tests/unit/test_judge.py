@@ -133,8 +133,27 @@ async def test_without_one_true_quote_nobody_is_blamed(quotes: list[dict[str, An
     verdict, _ = await judge(answer(evidence=quotes))
     assert isinstance(verdict, Abstention)
     assert verdict.status is Status.UNDETERMINED
-    assert "none of its quotes occurs in the run" in verdict.reason
+    assert "none of its quotes identifies a step of the run" in verdict.reason
     assert verdict.ranking[0].step == 3
+
+
+THE = run(step("a", "the price is 4711 EUR"), step("b", "the sum"), step("c", "ok"), task="t")
+
+
+@pytest.mark.parametrize(
+    ("at", "quote", "counts"),
+    [
+        pytest.param(0, "the", False, id="short, and said by others"),
+        pytest.param(0, "4711", True, id="short, and said by no other"),
+        pytest.param(1, "the sum", True, id="short, and all that the step says"),
+        pytest.param(0, "the price is 4711", True, id="long"),
+        pytest.param(2, "ok", False, id="too short"),
+    ],
+)
+async def test_a_quote_counts_only_if_it_identifies_its_step(at: int, quote: str, *, counts: bool) -> None:
+    told = answer(step=at, agent="", evidence=[{"step": at, "quote": quote}])
+    verdict, _ = await judge(told, trajectory=THE)
+    assert isinstance(verdict, Blame) is counts
 
 
 async def test_the_ranking_is_made_sound() -> None:

@@ -101,8 +101,8 @@ async def test_a_step_that_only_signals_propose_can_win_with_the_verifiers_words
 
 
 async def test_answers_whose_quotes_do_not_stand_weigh_less() -> None:
-    sound, _ = await verify(proposal(1), *[rulings(1)] * 3)
-    hollow, _ = await verify(proposal(1), *[rulings(1, quote=False)] * 3)
+    sound, _ = await verify(proposal(1, 0.1), *[rulings(1)] * 3)
+    hollow, _ = await verify(proposal(1, 0.1), *[rulings(1, quote=False)] * 3)
     assert isinstance(sound, Blame)
     assert isinstance(hollow, Blame)
     assert hollow.confidence < sound.confidence

@@ -32,6 +32,9 @@ _SPACE: Final = re.compile(r"\s+")
 _QUOTED_REPLY: Final = 4_000
 _SHOWN_REPLY: Final = 200
 _SHORTEST_QUOTE: Final = 3
+_LONG_QUOTE: Final = 16
+"""Characters from which a quote identifies its step, even if other steps repeat it."""
+_MOST_QUOTES: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +71,33 @@ def contradiction(trajectory: Trajectory, named: str, step: Step) -> str:
 
 
 def check_quotes(trajectory: Trajectory, quotes: Iterable[tuple[int, str]]) -> Checked:
-    """Keep the quotes that occur in their step, ignoring white space."""
+    """Keep the quotes that occur in their step, ignoring white space, and that identify it.
+
+    A short quote does so if it is all that the step says, or if no other step says it; "the" shows nothing.
+    Only the first 50 quotes count.
+    """
     kept: list[Evidence] = []
     dropped = 0
-    for index, quote in quotes:
-        step = step_at(trajectory, index)
-        wanted = _squeeze(quote).strip(" .…\"'")
-        if (
-            step is not None
-            and len(wanted) >= _SHORTEST_QUOTE
-            and wanted in _squeeze(f"{step.output}\n{step.input}\n{step.error}")
-        ):
+    said: tuple[str, ...] = ()
+    for index, quote in islice(quotes, _MOST_QUOTES):
+        step, wanted = step_at(trajectory, index), _bare(quote)
+        is_true = step is not None and len(wanted) >= _SHORTEST_QUOTE and says(step, quote)
+        if is_true and len(wanted) < _LONG_QUOTE:
+            said = said or tuple(_bare(f"{each.output}\n{each.error}") for each in trajectory.steps)
+            texts = list(zip(trajectory.steps, said, strict=True))
+            is_true = any(each is step and wanted == text for each, text in texts) or not any(
+                each is not step and wanted in text for each, text in texts
+            )
+        if is_true:
             kept.append(Evidence(step=index, quote=quote.strip()))
         else:
             dropped += 1
     return Checked(evidence=tuple(dict.fromkeys(kept)), dropped=dropped)
+
+
+def says(step: Step, quote: str) -> bool:
+    """Tell whether a quote occurs in a step's texts, ignoring white space."""
+    return _bare(quote) in _squeeze(f"{step.output}\n{step.input}\n{step.error}")
 
 
 def rank(
@@ -165,8 +180,8 @@ def _agent(trajectory: Trajectory, index: int) -> str:
     return step.agent
 
 
-def _whole(step: Step) -> str:
-    return f"{step.output}\n{step.input}\n{step.error}"
+def _bare(text: str) -> str:
+    return _squeeze(text).strip(" .…\"'")
 
 
 def _squeeze(text: str) -> str:
