@@ -1,8 +1,8 @@
 """Suspected failures: runs that reported no failure, but whose evidence says that they failed.
 
 The evidence is weighed without a model (``analyzer.signals.suspicion``). If a model is configured, it is
-shown the run and asked whether the strongest evidence holds. Cost: no call for runs without such evidence,
-one for others.
+shown the run and asked whether the strongest evidence holds. Its answer is an opinion: it moves the
+probability, and alone it clears no suspicion. Cost: no call for runs without such evidence, one for others.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from analyzer.inquiry.render import Rendering, render
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.lineage.clue import weigh
 from analyzer.methods.briefing import ask
+from analyzer.methods.pooled_model import WEIGHT
 from analyzer.methods.prompt_injection import speaking_steps
 from analyzer.methods.reasons import in_fix, subject_of
 from analyzer.methods.replies.yes_or_no import read_yes_or_no
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import Clue, ClueKind, clues
 from semconv.model import (
-    Abstention,
     Blame,
     Evidence,
     Ranked,
@@ -70,8 +70,8 @@ _OUTPUT_TOKENS: Final = 512
 _DUTY: Final = (
     "You check whether the final answer of a run of AI agents is right, by what the run itself shows."
 )
-_BELIEVED: Final = 0.85
-"""Assumed share of correct answers of a model to this question; not measured."""
+_SUPPORT: Final = (0.85 / 0.15) ** WEIGHT
+"""Factor of the odds by a model's answer. That 85 % are right is assumed, hence the small weight."""
 
 
 def suspect(trajectory: Trajectory, least: float) -> Blame | None:
@@ -149,8 +149,9 @@ class Confirm:
         updated = _updated(self.blame, holds=said)
         if said:
             return updated
-        reason = f"{self.blame.reason} A model that was shown this evidence says that it does not hold."
-        return Abstention(status=Status.NO_FAILURE, reason=reason, ranking=updated.ranking)
+        return replace(
+            updated, reason=f"{updated.reason} A model that was asked says that this does not hold."
+        )
 
     def _question(self, rendering: Rendering, trajectory: Trajectory) -> Prompt:
         """Ask about the step by number and kind of mistake: no text of the run appears outside its fence."""
@@ -166,10 +167,9 @@ class Confirm:
 
 
 def _updated(blame: Blame, *, holds: bool) -> Blame:
-    """Return a suspicion with its probability after a model's answer (Bayes' rule)."""
-    right, wrong = (_BELIEVED, 1 - _BELIEVED) if holds else (1 - _BELIEVED, _BELIEVED)
+    """Return a suspicion with its probability pooled with a model's answer."""
     before = blame.certainty
-    odds = before / max(1e-6, 1 - before) * right / wrong
+    odds = before / max(1e-6, 1 - before) * (_SUPPORT if holds else 1 / _SUPPORT)
     probability = round(odds / (1 + odds), 4)
     scale = probability / before if before else 0.0
     ranking = tuple(replace(one, probability=_scaled(one.probability, scale)) for one in blame.ranking)

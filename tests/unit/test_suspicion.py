@@ -366,14 +366,19 @@ async def test_a_run_without_steps_is_unreadable_whether_it_failed_or_not(status
     assert RunAnalyst(attributor=Attributor()).glance(run()).attribution.status is Status.UNREADABLE
 
 
-@pytest.mark.parametrize(
-    ("reply", "status"), [("Yes. Step 1 misreports.", Status.SUSPECTED), ("No. It holds.", Status.NO_FAILURE)]
-)
-async def test_a_model_is_asked_once_whether_a_suspicion_holds(reply: str, status: Status) -> None:
+@pytest.mark.parametrize("reply", ["Yes. Step 1 misreports.", "No. It holds."])
+async def test_a_model_is_asked_once_and_alone_clears_no_suspicion(reply: str) -> None:
     model = ScriptedModel(replies=(reply,))
-    analysis = await RunAnalyst(attributor=Attributor(model=model)).analyse(WRONG)
-    assert analysis.attribution.status is status
-    assert (analysis.attribution.method, len(model.prompts)) == ("confirm", 1)
+    before = (await RunAnalyst(attributor=Attributor()).analyse(WRONG)).attribution.verdict
+    attribution = (await RunAnalyst(attributor=Attributor(model=model)).analyse(WRONG)).attribution
+    assert (attribution.status, attribution.method, len(model.prompts)) == (Status.SUSPECTED, "confirm", 1)
+    assert isinstance(before, Blame)
+    assert isinstance(attribution.verdict, Blame)
+    says_so = reply.startswith("Yes")
+    assert (attribution.verdict.certainty > before.certainty) is says_so
+    assert (
+        "A model that was asked says that this does not hold" in attribution.verdict.reason
+    ) is not says_so
 
 
 async def test_a_suspicion_stands_where_the_model_fails() -> None:
