@@ -3,7 +3,8 @@
 
 Tables of docs/accuracy.md, by system, on the labelled runs of a folder, without a model and without the right answers:
 
-- ``default``: every run answered, and only those with at least the default of ``BLAMESPAN_PRECISION``;
+- ``default``: every run answered, beside the trivial rule that does best on the same runs, and only those with at
+  least the default of ``BLAMESPAN_PRECISION``;
 - ``floors``: the same for other floors, the curve of share answered against precision;
 - ``calibration``: calibration error with its interval, beside that of perfect calibration; the ranker is trained on
   all systems but the tested one;
@@ -18,8 +19,9 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from analyzer.evaluation.benchmark import withhold
 from analyzer.evaluation.dataset import read_dataset
@@ -33,6 +35,7 @@ from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals import findings
 from analyzer.signals.run_view import read
 from analyzer.signals.scoring import marks, most_confidence, posterior
+from benchmarks.accuracy.trivial import best_agent, best_step
 from collector_processor.settings.fields import PRECISION
 from semconv.model import Attribution, Blame
 
@@ -48,6 +51,9 @@ READ_BY_AUTHORS: Final = ("who_and_when", "tracertraj")
 FLOORS: Final = (0.15, PRECISION, 0.25, 0.3, 0.4, 0.5)
 TARGET: Final = 0.45
 """Precision for which ``left_out`` chooses a floor."""
+
+
+Item = TypeVar("Item")
 
 
 @cache
@@ -71,16 +77,21 @@ def unlimited(folder: Path) -> tuple[Score, ...]:
 def default_table(folder: Path) -> list[str]:
     """Return the table with all runs answered, and with the default."""
     rows = [
-        "| system | n | all answered: step % | agent % | answered by default | % of runs | step % of these | agent % of these |",
-        "|---|---|---|---|---|---|---|---|",
+        "| system | n | all answered: step % | best trivial rule | agent % | best trivial rule | answered by default | % of runs | step % of these | agent % of these |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, scores in parts(by_signals(folder)):
+    runs = labelled_runs(folder)
+    for (name, scores), (_, held) in zip(
+        parts(by_signals(folder)), parts(runs, lambda one: one.example.system), strict=True
+    ):
         told = answered(scores, PRECISION)
         cells = (
             name,
             len(scores),
             _share([s.step_right for s in scores]),
+            best_step(held),
             _share([s.agent_right for s in scores]),
+            best_agent(held),
             len(told),
             _share([s.confidence is not None and s.confidence >= PRECISION for s in scores]),
             _share([s.step_right for s in told]),
@@ -134,13 +145,18 @@ def left_out_table(folder: Path) -> list[str]:
     return [*rows, _row(("total", len(scores), "", *_told(kept, scores)))]
 
 
-def parts(scores: Sequence[Score]) -> Iterator[tuple[str, Sequence[Score]]]:
+def parts(
+    items: Sequence[Item], system_of: Callable[[Item], str] = attrgetter("subset")
+) -> Iterator[tuple[str, Sequence[Item]]]:
     """Yield the scores of each system, of those whose logs were read for the rules, of the others, and of all."""
-    for system in dict.fromkeys(s.subset for s in scores):
-        yield system, [s for s in scores if s.subset == system]
-    yield "read when the rules were written", [s for s in scores if s.subset.startswith(READ_BY_AUTHORS)]
-    yield "the other systems", [s for s in scores if not s.subset.startswith(READ_BY_AUTHORS)]
-    yield "total", scores
+    for system in dict.fromkeys(map(system_of, items)):
+        yield system, [each for each in items if system_of(each) == system]
+    yield (
+        "read when the rules were written",
+        [each for each in items if system_of(each).startswith(READ_BY_AUTHORS)],
+    )
+    yield "the other systems", [each for each in items if not system_of(each).startswith(READ_BY_AUTHORS)]
+    yield "total", items
 
 
 def answered(scores: Sequence[Score], floor: float) -> list[Score]:

@@ -35,6 +35,7 @@ from analyzer.signals.run_view import Reading, Signal, read
 from analyzer.signals.scoring import posterior
 from benchmarks.accuracy.abstaining import TABLES as ABSTAINING
 from benchmarks.accuracy.ranker_limits import TABLES as LIMITS
+from benchmarks.accuracy.trivial import best_agent, best_step
 from semconv.model import Attribution, Blame
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "accuracy.md"
@@ -169,14 +170,19 @@ def elsewhere_table(folder: Path) -> list[str]:
     }
     rows = [
         "| system left out | n | "
-        + " | ".join(f"`{name}` {what} %" for what in ("step", "agent") for name in by_method)
+        + " | ".join(
+            f"{name} {what} %"
+            for what in ("step", "agent")
+            for name in (*(f"`{each}`" for each in by_method), "best trivial rule")
+        )
         + " |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for system in dict.fromkeys(one.example.system for one in runs):
         held = [[s for s in scores if s.subset == system] for scores in by_method.values()]
-        cells = [_with_wilson([s.step_right for s in scores]) for scores in held]
-        cells += [_with_wilson([s.agent_right for s in scores]) for scores in held]
+        own = [one for one in runs if one.example.system == system]
+        cells = [_with_wilson([s.step_right for s in scores]) for scores in held] + [str(best_step(own))]
+        cells += [_with_wilson([s.agent_right for s in scores]) for scores in held] + [str(best_agent(own))]
         rows.append(f"| {system} | {len(held[0])} | {' | '.join(cells)} |")
     return rows
 
