@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
 from analyzer.lineage.figures import figures
 from analyzer.signals.loops import repeats_of
 from analyzer.signals.run_view import read
+from analyzer.signals.suspicion import clues
 from analyzer.signals.suspicion.ending import Ending
 from analyzer.signals.suspicion.other_language import other_language
 from semconv.dialects.generic.speakers import bare_name
@@ -29,8 +31,23 @@ def _results(number: int) -> object:
     return message_of({"role": "assistant", "parts": parts})
 
 
+def _answered(answer: str, result: str = "Rack B draws 3 kW.") -> object:
+    found = run(tool("meter", result), step("analyst", answer), task="What does rack B draw?", output=answer)
+    return list(clues(read(found)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_tables() -> None:
+    """Read the tables of wordings before anything is timed."""
+    _answered("It draws 4 kW.")
+
+
+def _ids(first: str) -> str:
+    return " ".join(f"{first}{''.join(letters)}10" for letters in product("abcdefghijklm", repeat=3))
+
+
 @pytest.mark.parametrize(
-    "read",
+    "look",
     [
         pytest.param(lambda: figures("page" + "\n" * _LENGTH + "1000 EUR"), id="lines"),
         pytest.param(lambda: figures("a." * (_LENGTH // 2) + " 7000"), id="mail"),
@@ -38,11 +55,14 @@ def _results(number: int) -> object:
         pytest.param(lambda: bare_name("agent x" + " step" * (_LENGTH // 5) + "!"), id="affixes"),
         pytest.param(lambda: message_fields("content='x' name='a' " + "tool_calls=[" * 5_000), id="calls"),
         pytest.param(lambda: _results(_LENGTH), id="results"),
+        pytest.param(lambda: _answered("A" * 200), id="capitals"),
+        pytest.param(lambda: _answered("A-" * (_LENGTH // 2)), id="joined capitals"),
+        pytest.param(lambda: _answered(_ids("y"), _ids("z")), id="ids"),
     ],
 )
-def test_a_text_made_to_be_slow_is_read_in_time(read: Callable[[], object]) -> None:
+def test_a_text_made_to_be_slow_is_read_in_time(look: Callable[[], object]) -> None:
     begun = time.process_time()
-    read()
+    look()
     assert time.process_time() - begun < _MOST_S
 
 

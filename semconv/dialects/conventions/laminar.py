@@ -12,7 +12,6 @@ ours; the task is in the prompts, the answer in the action ``done``, and an acti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ BROWSER_USE: Final = "browser-use"
 _RUN: Final = "agent.run"
 _STEP: Final = "agent.step"
 _DONE: Final = "done"
-_REQUEST: Final = re.compile(r"<user_request>\s*(.*?)\s*</user_request>", re.DOTALL)
+_REQUEST: Final = ("<user_request>", "</user_request>")
 
 _KINDS: Final[Mapping[str, ActionKind]] = {
     "LLM": ActionKind.LLM,
@@ -108,9 +107,9 @@ def _request(call: Span) -> str:
     for message in inputs if isinstance(inputs, (list, tuple)) else ():
         content = mapping(message).get("content")
         if mapping(message).get("role") == "user" and isinstance(content, str):
-            found = _REQUEST.search(content)
-            if found:
-                return found[1]
+            request, is_closed, _ = content.partition(_REQUEST[0])[2].partition(_REQUEST[1])
+            if is_closed:
+                return request.strip()
     return ""
 
 

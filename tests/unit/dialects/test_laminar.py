@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from semconv.dialects.conventions.laminar import BROWSER_USE
@@ -34,11 +35,11 @@ def test_calls_and_tools_are_steps_and_functions_may_name_the_agent() -> None:
     assert (trajectory.steps[1].target, trajectory.steps[1].output) == ("click", "clicked")
 
 
-def browser_use(result: str | None = None) -> list[Span]:
+def browser_use(result: str | None = None, request: str = "\nHow many seats?\n</user_request>") -> list[Span]:
     """Return a run as browser-use 0.13.14 writes it: calls' texts under ``gen_ai.``."""
     asked = [
         {"role": "system", "content": "You accomplish the task in <user_request>.\n<intro>"},
-        {"role": "user", "content": "<user_request>\nHow many seats?\n</user_request>\n<agent_history>"},
+        {"role": "user", "content": f"<user_request>{request}\n<agent_history>"},
     ]
     said = [{"finish_reason": "stop", "message": {"role": "assistant", "content": '{"memory": "m"}'}}]
     messages = {"gen_ai.input.messages": json.dumps(asked), "gen_ai.output.messages": json.dumps(said)}
@@ -60,6 +61,12 @@ def test_browser_use_has_one_agent_a_task_in_its_prompt_and_an_answer_in_its_las
     assert (trajectory.task, trajectory.output) == ("How many seats?", "58 seats.")
     assert trajectory.steps[0].output == '{"memory": "m"}'
     assert not any(step.error for step in trajectory.steps)
+
+
+def test_a_request_without_an_end_is_searched_once() -> None:
+    begun = time.process_time()
+    assert ordered(*browser_use(request=" " * 3_000)).output == "58 seats."
+    assert time.process_time() - begun < 1
 
 
 def test_an_action_fails_if_its_result_says_so() -> None:
