@@ -2,31 +2,36 @@
 
 Each attack goes to a service of its own while ``/healthz`` is asked again and again. Printed are the longest
 answer of ``/healthz``, the CPU time of the serving process until the attack is answered, the growth of its
-memory, and the answer. ``--tree CHECKOUT`` attacks the code of another checkout: a figure before a change.
+memory, and the answer. ``--tree CHECKOUT`` attacks the code of another checkout: a figure before a change;
+``--most SECONDS`` kills a service that an attack holds for longer.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from collector_processor.rebuild.encode import encode
+from semconv.model import Span
 from tests.e2e.header_flood import flood, indexed, literal
 from tests.e2e.line import Line, starting
 from tests.e2e.test_uploads_attacked import HOSTILE
 from tests.e2e.traffic import play_demo, send
-from tests.factories import agent, chat, said, tool
+from tests.factories import TRACE, agent, chat, openinference, said, span, tool
 
 _LONG_S: Final = 600.0
 _MIB: Final = 1 << 20
+_OK: Final = 200
 TOKEN: Final = "a-token-of-the-operator"
 Attack = Callable[[Line], str]
 
@@ -62,58 +67,113 @@ def _run_at_once(line: Line) -> str:
     return "sent"
 
 
-def _trace(result: str) -> Attack:
-    """Send one small run whose tool returns ``result``; such runs are read in the serving process."""
+def _result(text: str) -> Attack:
+    """Send a run whose tool returns this text."""
+    return _run(lambda: [tool(4, "look", arguments="{}", result=text)])
+
+
+def _answer(text: str) -> Attack:
+    """Send a run whose answer ends in this text."""
+    return _run(lambda: [chat(80, heard=[said("user", "And?")], answer=f"They cost 4711.5 EUR. {text}")])
+
+
+def _model(**texts: str) -> Attack:
+    """Send a run with a model call of OpenInference that has these texts."""
+    given = {f"{name}.value": text for name, text in texts.items()}
+    return _run(lambda: [openinference(4, "LLM", attributes=given)])
+
+
+def _heard(parts: Callable[[], Sequence[Mapping[str, object]]]) -> Attack:
+    """Send a run whose model hears one message of these parts."""
+    return _run(lambda: [chat(70, heard=[{"role": "tool", "parts": parts()}], answer="I see.")])
+
+
+def _run(spans: Callable[[], Sequence[Span]]) -> Attack:
+    """Send a run, by default one that is read in the serving process, and wait for its verdict."""
 
     def attack(line: Line) -> str:
         body = encode(
             [
-                agent(1, "asker", parent=None, end=90),
+                agent(1, "asker", parent=None, end=900),
                 chat(2, heard=[said("user", "What do 17 tables cost?")], answer="I look."),
-                tool(4, "look", arguments="{}", result=result),
-                chat(6, heard=[said("user", "And?")], answer="They cost 4711.5 EUR; 12 of 83 are gone."),
+                *spans(),
+                chat(60, heard=[said("user", "And?")], answer="They cost 4711.5 EUR; 12 of 83 are gone."),
             ]
         )
         send(line, body, headers={"x-blamespan-token": TOKEN})
-        time.sleep(20)
-        return f"{len(gzip.compress(body))} bytes: sent"
+        began, sent = time.monotonic(), f"{len(gzip.compress(body))} bytes"
+        while time.monotonic() - began < _LONG_S:
+            status, told = line.ask(f"/api/runs/{TRACE}", headers={"x-blamespan-token": TOKEN})
+            if status == _OK and not (found := json.loads(told))["provisional"]:
+                return f"{sent}: {found['status']} after {time.monotonic() - began:.1f} s"
+            time.sleep(0.2)
+        return f"{sent}: no verdict"
 
     return attack
 
 
+def _browser(request: str) -> list[Span]:
+    """Return browser-use's run as Laminar writes it, with this request in its prompt."""
+    asked = json.dumps([{"role": "user", "content": request}])
+    texts = {"lmnr.span.type": "LLM", "gen_ai.input.messages": asked}
+    return [
+        span(3, parent=1, name="agent.run", scope="lmnr", attributes={"lmnr.span.type": "DEFAULT"}),
+        span(4, parent=3, name="agent.step", scope="lmnr", attributes={"lmnr.span.type": "DEFAULT"}),
+        span(5, parent=4, name="openai.chat", scope="lmnr", attributes=texts),
+    ]
+
+
+def _results(count: int, text: str) -> list[Mapping[str, object]]:
+    return [{"type": "tool_call_response", "id": "1", "response": text} for _ in range(count)]
+
+
 ATTACKS: Final[Mapping[str, Attack]] = {
-    "a result of empty lines": _trace("page" + "\n" * 19_900 + "1000 EUR"),
-    "a result of dotted letters": _trace("a." * 9_700 + " 1000 EUR"),
+    "a result of empty lines": _result("page" + "\n" * 19_900 + "1000 EUR"),
+    "a result of dotted letters": _result("a." * 9_700 + " 1000 EUR"),
+    "a result of one word": _result("a" * 19_900 + " 1000 EUR"),
+    "a message in Python's words": _model(input="q", output="content='x' name='a' " + "tool_calls=[" * 5_000),
+    "a span's name of 30 KB": _run(lambda: [span(4, parent=1, name="agent x" + " step" * 6_000 + "!")]),
+    "results of one message": _heard(lambda: _results(900, "r")),
+    "results that failed": _heard(lambda: _results(800, "Error: 1")),
+    "an answer of 600 capitals": _answer("A" * 600),
+    "a request without an end": _run(lambda: _browser("<user_request>" + " " * 20_000)),
     "1 MB of indexed headers": _headers(lambda: indexed(1_000_000)),
     "15 MB of indexed headers": _headers(lambda: indexed(15_000_000)),
     "15 MB of written headers": _headers(lambda: literal(15_000_000)),
+    "3 MB of tenant headers": _headers(lambda: literal(3_000_000, "x-scope-orgid")),
     **{f"upload: {name}": _upload(body) for name, body in HOSTILE.items()},
     "a run while a model is imported": _run_at_once,
 }
 
 
-def measure(name: str, tree: Path) -> str:
+def measure(name: str, tree: Path, most_s: float) -> str:
     """Attack a service of its own, and return a row of the table."""
     settings = {"token": TOKEN, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "OPENAI_API_KEY": "none"}
     settings |= {"model": "openai/none"} if "model" in name else {"method": "signals"}
+    told: list[str] = []
     with tempfile.TemporaryDirectory(prefix="blamespan-doors-") as folder, starting(Path(folder)) as start:
         line = start(**settings)
         cpu_s, memory = line.cpu_s(), line.peak()
+        attacking = threading.Thread(target=lambda: told.append(ATTACKS[name](line)), daemon=True)
         with line.probed() as waits:
-            said = ATTACKS[name](line)
-        spent_s, grown = line.cpu_s() - cpu_s, line.peak() - memory
-    return f"{name} | {max(waits):.2f} | {spent_s:.2f} | {grown // _MIB} | {said}"
+            attacking.start()
+            attacking.join(most_s)
+            spent_s, grown = line.cpu_s() - cpu_s, line.peak() - memory
+            if not told:
+                line.server.process.kill()
+    return f"{name} | {max(waits):.2f} | {spent_s:.2f} | {grown // _MIB} | {told[0] if told else 'killed'}"
 
 
 def main() -> int:
     """Print a row for each attack."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tree", type=Path, default=Path(__file__).parents[2], help="checkout to attack")
+    parser.add_argument("--most", type=float, default=_LONG_S, help="seconds for an attack")
     parser.add_argument("--only", action="append", choices=list(ATTACKS))
     given = parser.parse_args()
     print("attack | longest /healthz, s | CPU, s | memory, MiB | answer")
     for name in given.only or ATTACKS:
-        print(measure(name, given.tree.resolve()), flush=True)
+        print(measure(name, given.tree.resolve(), given.most), flush=True)
     return 0
 
 

@@ -21,9 +21,9 @@ def indexed(count: int) -> bytes:
     return _call() + _written("x", "y", kind=0x40) + _FIRST_OF_TABLE * count
 
 
-def literal(size: int) -> bytes:
+def literal(size: int, name: str = "x") -> bytes:
     """Return a block of headers of ``size`` bytes that writes one header out again and again."""
-    one = _written("x", "y")
+    one = _written(name, "y")
     return _call() + one * (size // len(one))
 
 

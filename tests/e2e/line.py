@@ -128,8 +128,10 @@ class Line:
         def ask() -> None:
             while not ended.wait(0.02):
                 began = time.monotonic()
-                self.health()
-                waits.append(time.monotonic() - began)
+                try:
+                    self.health()
+                finally:  # an answer that never came counts too
+                    waits.append(time.monotonic() - began)
 
         probing = threading.Thread(target=ask)
         probing.start()
