@@ -74,32 +74,51 @@ def _result(text: str) -> Attack:
 
 def _answer(text: str) -> Attack:
     """Send a run whose answer ends in this text."""
-    return _run(lambda: [chat(80, heard=[said("user", "And?")], answer=f"They cost 4711.5 EUR. {text}")])
+    asked = [said("user", "And?")]
+    looked = tool(4, "look", arguments="{}", result="4711.5 EUR")
+    return _run(lambda: [looked, chat(80, heard=asked, answer=f"They cost 4711.5 EUR. {text}")])
 
 
-def _model(**texts: str) -> Attack:
-    """Send a run with a model call of OpenInference that has these texts."""
-    given = {f"{name}.value": text for name, text in texts.items()}
-    return _run(lambda: [openinference(4, "LLM", attributes=given)])
+def _model(answer: str) -> Attack:
+    """Send a run with a model's call as OpenInference writes it, whose output is this one message."""
+    texts = {"input.value": "q", "output.value": json.dumps({"messages": [answer]})}
+    return _run(lambda: [openinference(4, "LLM", attributes=texts)])
 
 
-def _heard(parts: Callable[[], Sequence[Mapping[str, object]]]) -> Attack:
-    """Send a run whose model hears one message of these parts."""
-    return _run(lambda: [chat(70, heard=[{"role": "tool", "parts": parts()}], answer="I see.")])
+def _named(name: str) -> list[Span]:
+    """Return the spans of an unknown framework, some of them with this name."""
+    asked, told = (
+        json.dumps([{"role": "user", "content": "How many?"}]),
+        {"role": "assistant", "content": "7"},
+    )
+    texts = {"input": asked, "output": json.dumps({"choices": [{"message": told}]}), "model": "m-1"}
+    return [
+        span(1, name="job", end=900),
+        span(2, parent=1, name=name, end=400),
+        span(3, parent=2, name="ask_model", attributes=texts),
+        span(4, parent=2, name=name, attributes={"result": "9 W"}),
+    ]
 
 
-def _run(spans: Callable[[], Sequence[Span]]) -> Attack:
-    """Send a run, by default one that is read in the serving process, and wait for its verdict."""
+def _together(count: int) -> list[Span]:
+    """Return a model's call that heard one message of this many results."""
+    parts = [{"type": "tool_call_response", "id": "1", "response": "r"} for _ in range(count)]
+    heard = [{"role": "assistant", "parts": [{"type": "tool_call", "name": "x", "id": "1"}, *parts]}]
+    return [chat(50, heard=heard, answer="I see.")]
+
+
+_USUAL: Final = (
+    agent(1, "asker", parent=None, end=900),
+    chat(2, heard=[said("user", "What do 17 tables cost?")], answer="I look."),
+    chat(60, heard=[said("user", "And?")], answer="They cost 4711.5 EUR; 12 of 83 are gone."),
+)
+
+
+def _run(spans: Callable[[], Sequence[Span]], usual: Sequence[Span] = _USUAL) -> Attack:
+    """Send a run, and wait for its verdict."""
 
     def attack(line: Line) -> str:
-        body = encode(
-            [
-                agent(1, "asker", parent=None, end=900),
-                chat(2, heard=[said("user", "What do 17 tables cost?")], answer="I look."),
-                *spans(),
-                chat(60, heard=[said("user", "And?")], answer="They cost 4711.5 EUR; 12 of 83 are gone."),
-            ]
-        )
+        body = encode([*usual, *spans()])
         send(line, body, headers={"x-blamespan-token": TOKEN})
         began, sent = time.monotonic(), f"{len(gzip.compress(body))} bytes"
         while time.monotonic() - began < _LONG_S:
@@ -123,18 +142,13 @@ def _browser(request: str) -> list[Span]:
     ]
 
 
-def _results(count: int, text: str) -> list[Mapping[str, object]]:
-    return [{"type": "tool_call_response", "id": "1", "response": text} for _ in range(count)]
-
-
 ATTACKS: Final[Mapping[str, Attack]] = {
     "a result of empty lines": _result("page" + "\n" * 19_900 + "1000 EUR"),
     "a result of dotted letters": _result("a." * 9_700 + " 1000 EUR"),
     "a result of one word": _result("a" * 19_900 + " 1000 EUR"),
-    "a message in Python's words": _model(input="q", output="content='x' name='a' " + "tool_calls=[" * 5_000),
-    "a span's name of 30 KB": _run(lambda: [span(4, parent=1, name="agent x" + " step" * 6_000 + "!")]),
-    "results of one message": _heard(lambda: _results(900, "r")),
-    "results that failed": _heard(lambda: _results(800, "Error: 1")),
+    "a message in Python's words": _model("content='x' name='a' " + "tool_calls=[" * 5_000),
+    "a span's name of 30 KB": _run(lambda: _named("agent x" + " step" * 6_000 + "!"), ()),
+    "12,000 results of one message": _run(lambda: _together(12_000)),
     "an answer of 600 capitals": _answer("A" * 600),
     "a request without an end": _run(lambda: _browser("<user_request>" + " " * 20_000)),
     "1 MB of indexed headers": _headers(lambda: indexed(1_000_000)),
@@ -154,13 +168,18 @@ def measure(name: str, tree: Path, most_s: float) -> str:
     with tempfile.TemporaryDirectory(prefix="blamespan-doors-") as folder, starting(Path(folder)) as start:
         line = start(**settings)
         cpu_s, memory = line.cpu_s(), line.peak()
+
+        def spent() -> tuple[float, int]:
+            return line.cpu_s() - cpu_s, line.peak() - memory
+
         attacking = threading.Thread(target=lambda: told.append(ATTACKS[name](line)), daemon=True)
         with line.probed() as waits:
             attacking.start()
             attacking.join(most_s)
-            spent_s, grown = line.cpu_s() - cpu_s, line.peak() - memory
             if not told:
+                held = spent()
                 line.server.process.kill()
+        spent_s, grown = spent() if told else held
     return f"{name} | {max(waits):.2f} | {spent_s:.2f} | {grown // _MIB} | {told[0] if told else 'killed'}"
 
 
