@@ -1,7 +1,8 @@
-"""Decides where traces are prepared: in a thread of this process, or in worker processes. Not pure.
+"""Decides where traces are prepared: in worker processes, or in threads of this process. Not pure.
 
-Threads share the interpreter with the receivers; worker processes do not, but cost memory. The first is
-started when preparation takes a tenth of the time, or for a long trace; another one whenever all have been
+A thread shares the interpreter with the receivers: one search in a hostile text of some hundred bytes could
+hold both without end. So a trace is prepared in a thread only if no process may or can be started, or if it
+is too large for one. The first process is started for the first trace, another one whenever all have been
 busy half of the time, and one for traces larger than 1 MiB. Each is stopped after ten idle minutes.
 
 If a process ends, its unanswered traces go to another. The trace it was working on comes last, alone, so that
@@ -68,16 +69,11 @@ logger = logging.getLogger(__name__)
 
 LARGE_BYTES: Final = 1 << 20
 """Larger traces are prepared alone, one at a time, tenants in turn, so that others do not wait for them."""
-THREAD_BYTES: Final = 64 << 10
-"""Larger traces start a process if there is none: in a thread, one search in a long text would hold the
-interpreter lock, and so block the event loop, for more than 50 ms."""
 LARGEST_BYTES: Final = 64 << 20
 """Larger traces are prepared in a thread: a process would need several times their memory."""
 _MOST_TOGETHER: Final = 8
 """Number of traces sent to a worker process at once."""
 WINDOW_S: Final = 10.0
-MUCH_S: Final = 1.0
-"""Busy seconds in a window after which the first process is started."""
 FULL_S: Final = 5.0
 """Seconds in a window with all processes busy, after which another is started."""
 IDLE_S: Final = 600.0
@@ -86,8 +82,6 @@ RETRY_S: Final = 60.0
 """Seconds between attempts if a process cannot be started."""
 TRIES: Final = 2
 """Number of processes that one trace may crash when it is alone."""
-THREAD_S: Final = 30.0
-"""Seconds to wait for a thread before its traces go to a process; a few traces take seconds."""
 
 Answer: TypeAlias = Prepared | AnalysisLostError | None
 """``None`` if an exception was raised or a text is not Unicode; a second try in a thread shows which."""
@@ -230,9 +224,9 @@ class Executor:
         if self._busy >= self._slots():
             self._full_since = began
         try:
-            is_long = any(trace.byte_count > THREAD_BYTES for trace in traces)
-            by_process = self._workers or (is_long and self._start_worker is not None)
-            return await (self._by_process(traces) if by_process else self._by_thread(traces))
+            if self._start_worker is not None and self._now() >= self._not_before:
+                return await self._by_process(traces)
+            return await asyncio.to_thread(prepare_each, self._preparer, traces)
         finally:
             ended = self._now()
             self._busy -= 1
@@ -246,23 +240,10 @@ class Executor:
         if began - self._window_began > WINDOW_S:
             self._window_began, self._full_s = began, 0.0
         self._full_s += ended - began
-        is_much = self._full_s >= (FULL_S if self._workers else MUCH_S)
-        has_room = len(self._workers) < self._most_workers and self._starting is None
-        if is_much and has_room and self._start_worker is not None:
+        has_room = 0 < len(self._workers) < self._most_workers and self._starting is None
+        if self._full_s >= FULL_S and has_room and self._start_worker is not None:
             self._window_began, self._full_s = ended, 0.0
             self._starting = asyncio.create_task(self._begin())
-
-    async def _by_thread(self, traces: Sequence[TraceBytes]) -> Sequence[Answer]:
-        preparing = asyncio.ensure_future(asyncio.to_thread(prepare_each, self._preparer, traces))
-        await asyncio.wait([preparing], timeout=None if self._start_worker is None else THREAD_S)
-        if preparing.done():
-            return preparing.result()
-        # A thread cannot be killed: let a process find out which trace takes so long.
-        keys = [trace.key.trace_id for trace in traces]
-        logger.error("thread is stuck; a worker process analyses instead", extra={"trace_ids": keys})
-        if self._starting is not None:
-            await asyncio.wait([self._starting])
-        return await self._by_process(traces)
 
     async def _begin(self) -> None:
         """Start another process; those already running continue meanwhile."""

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from analyzer.executor import worker_process
-from analyzer.executor.executor import MUCH_S, Executor, prepare_each
+from analyzer.executor.executor import Executor, prepare_each
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.service.analyses import COMMAND, worker_settings
 from analyzer.service.preparing import work_from_settings
@@ -102,7 +102,7 @@ async def test_others_wait_for_what_has_no_end_once_and_are_done_by_another_proc
         pids.append(started.pid)
         return started
 
-    executor = Executor(preparer(), start_worker, now=Clock(MUCH_S))
+    executor = Executor(preparer(), start_worker, now=Clock(0.1))
     await together(executor, lone(1))
     await started(executor)
     first, endless, *others = await together(executor, lone(2), ENDLESS, lone(3), lone(4))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from analyzer.executor.codec import (
     write_traces,
 )
 from analyzer.executor.composition import open_analyst, open_cleaner
-from analyzer.executor.executor import FULL_S, LARGE_BYTES, MUCH_S, TRIES, Executor, Outcome, prepare_each
+from analyzer.executor.executor import FULL_S, LARGE_BYTES, TRIES, Executor, Outcome, prepare_each
 from analyzer.executor.remote import HttpAsk, RemoteAnalyst
 from analyzer.executor.worker_process import WorkerLostError
 from analyzer.methods.attribution import Attributor
@@ -125,9 +124,8 @@ class Clock:
 
 async def busy(workers: Workers) -> Executor:
     """Return an executor whose worker process is running."""
-    executor = Executor(preparer(), workers, now=Clock(MUCH_S))
-    await together(executor, lone(1))
-    await started(executor)
+    executor = Executor(preparer(), workers, now=Clock(0.1))
+    await executor._begin()
     return executor
 
 
@@ -146,16 +144,20 @@ def names(found: Sequence[object]) -> list[str]:
     return [one.runs[0].identity.run_id if isinstance(one, Prepared) else repr(one) for one in found]
 
 
-async def test_little_to_do_needs_no_process() -> None:
+async def test_no_trace_however_small_is_searched_beside_the_receivers() -> None:
+    """One search in some hundred hostile bytes would hold a thread, and the whole process with it."""
+
+    def held(_run: Trajectory) -> Analysis | None:
+        raise AssertionError
+
     workers = Workers(MortalWorker())
-    executor = Executor(preparer(), workers, now=Clock(MUCH_S / 10))
-    for number in range(5):
-        assert names(await together(executor, lone(number))) == [f"{number:032x}"]
-    assert workers.given == []
+    executor = Executor(replace(preparer(), unasked=held), workers, now=Clock(0.1))
+    assert names(await together(executor, lone(1))) == [f"{1:032x}"]
+    assert workers.given[0].asked == [[lone(1)]]
     await executor.close()
 
 
-async def test_much_to_do_is_done_by_a_process_from_then_on() -> None:
+async def test_traces_that_come_together_are_prepared_together() -> None:
     workers = Workers(MortalWorker())
     executor = await busy(workers)
     assert names(await together(executor, lone(2), lone(3))) == [f"{2:032x}", f"{3:032x}"]
@@ -163,17 +165,6 @@ async def test_much_to_do_is_done_by_a_process_from_then_on() -> None:
     assert worker.asked == [[lone(2), lone(3)]]
     await executor.close()
     assert worker.ended.is_set()
-
-
-async def test_one_process_is_enough_though_it_came_while_a_thread_was_at_work() -> None:
-    workers = Workers(MortalWorker(), MortalWorker())
-    executor = Executor(preparer(), workers, now=Clock(MUCH_S))
-    await together(executor, lone(1))
-    by_thread = asyncio.create_task(together(executor, lone(2)))
-    await started(executor)
-    assert names(await by_thread) == [f"{2:032x}"]
-    assert len(workers.given) == 1
-    await executor.close()
 
 
 async def test_where_no_process_can_be_had_a_thread_goes_on() -> None:
@@ -222,27 +213,7 @@ async def test_a_trace_that_took_all_the_time_there_is_is_not_tried_again() -> N
     assert str(endless) == "the analysis was stopped: it used more than 10 s of CPU time"
     assert str(poisoned) == f"the analysis crashed its worker process {1 + TRIES} times"
     assert sum(ENDLESS in asked for worker in workers.given for asked in worker.asked) == 1
-    assert executor.counters.traces == {Outcome.ANALYSED: 3, Outcome.LOST: 2}
-    await executor.close()
-
-
-async def test_a_thread_that_does_not_come_back_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other traces are prepared by a process, which finds the endless one."""
-    monkeypatch.setattr(executing, "THREAD_S", 0.1)
-    go_on = threading.Event()
-
-    class Stuck(RunAnalyst):
-        def unasked(self, trajectory: Trajectory) -> Analysis | None:
-            go_on.wait()
-            return super().unasked(trajectory)
-
-    stuck = replace(preparer(), unasked=Stuck(attributor=Attributor(clock=lambda: 0.0)).unasked)
-    workers = Workers(*(MortalWorker(deadly=[ENDLESS]) for _ in range(2)))
-    executor = Executor(stuck, workers, now=Clock(MUCH_S / 10))
-    endless, other = await together(executor, ENDLESS, lone(2))
-    assert isinstance(endless, AnalysisLostError)
-    assert names([other, *await together(executor, lone(3))]) == [f"{2:032x}", f"{3:032x}"]
-    go_on.set()
+    assert executor.counters.traces == {Outcome.ANALYSED: 2, Outcome.LOST: 2}
     await executor.close()
 
 
@@ -430,19 +401,11 @@ async def test_a_large_trace_does_not_wait_for_one_that_no_process_gets(
     await executor.close()
 
 
-async def test_a_long_trace_starts_a_process_and_one_beyond_all_bounds_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    workers = Workers(MortalWorker())
-    executor = Executor(preparer(), workers, now=Clock(0.0))
-    long = lone(2, answer="x" * executing.THREAD_BYTES)
+async def test_a_trace_beyond_all_bounds_is_prepared_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = Executor(preparer(), Workers(MortalWorker()), now=Clock(0.0))
     monkeypatch.setattr(executing, "LARGEST_BYTES", 2 * LARGE_BYTES)
-    assert names(await together(executor, lone(1))) == [f"{1:032x}"]
-    assert executor.counters.started == 0
     assert names(await together(executor, lone(3, answer="x" * 3 * LARGE_BYTES))) == [f"{3:032x}"]
     assert executor.counters.started == 0
-    assert names(await together(executor, long)) == [f"{2:032x}"]
-    assert workers.given[0].asked == [[long]]
     await executor.close()
 
 
