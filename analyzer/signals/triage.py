@@ -254,7 +254,7 @@ def answers(output: str, reference: str) -> bool:
 def _tokens(text: str) -> frozenset[str | float]:
     tokens: set[str | float] = set()
     for token in _TOKEN.findall(text.casefold()):
-        if token[0].isdigit():
+        if token[0].isdecimal():
             tokens.add(float(token.replace(",", "")))
         elif token not in _ARTICLES:
             tokens.add(token)

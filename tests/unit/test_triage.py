@@ -61,6 +61,8 @@ def test_a_trace_that_gives_the_task_for_its_answer_is_judged_by_what_was_said_l
 def test_numbers_are_compared_by_value_and_words_without_case() -> None:
     assert answers("about 1,080.0 in all", "1080")
     assert answers("THE Eiffel Tower", "eiffel tower")
+    assert answers("Take ① and ² of it", "② ²") is False
+    assert answers("Take ① and ²", "① ²"), "digits that are no numbers"
     assert not answers("10801", "1080")
     assert not answers("10,80", "1080")
     assert answers("!?", "!?")
