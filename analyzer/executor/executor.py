@@ -22,6 +22,7 @@ from time import monotonic
 from typing import Final, Protocol, TypeAlias
 
 from analyzer.executor.worker_process import TRACE_CPU_S, WorkerLostError
+from collector_processor.otlp import Tenant
 from collector_processor.pipeline.analyst_protocol import AnalysisLostError
 from collector_processor.pipeline.batcher import Batcher
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
@@ -78,6 +79,10 @@ FULL_S: Final = 5.0
 """Seconds in a window with all processes busy, after which another is started."""
 IDLE_S: Final = 600.0
 """Idle seconds after which a process is stopped."""
+LONG_S: Final = 1.0
+"""Seconds that a trace may take without being charged to its tenant; most take some hundredths."""
+FORGET_S: Final = 60.0
+"""Seconds after which half of what tenants were charged is forgotten."""
 RETRY_S: Final = 60.0
 """Seconds between attempts if a process cannot be started."""
 TRIES: Final = 2
@@ -179,7 +184,15 @@ class Executor:
         self._window_began = now()
         self._full_s = 0.0
         self._ending: Final[set[asyncio.Task[None]]] = set()
-        self._batched: Final = Batcher(self._prepare_all, most=_MOST_TOGETHER, at_once=self._slots)
+        self._charges: dict[Tenant, float] = {}
+        """Seconds that long traces took, by tenant: its next ones wait until others have none."""
+        self._halved = now()
+        self._batched: Final = Batcher(
+            self._prepare_all,
+            most=_MOST_TOGETHER,
+            at_once=self._slots,
+            charged=lambda trace: self._charges.get(trace.key.tenant, 0.0),
+        )
         self.counters: Final = counters or ExecutorCounters()
 
     async def __call__(self, trace: TraceBytes) -> Prepared:
@@ -223,17 +236,38 @@ class Executor:
         self._busy += 1
         if self._busy >= self._slots():
             self._full_since = began
+        answers: Sequence[Answer] = ()
         try:
-            if self._start_worker is not None and self._now() >= self._not_before:
-                return await self._by_process(traces)
-            return await asyncio.to_thread(prepare_each, self._preparer, traces)
+            if self._start_worker is not None and began >= self._not_before:
+                answers = await self._by_process(traces)
+            else:
+                answers = await asyncio.to_thread(prepare_each, self._preparer, traces)
+            return answers
         finally:
             ended = self._now()
+            self._charge(traces, answers, began, ended)
             self._busy -= 1
             self.counters.busy_s += ended - began
             if self._full_since is not None:
                 self._was_full(self._full_since, ended)
                 self._full_since = None
+
+    def _charge(
+        self, traces: Sequence[TraceBytes], answers: Sequence[Answer], began: float, ended: float
+    ) -> None:
+        """Charge tenants for traces that were lost, or that took long and were of one tenant."""
+        took_s = ended - began
+        if ended - self._halved >= FORGET_S:
+            self._halved = ended
+            self._charges = {name: s / 2 for name, s in self._charges.items() if s >= 2 * LONG_S}
+        tenants = [trace.key.tenant for trace in traces]
+        lost = [isinstance(answer, AnalysisLostError) for answer in answers]
+        if any(lost):
+            charged = [tenant for tenant, is_lost in zip(tenants, lost, strict=True) if is_lost]
+        else:
+            charged = tenants if len(set(tenants)) == 1 and took_s > LONG_S * len(traces) else []
+        for tenant in charged:
+            self._charges[tenant] = self._charges.get(tenant, 0.0) + took_s / len(charged)
 
     def _was_full(self, began: float, ended: float) -> None:
         """Count the time in which all processes were busy; start another one if it was long."""

@@ -23,6 +23,7 @@ class Batcher(Generic[Item, Answer]):
         *,
         most: int,
         at_once: Callable[[], int] = lambda: 1,
+        charged: Callable[[Item], float] | None = None,
     ) -> None:
         """Create an empty batcher.
 
@@ -31,10 +32,13 @@ class Batcher(Generic[Item, Answer]):
                 again for each item alone, so that one bad item fails alone.
             most: maximum number of items in one call.
             at_once: returns how many calls may run at once; at least 1.
+            charged: returns what was charged to an item's owner. Those with the least go first, in order of
+                arrival; an item of an owner with more than 0 goes alone. If given, few items may wait.
         """
         self._call: Final = call
         self._most: Final = most
         self._at_once: Final = at_once
+        self._charged: Final = charged
         self._waiting: Final[deque[tuple[Item, asyncio.Future[Answer]]]] = deque()
         self._working: Final[set[asyncio.Task[None]]] = set()
 
@@ -77,10 +81,21 @@ class Batcher(Generic[Item, Answer]):
     def _next(self) -> list[tuple[Item, asyncio.Future[Answer]]]:
         if len(self._working) > self._at_once():
             return []
-        share = -(-len(self._waiting) // self._at_once())
+        most = min(self._most, -(-len(self._waiting) // self._at_once()))
+        if self._charged is not None and self._waiting:
+            most = self._put_forward(self._charged, most)
         batch: list[tuple[Item, asyncio.Future[Answer]]] = []
-        while self._waiting and len(batch) < min(self._most, share):
+        while self._waiting and len(batch) < most:
             item, future = self._waiting.popleft()
             if not future.done():
                 batch.append((item, future))
         return batch
+
+    def _put_forward(self, charged: Callable[[Item], float], most: int) -> int:
+        """Sort what waits by charge; return how many of the first items may go together."""
+        charges = [charged(item) for item, _ in self._waiting]
+        order = sorted(range(len(charges)), key=charges.__getitem__)
+        waiting = [self._waiting[place] for place in order]
+        self._waiting.clear()
+        self._waiting.extend(waiting)
+        return max(1, min(most, charges.count(0)))

@@ -24,7 +24,16 @@ from analyzer.executor.codec import (
     write_traces,
 )
 from analyzer.executor.composition import open_analyst, open_cleaner
-from analyzer.executor.executor import FULL_S, LARGE_BYTES, TRIES, Executor, Outcome, prepare_each
+from analyzer.executor.executor import (
+    FORGET_S,
+    FULL_S,
+    LARGE_BYTES,
+    LONG_S,
+    TRIES,
+    Executor,
+    Outcome,
+    prepare_each,
+)
 from analyzer.executor.remote import HttpAsk, RemoteAnalyst
 from analyzer.executor.worker_process import WorkerLostError
 from analyzer.methods.attribution import Attributor
@@ -88,7 +97,9 @@ class MortalWorker:
         found: list[Prepared | None] = []
         for trace in traces:
             if trace in self.deadly:
-                raise WorkerLostError("it died", found, used_up_cpu=trace == ENDLESS)
+                raise WorkerLostError(
+                    "it died", found, used_up_cpu=trace.key.trace_id == ENDLESS.key.trace_id
+                )
             found += prepare_each(preparer(), [trace])
         return found
 
@@ -383,6 +394,32 @@ async def test_large_traces_of_tenants_are_prepared_in_turn() -> None:
     await together(executor, *storm, calm)
     large = [one for asked in workers.given[-1].asked for one in asked if one.byte_count > LARGE_BYTES]
     assert [one.key for one in large] == [one.key for one in (*storm[:2], calm, *storm[2:])]
+    await executor.close()
+
+
+async def test_a_tenant_whose_traces_take_long_lets_others_go_first() -> None:
+    storm, calm = Tenant("storm"), lone(9, tenant=Tenant("calm"))
+    worker = MortalWorker()
+    executor = Executor(preparer(), Workers(worker), now=Clock(2 * LONG_S))
+    await together(executor, lone(1, tenant=storm))
+    waiting = [lone(number, tenant=storm) for number in (2, 3)]
+    await together(executor, *waiting, calm)
+    assert worker.asked[1:] == [[calm], *([one] for one in waiting)]
+    await executor.close()
+
+
+async def test_a_tenant_is_charged_for_its_own_lost_traces_and_not_for_ever() -> None:
+    storm, calm = lone(17, tenant=Tenant("storm")), lone(9, tenant=Tenant("calm"))
+    workers = Workers(MortalWorker(deadly=[storm]), MortalWorker())
+    clock = Clock(LONG_S / 10)
+    executor = Executor(preparer(), workers, now=clock)
+    await together(executor, storm, calm)
+    after = lone(2, tenant=Tenant("storm"))
+    await together(executor, after, calm)
+    clock.now += FORGET_S
+    await together(executor, calm)
+    await together(executor, after, calm)
+    assert workers.given[1].asked == [[calm], [calm], [after], [calm], [after, calm]]
     await executor.close()
 
 
