@@ -112,7 +112,7 @@ PREPARING_S: Final = counter(
 PROCESSES: Final = gauge(
     "blamespan_analysis_processes",
     "{process}",
-    "Running worker processes for analyses; they are started under load.",
+    "Running worker processes for analyses; the first run starts one, and load starts others.",
 )
 PROCESS_STARTS: Final = counter("blamespan_analysis_process_starts", "{process}", "Worker processes started.")
 PROCESS_DEATHS: Final = counter(

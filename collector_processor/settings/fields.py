@@ -99,8 +99,9 @@ class Settings(KafkaSettings):
         None,
         ge=0,
         le=64,
-        description="maximum number of worker processes for analyses, started while there is much to analyse;"
-        " `0`: threads only; default: one fewer than CPU cores (of the cgroup), 1 to 8",
+        description="maximum number of worker processes for analyses; the first run and much work start them;"
+        " `0`: threads only, which a hostile run can hold; default: one fewer than CPU cores (of the cgroup),"
+        " 1 to 8",
     )
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
     forward_endpoint: str | None = Field(

@@ -1,4 +1,4 @@
-"""The table of the README's promises in tests/README.md is complete, and its tests run where it says."""
+"""The README's promises are in the table of tests/README.md; each promise of SECURITY.md names its tests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ ROWS = [
     for line in (TESTS / "README.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("| ") and "/test_" in line
 ]
+
+PROMISED = [
+    line.strip("|").rpartition("|")
+    for page in ("SECURITY.md", "docs/threat-model.md")
+    for line in (ROOT / page).read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ")
+    and line.rpartition("|")[0].rpartition("|")[2].strip().startswith(("`tests/", "`python -m "))
+]
+"""Rows of the security pages whose last cell names a test: what is promised, and the cell."""
+ON_A_PAGE = 1_000
+"""Words of a page that is read in one go."""
 
 
 def named(cell: str) -> list[str]:
@@ -40,3 +51,21 @@ def test_the_tests_of_a_row_are_run_by_the_command_above_them(row: tuple[str, st
         assert (TESTS / file).exists(), file
     assert [file for file in named(quick) if file.partition("/")[0] in LEFT_TO_WHOLE] == []
     assert [file for file in named(whole) if file.partition("/")[0] not in LEFT_TO_WHOLE] == []
+
+
+def test_the_security_policy_is_one_page() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert len(text.split()) < ON_A_PAGE
+    promises = text.partition("## Promises")[2].partition("\n## ")[0]
+    rows = [line for line in promises.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 15
+    assert [row for row in rows if "`tests/" not in row] == []
+
+
+@pytest.mark.parametrize("row", PROMISED, ids=lambda row: row[0][:60].strip())
+def test_every_promise_and_every_defence_names_tests_that_exist(row: tuple[str, str, str]) -> None:
+    files = re.findall(r"`(tests/[\w/]+\.py)", row[2])
+    modules = re.findall(r"`python -m ([\w.]+)", row[2])
+    assert [*files, *modules]
+    paths = [*files, *(f"{module.replace('.', '/')}.py" for module in modules)]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
