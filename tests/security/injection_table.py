@@ -53,9 +53,7 @@ def _row(method: str, moved: dict[str, float]) -> str:
     if not moved:
         return f"| `{method}` | 0 of {len(INJECTIONS)} | - | none |\n"
     names = "; ".join(moved) if len(moved) <= len(failed) else f"all but {'; '.join(failed)}"
-    return (
-        f"| `{method}` | {len(moved)} of {len(INJECTIONS)} | {max(moved.values()):g} | {names} |\n"
-    )
+    return f"| `{method}` | {len(moved)} of {len(INJECTIONS)} | {max(moved.values()):g} | {names} |\n"
 
 
 def main() -> None:

@@ -115,7 +115,7 @@ def test_a_correction_is_a_new_version_with_carriers_and_withdraws_the_old_blame
         *(2, "attributed", "writer", 1),
         span_id(5),
     )
-    assert (now.is_by_person, now.confidence, now.service) == (True, 1.0, "test")
+    assert (now.is_by_person, now.certainty, now.service) == (True, 1.0, "test")
     assert json.loads(now.document)["reason"] == "A person says so (version 1 said: planner, step 0)."
 
 

@@ -194,7 +194,7 @@ async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, provi
     await proving.follow()
     now = room.verdict()
     assert (now.version, now.agent, now.fields["mode"]) == (2, "planner", None)
-    assert now.confidence == 0.95
+    assert now.certainty == 0.95
     assert not [name for name, _ in room.sent() if name.startswith("withdrawn")]
 
 
