@@ -15,6 +15,8 @@ from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.out_of_date import outdated_results
 from analyzer.lineage.units import changed_units
 
+MOST_CLUES: Final = 20
+"""Clues of one reader that are looked at: a run with more has one cause for them."""
 LineageReader: TypeAlias = Callable[[Known], Iterator[Clue]]
 
 READERS: Final[tuple[LineageReader, ...]] = (

@@ -21,7 +21,7 @@ from analyzer.inquiry.posterior import LogShares, ranked
 from analyzer.methods.learned.features import VERSION, tabulate
 from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.reasons import blame_first, with_product
-from analyzer.signals import findings
+from analyzer.signals.registry import findings
 from analyzer.signals.run_view import Finding, Reading, read
 from analyzer.signals.scoring import earned, marks, most_confidence, posterior
 from semconv.model import (

@@ -32,7 +32,7 @@ from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.signals import findings
+from analyzer.signals.registry import findings
 from analyzer.signals.run_view import read
 from analyzer.signals.scoring import marks, most_confidence, posterior
 from benchmarks.accuracy.trivial import best_agent, best_step

@@ -30,7 +30,7 @@ from analyzer.evaluation.validation import Labelled, across_systems, prepare
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import LogShares, log_softmax, ranked
 from analyzer.methods.without_model import draw
-from analyzer.signals import SIGNALS, findings
+from analyzer.signals.registry import SIGNALS, findings
 from analyzer.signals.run_view import Reading, Signal, read
 from analyzer.signals.scoring import posterior
 from benchmarks.accuracy.abstaining import TABLES as ABSTAINING

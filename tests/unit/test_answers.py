@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.signals import findings
+from analyzer.signals.registry import findings
 from analyzer.signals.faults import root_error
 from analyzer.signals.normalize import normalized
 from analyzer.signals.run_view import final_answer, read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.signals import findings
+from analyzer.signals.registry import findings
 from analyzer.signals.run_view import read
 from semconv.model import Blame, Step, StepKind
 from tests.runs import calling, failed_tool, run, step, tool

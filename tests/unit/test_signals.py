@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.signals import findings
+from analyzer.signals.registry import findings
 from analyzer.signals.run_view import Role, read
 from analyzer.signals.scoring import posterior
 from analyzer.signals.tool_results import Fault

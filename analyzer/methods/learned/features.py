@@ -43,7 +43,7 @@ from analyzer.methods.learned.step_columns import (
     text_features,
     word_features,
 )
-from analyzer.signals import findings
+from analyzer.signals.registry import findings
 from analyzer.signals.run_view import Finding, Reading, final_answer, read
 from analyzer.signals.scoring import posterior
 from analyzer.signals.tool_results import Fault

@@ -15,7 +15,7 @@ from analyzer.lineage.calculations import wrong_sums
 from analyzer.lineage.claims import wrong_figures
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.known import Known
-from analyzer.lineage.readers import READERS
+from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.signals.run_view import Reading
 from analyzer.signals.suspicion.constraints import broken_constraints
 from analyzer.signals.suspicion.other_language import other_language
@@ -49,8 +49,6 @@ DETECTORS: Final[tuple[Detector, ...]] = (
 )
 
 
-MOST_CLUES: Final = 20
-"""Clues of one reader of the lineage: a run with more has one cause for them."""
 MOST_STEPS: Final = 300
 """Steps of a run up to which figures, sums and sources are searched: each costs some milliseconds, and in
 long runs most figures have a source."""
