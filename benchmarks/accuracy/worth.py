@@ -17,7 +17,8 @@ from typing import Final
 from analyzer.evaluation.significance import bootstrap, brier
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.signals.registry import findings, worth
+from analyzer.signals import worth
+from analyzer.signals.registry import findings
 from analyzer.signals.run_view import read
 from analyzer.signals.scoring import leading
 from analyzer.signals.worth import highest_confidence

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from analyzer.methods.without_model import judge_by_signals
-from analyzer.signals.registry import findings
 from analyzer.signals.faults import root_error
 from analyzer.signals.normalize import normalized
+from analyzer.signals.registry import findings
 from analyzer.signals.run_view import final_answer, read
 from semconv.model import Blame, SpanStatus, Step, Trajectory
 from tests.runs import failed_tool, run, step, tool

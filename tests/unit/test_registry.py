@@ -82,6 +82,10 @@ def test_the_convention_has_all_its_names(registry: Registry) -> None:
         )
     }
     failure |= {
+        f"blamespan.failure.{name}"
+        for name in ("value", "value.origin", "value.expected", "value.step.index")
+    }
+    failure |= {
         f"blamespan.failure.proof.{name}"
         for name in ("decision", "step.index", "effect", "interval.low", "interval.high", "trials", "change")
     }
