@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.signals.run_view import Finding, Reading
 
-_WEIGHT: Final = 3.0
+_WRONG_CALL: Final = 4.5
+"""Log-odds of a call that contradicts the task or a check: a fact, and what follows only reports it."""
+_WRONG_VALUE: Final = 3.0
 """Log-odds of a value that went wrong: above wording, below an error that a step itself states."""
+_MISREPORTED: Final = 2.0
+"""Log-odds of a report that differs from its deed: either of the two may be the mistake."""
 
 
 def wrong_values(reading: Reading) -> Iterator[Finding]:
@@ -25,8 +30,14 @@ def wrong_values(reading: Reading) -> Iterator[Finding]:
             yield Finding(
                 step=reading.responsible_steps[places[clue.step]],
                 signal=clue.kind.value,
-                weight=_WEIGHT,
+                weight=_weight(clue),
                 reason=clue.reason,
                 quote=quoted.quote if quoted else "",
                 quoted_step=places[quoted.step] if quoted else None,
             )
+
+
+def _weight(clue: Clue) -> float:
+    if clue.kind is ClueKind.EXCEEDED or "argument" in clue.signs:
+        return _WRONG_CALL
+    return _MISREPORTED if clue.kind is ClueKind.MISREPORTED else _WRONG_VALUE
