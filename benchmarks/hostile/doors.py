@@ -32,6 +32,8 @@ from tests.factories import TRACE, agent, chat, openinference, said, span, tool
 _LONG_S: Final = 600.0
 _MIB: Final = 1 << 20
 _OK: Final = 200
+_SETTLE_S: Final = 1.0
+"""A service may refuse a request, and then be held by it."""
 TOKEN: Final = "a-token-of-the-operator"
 Attack = Callable[[Line], str]
 
@@ -176,6 +178,7 @@ def measure(name: str, tree: Path, most_s: float) -> str:
         with line.probed() as waits:
             attacking.start()
             attacking.join(most_s)
+            time.sleep(_SETTLE_S)
             if not told:
                 held = spent()
                 line.server.process.kill()
