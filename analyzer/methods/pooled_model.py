@@ -34,6 +34,8 @@ class Trust:
 
     right: int = 0
     labelled: int = 0
+    weight: float = WEIGHT
+    """Exponent of the model's opinion in the pool."""
 
     @property
     def accuracy(self) -> float:
@@ -58,26 +60,31 @@ def pool_with_model(own: Belief, judged: Blame, trajectory: Trajectory, trust: T
     The reason is the model's if the pool blames its step, else the own one followed by the model's.
     """
     said = mixed(judged.ranking, trajectory, trust.accuracy)
-    pooled = pool([Opinion(shares=own.shares), Opinion(shares=said, weight=WEIGHT)])
-    verdict = _supported(own.blame(pooled), pooled, said, trajectory)
+    pooled = pool([Opinion(shares=own.shares), Opinion(shares=said, weight=trust.weight)])
+    own_words = own.blame(pooled)
+    verdict = _supported(own_words, pooled, _support(said, own_words.step, trajectory) ** trust.weight)
     if verdict.step == judged.step:
         return replace(judged, confidence=verdict.confidence, ranking=verdict.ranking)
     named = f"step {judged.step} of {agent_in_prose(judged.agent)}"
     return replace(verdict, reason=f"{verdict.reason} (the model named {named}: {judged.reason})")
 
 
-def _supported(verdict: Blame, pooled: LogShares, said: LogShares, trajectory: Trajectory) -> Blame:
-    """Return the verdict with its limited confidence moved by the model's support for its step.
-
-    The limits of signals and rankers were measured without a model.
-    """
-    place = next(at for at, step in enumerate(trajectory.steps) if step.index == verdict.step)
+def _support(said: LogShares, index: int, trajectory: Trajectory) -> float:
+    """Return how much more probable an opinion makes a step than the mean other one; 1 without others."""
+    place = next(at for at, step in enumerate(trajectory.steps) if step.index == index)
     share, others = math.exp(said[place]), len(said) - 1
-    if not others or not 0 < verdict.confidence < 1:
+    return share * others / max(1 - share, 1e-9) if others else 1.0
+
+
+def _supported(verdict: Blame, pooled: LogShares, support: float) -> Blame:
+    """Return the verdict with the odds of its limited confidence moved by the model's support for its step.
+
+    The limits of signals and rankers were measured without a model. The pool's probability is not exceeded.
+    """
+    if not 0 < verdict.confidence < 1:
         return verdict
-    support = (share * others / max(1 - share, 1e-9)) ** WEIGHT
     odds = verdict.confidence / (1 - verdict.confidence) * support
-    confidence = round(min(math.exp(pooled[place]), odds / (1 + odds)), 4)
+    confidence = round(min(math.exp(max(pooled)), odds / (1 + odds)), 4)
     scale = confidence / verdict.confidence
     ranking = tuple(replace(each, probability=round(each.probability * scale, 4)) for each in verdict.ranking)
     return replace(verdict, confidence=confidence, ranking=ranking)

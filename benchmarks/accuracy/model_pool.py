@@ -23,13 +23,15 @@ from analyzer.inquiry.conversation import Label
 from analyzer.inquiry.match_agents import same_agent
 from analyzer.inquiry.method import AttributionMethod, Reply
 from analyzer.inquiry.visible import visible_run
-from analyzer.methods.pooled_model import UNPROVED, pool_with_model
+from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model
 from analyzer.methods.published.reference import AllAtOnce, BinarySearch, StepByStep
 from analyzer.methods.without_model import signals_belief
 from collector_processor.settings.fields import PRECISION
 from semconv.model import Blame, Trajectory, Verdict
 
 _BYTES: Final = 10_000_000
+_MANY: Final = 1_000_000
+"""Labels that leave nothing of the assumption."""
 _METHODS: Final[Mapping[str, AttributionMethod]] = {
     "all_at_once": AllAtOnce(max_bytes=_BYTES),
     "step_by_step": StepByStep(max_bytes=_BYTES),
@@ -74,17 +76,19 @@ def replayed(method: AttributionMethod, trajectory: Trajectory, replies: Sequenc
     raise AssertionError("the replies do not end the inquiry")
 
 
-def compared(folder: Path, name: str, replies: Mapping[str, Sequence[str]]) -> Iterator[Compared]:
+def compared(
+    dataset: Path, name: str, replies: Mapping[str, Sequence[str]], trust: Trust
+) -> Iterator[Compared]:
     """Yield the verdicts on every run that the model was asked about."""
     kind = name.split()[1]
-    for run in read_dataset(folder):
+    for run in read_dataset(dataset):
         if run.trajectory.run_id not in replies or run.label is None:
             continue
         seen = visible_run(replace(run.trajectory, reference=None))
         own = signals_belief(seen)
         model = replayed(_METHODS[kind], seen, replies[run.trajectory.run_id])
         alone = own.blame(own.shares)
-        both = pool_with_model(own, model, seen, UNPROVED) if isinstance(model, Blame) else alone
+        both = pool_with_model(own, model, seen, trust) if isinstance(model, Blame) else alone
         yield Compared(label=run.label, signals=alone, model=model, pooled=both)
 
 
@@ -117,22 +121,32 @@ def agent_right(verdict: Verdict, label: Label) -> bool:
     return isinstance(verdict, Blame) and label.agent is not None and same_agent(verdict.agent, label.agent)
 
 
+def pool_table(dataset: Path, replies: Path, trust: Trust = UNPROVED) -> list[str]:
+    """Return a row for each model and method, and one for all."""
+    respects = " | ".join(
+        f"{what} %: signals | model | pool | pool against signals" for what in ("step", "agent")
+    )
+    rows = [f"| model and method | n | {respects} | shown: right % at stated % |", "|---" * 11 + "|"]
+    every: list[Compared] = []
+    for name, told in recorded(replies).items():
+        found = list(compared(dataset, name, told, trust))
+        every += found
+        rows.append(row(f"`{name}`", found))
+    return [*rows, row("all", every)]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("dataset", type=Path, help="the labelled logs")
     parser.add_argument("replies", type=Path, help="the recorded replies about them")
-    asked = parser.parse_args()
-    print(
-        "| model and method | n | step %: signals | model | pool | pool against signals | agent %: signals | model | pool | pool against signals | shown: right % at stated % |"
+    parser.add_argument(
+        "--weight", type=float, default=UNPROVED.weight, help="exponent of the model's opinion"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    every: list[Compared] = []
-    for name, replies in recorded(asked.replies).items():
-        found = list(compared(asked.dataset, name, replies))
-        every += found
-        print(row(f"`{name}`", found))
-    print(row("all", every))
+    parser.add_argument("--accuracy", type=float, default=UNPROVED.accuracy, help="assumed step accuracy")
+    asked = parser.parse_args()
+    trust = Trust(right=round(asked.accuracy * _MANY), labelled=_MANY, weight=asked.weight)
+    print("\n".join(pool_table(asked.dataset, asked.replies, trust)))
 
 
 if __name__ == "__main__":
