@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.signals.run_view import Finding, Reading, Role
-from analyzer.signals.worth import highest_confidence
 from semconv.model import UNKNOWN_AGENT, ContentState, StepKind
 
 _ROLE_ODDS: Final[dict[Role, float]] = {
@@ -48,6 +47,9 @@ _MOST_CONFIDENT: Final = 0.9
 _PROOF: Final = 4.0
 """Log-odds from which a finding is an indisputable error (a crash, a wrong calculation); the limits below do
 not apply to these. The 273 labelled runs have one such verdict, so how often they are right is not known."""
+_OVERCONFIDENT: Final = 1.5
+"""Temperature of confidences above one half. Fitted to all labelled runs it is 1.5, to six of the seven
+systems at a time 1.1 to 1.8."""
 _SHORT_RUN: Final = (Role.ACTING, Role.CALL) * 6
 """Run whose length counts if the error of one step ended the run: a dozen steps, as a guess of how many may
 have caused the error. No labelled run has such an error, so this is not fitted."""
@@ -123,36 +125,25 @@ class Limit:
     """A sentence; empty if there is nothing to add to the verdict's own reason."""
 
 
-def leading(found: Sequence[Finding], step: int) -> Finding | None:
-    """Return the strongest finding that accuses a step."""
-    mine = (finding for finding in found if finding.step == step and finding.weight > 0)
-    return max(mine, key=lambda finding: finding.weight, default=None)
-
-
 def earned(confidence: float, reading: Reading, found: Sequence[Finding], step: int) -> Limit:
     """Return the confidence that a verdict on ``step`` deserves, and the strongest limitation, if any.
 
     Sources of the limits: how often signals were right in labelled runs of this kind (``docs/accuracy.md``).
     The authors of the rules had read these runs.
     """
-    first = leading(found, step)
-    if first is not None and first.weight >= _PROOF:
+    mine = [finding.weight for finding in found if finding.step == step and finding.weight > 0]
+    if max(mine, default=0.0) >= _PROOF:
         return Limit(most=confidence)
-    most = min(confidence, _worth(reading, first))
-    limits = [Limit(most=most), *_limits(reading, most, has_finding=first is not None)]
+    tempered = _tempered(confidence)
+    limits = [Limit(most=tempered), *_limits(reading, tempered, has_finding=bool(mine))]
     named = sorted((limit for limit in limits if limit.reason), key=lambda limit: limit.most)
     return Limit(most=min(limit.most for limit in limits), reason=named[0].reason if named else "")
 
 
-def _worth(reading: Reading, first: Finding | None) -> float:
-    """Return the limit by the leading finding; none if the right answer, which clears steps, is known."""
-    if first is None:
-        return 0.18  # below what is shown: position alone names a step, but no reason (right in 30 of 87)
-    return 1.0 if reading.trajectory.reference else highest_confidence(first.signal)
-
-
 def _limits(reading: Reading, confidence: float, *, has_finding: bool) -> Iterator[Limit]:
     steps = reading.steps
+    if not has_finding:
+        yield Limit(most=0.18)  # right in 14 of 77
     if len(steps) > _LONG:
         reason = f"The run has {len(steps)} steps, and such evidence is rarely right in runs this long."
         yield Limit(
@@ -175,6 +166,12 @@ def _limits(reading: Reading, confidence: float, *, has_finding: bool) -> Iterat
     share = dark / len(steps)
     readable = (len(steps) - dark + 1) / (len(steps) + 1)  # never 0: candidates keep an order
     yield Limit(most=confidence * (readable if dark else 1.0), reason=reason if share >= _NAMED_FROM else "")
+
+
+def _tempered(confidence: float) -> float:
+    if confidence <= 0.5:
+        return confidence
+    return 1 / (1 + math.pow(1 / confidence - 1, 1 / _OVERCONFIDENT))
 
 
 def prior(roles: Sequence[Role], idle: AbstractSet[int] = frozenset()) -> tuple[float, ...]:
