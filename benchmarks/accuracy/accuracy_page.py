@@ -37,8 +37,6 @@ from benchmarks.accuracy.abstaining import TABLES as ABSTAINING
 from benchmarks.accuracy.model_pool import pool_table
 from benchmarks.accuracy.ranker_limits import TABLES as LIMITS
 from benchmarks.accuracy.trivial import best_agent, best_step
-from benchmarks.accuracy.worth import left_out_table, worth_table
-from benchmarks.accuracy.worth import verdicts as led
 from semconv.model import Attribution, Blame
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "accuracy.md"
@@ -279,8 +277,6 @@ TABLES: Final[Mapping[str, Callable[[Path], list[str]]]] = {
     "elsewhere": elsewhere_table,
     "ablation": ablation_table,
     **ABSTAINING,
-    "worth": lambda folder: worth_table(led(folder)),
-    "worth_left_out": lambda folder: left_out_table(led(folder)),
     "model_pool": lambda folder: pool_table(folder / WHO_AND_WHEN, folder / REPLIES),
     **{name: partial(limits_table, name) for name in LIMITS},
 }
