@@ -23,6 +23,7 @@ from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
 from analyzer.methods import AUTO, METHODS, registered
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
+from analyzer.methods.history import suspected
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.checked import checked
 from analyzer.signals.run_view import read
@@ -154,11 +155,16 @@ class RunAnalyst:
         if finding.failed or finding.source is not None or self.least_suspicion is None:
             return None
         started = self.attributor.clock()
-        blame = suspect(visible_run(trajectory), self.least_suspicion)
+        seen = visible_run(trajectory)
+        past = self.attributor.past
+        found = None if past is None else past.compare(seen)
+        by_history = None if found is None else suspected(seen, found)
+        blame = by_history or suspect(seen, self.least_suspicion)
         if blame is None:
             return None
         effort = Effort(duration_s=self.attributor.clock() - started)
-        return Attribution(run_id=trajectory.run_id, verdict=blame, method="signals", effort=effort)
+        method = "signals" if by_history is None else "history"
+        return Attribution(run_id=trajectory.run_id, verdict=blame, method=method, effort=effort)
 
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Triage and attribute at once, without a model, for runs that have not ended; suspects none."""

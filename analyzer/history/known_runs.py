@@ -13,9 +13,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Final
 
+from analyzer.history import facts
+from analyzer.history.broken import Violation, accusations, violations
 from analyzer.history.elements import Element, agents_in, elements_of, pack, unpack
+from analyzer.history.facts import Facts
+from analyzer.history.mining import PASSING, UNREMARKABLE, Mined, mine
 from analyzer.history.spectrum import (
     LEAST_PASSING,
     Comparison,
@@ -24,6 +29,7 @@ from analyzer.history.spectrum import (
     compare,
     compare_elements,
     spectrum_of,
+    with_broken,
 )
 from analyzer.history.versions import Decision, equality, version_of
 from collector_processor.rebuild.run_totals import workflow_of
@@ -35,6 +41,8 @@ from semconv.record import record
 
 MOST_ELEMENTS: Final = 400
 """Elements that are compared, in order of the steps; other runs keep 80."""
+_MOST_COUNTED: Final = 16
+"""Spectra of one workflow that are remembered: one for each version and set of agents."""
 LEAST_SHARED: Final = 0.5
 """Share of the smaller run's agents that the other run must have."""
 _PROVE: Final = frozenset({OutcomeSource.EVALUATOR, OutcomeSource.REFERENCE, OutcomeSource.USER})
@@ -52,19 +60,22 @@ class KnownRun:
     said: Said
     elements: bytes
     """Packed digests (``elements.pack``)."""
+    invariants: bytes = b""
+    """Packed facts for invariants (``facts.pack``); empty if they are not kept."""
 
 
 def known_run(trajectory: Trajectory, said: Said, trace: Trace | None = None) -> KnownRun:
     """Return the facts to store; without the run's spans, service, workflow and release are unknown."""
     spans = trace.spans if trace else ()
-    facts = facts_of(trajectory, spans)
+    stored = facts_of(trajectory, spans)
     return KnownRun(
         run_id=trajectory.run_id,
         service=str(_resource(spans).get(SERVICE_NAME, "")),
         workflow=workflow_of(spans),
-        version=facts.version,
+        version=stored.version,
         said=said,
-        elements=facts.elements,
+        elements=stored.elements,
+        invariants=stored.invariants,
     )
 
 
@@ -72,7 +83,12 @@ def facts_of(trajectory: Trajectory, spans: Sequence[Span]) -> RunFacts:
     """Return the facts by which a run is compared with other runs."""
     models = {model_call(span).model for span in spans}
     version = version_of(trajectory, models - {""}, release_of(spans))
-    return RunFacts(version=version.id, release=version.release, elements=pack(elements_of(trajectory)))
+    return RunFacts(
+        version=version.id,
+        release=version.release,
+        elements=pack(elements_of(trajectory)),
+        invariants=facts.pack(facts.collect(trajectory)),
+    )
 
 
 def release_of(spans: Sequence[Span]) -> str:
@@ -94,12 +110,55 @@ def said_of(source: OutcomeSource | None, *, failed: bool) -> Said:
     return Said.PASSED if source in _PROVE else Said.UNSAID
 
 
+class Miner:
+    """Mines the invariants of known runs, once for all runs that are compared with the same ones."""
+
+    def __init__(self) -> None:
+        self._mined: Final[dict[frozenset[str], Mined]] = {}
+
+    def broken(
+        self, own: Facts, joined: Sequence[KnownRun], kin: Sequence[KnownRun]
+    ) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
+        """Return what a run breaks, and what of that accuses it even if it reported nothing.
+
+        Args:
+            own: facts about the run.
+            joined: the other runs of its version, and of versions shown to be equal to it.
+            kin: the other runs of its workflow: for a version with few runs, what held in all versions.
+        """
+        mined = self._of(*_basis(joined, kin))
+        return violations(own, mined), accusations(own, mined)
+
+    def _of(self, runs: Sequence[KnownRun], basis: str) -> Mined:
+        key = frozenset(run.run_id for run in runs)
+        found = self._mined.get(key)
+        if found is None:
+            if len(self._mined) >= _MOST_COUNTED:
+                self._mined.clear()
+            found = self._mined[key] = mine([facts.unpack(run.invariants) for run in runs], basis)
+        return found
+
+
+def _basis(joined: Sequence[KnownRun], kin: Sequence[KnownRun]) -> tuple[list[KnownRun], str]:
+    """Return the runs that were good, and what says so: people and checks, or that nothing says otherwise."""
+    for runs, said, basis in (
+        (joined, Said.PASSED, PASSING),
+        (kin, Said.PASSED, PASSING),
+        (kin, Said.UNSAID, UNREMARKABLE),
+    ):
+        found = [run for run in runs if run.said is said and run.invariants]
+        if len(found) >= LEAST_PASSING:
+            return found, basis
+    return [], PASSING
+
+
 @record
 class KnownRuns:
     """Runs of any workflows; finds those that a run may be compared with."""
 
     runs: Mapping[str, KnownRun]
     """By the run's id; a run is never compared with itself."""
+    mined: Miner = field(default_factory=Miner)
 
     @staticmethod
     def of(runs: Iterable[KnownRun]) -> KnownRuns:
@@ -110,7 +169,12 @@ class KnownRuns:
         """Compare a failed run with the runs of its workflow and version; ``None`` if there are none."""
         own = self.runs.get(trajectory.run_id) or known_run(trajectory, Said.FAILED)
         others = self.kin(own)
-        return compare(trajectory, pooled_versions(own.version, others)) if others else None
+        if not others:
+            return None
+        joined = pooled_versions(own.version, others)
+        steps = [step.index for step in trajectory.steps]
+        broken = self.mined.broken(facts.collect(trajectory), joined, others)
+        return with_broken(compare(trajectory, _spectrum(joined)), *broken, steps)
 
     def kin(self, own: KnownRun) -> list[KnownRun]:
         """Return the other runs of the same workflow."""
@@ -122,10 +186,6 @@ class KnownRuns:
             and (run.service, run.workflow) == (own.service, own.workflow)
             and has_shared_agents(agents, agents_in(run.elements))
         ]
-
-
-_MOST_COUNTED: Final = 16
-"""Spectra of one workflow that are remembered: one for each version and set of agents."""
 
 
 class CountedRuns:
@@ -152,12 +212,13 @@ class CountedRuns:
         if spectrum is None:
             if len(self._spectra) >= _MOST_COUNTED:
                 self._spectra.clear()
-            spectrum = self._spectra[key] = pooled_versions(own.version, self._known.kin(own))
+            joined = pooled_versions(own.version, self._known.kin(own))
+            spectrum = self._spectra[key] = _spectrum(joined)
         return compare_elements(elements, steps, spectrum) if spectrum.runs.n else None
 
 
-def pooled_versions(own: str, runs: Sequence[KnownRun]) -> Spectrum:
-    """Return the spectrum of a version, pooled with the versions that were shown to be equal to it."""
+def pooled_versions(own: str, runs: Sequence[KnownRun]) -> list[KnownRun]:
+    """Return the runs of a version, and of the versions that were shown to be equal to it."""
     by_version: defaultdict[str, list[KnownRun]] = defaultdict(list)
     for run in runs:
         by_version[run.version].append(run)
@@ -167,7 +228,7 @@ def pooled_versions(own: str, runs: Sequence[KnownRun]) -> Spectrum:
     for version, spectrum in spectra.items():
         if version != own and equality(mine, spectrum).decision is Decision.EQUAL:
             joined += by_version[version]
-    return _spectrum(joined)
+    return joined
 
 
 def _spectrum(runs: Iterable[KnownRun]) -> Spectrum:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from analyzer.history.broken import Violation
 from analyzer.history.elements import ACTION, AGENT, CUT, RUN, Element, digest_of, elements_of, kind_of
 from analyzer.inquiry.intervals import Interval, newcombe
 from analyzer.inquiry.posterior import LogShares, log_softmax
@@ -35,6 +36,10 @@ _WITNESS: Final = 0.25
 """Weight of a further failing run with the element. Failing runs fail for different reasons and share habits,
 such as retries: with weight 1, coincidences among ten of them made verdicts on wrong values worse."""
 MOST_EVIDENCE: Final = 6.0
+_BESIDE: Final = 0.25
+"""Weight of the spectrum beside broken invariants, which read values and do not go along with failures."""
+_CONSEQUENCE: Final = 2.0
+"""Log-odds by which what is broken after the supposed fault counts less."""
 _FAULTS: Final = 0.3
 """Assumed number of new elements of a kind that a failing run shows because of its fault."""
 _MOST_CUT: Final = 0.05
@@ -172,15 +177,32 @@ class Comparison:
     """The elements that stand out, strongest first."""
     runs: Count
     """The runs compared with, this one not included."""
+    broken: tuple[Violation, ...] = ()
+    """What it breaks of what the workflow always does, the supposed fault first."""
+    accusing: tuple[Violation, ...] = ()
+    """Those that accuse it even if it reported nothing."""
 
     @property
     def is_any(self) -> bool:
         """Whether anything stands out."""
-        return bool(self.increases)
+        return bool(self.increases or self.broken)
 
     def shares(self) -> LogShares:
         """Return the log-probability of each step, from the history alone; ties stay ties."""
         return log_softmax(self.scores)
+
+
+def with_broken(
+    found: Comparison, broken: Sequence[Violation], accusing: Sequence[Violation], steps: Sequence[int]
+) -> Comparison:
+    """Return a comparison with what the run breaks of what its workflow always does."""
+    if not broken:
+        return found
+    scores = dict(zip(steps, (_BESIDE * score for score in found.scores), strict=True))
+    for one in broken:
+        consequence = _CONSEQUENCE if one.step != broken[0].step else 0.0
+        scores[one.step] = max(scores[one.step], min(MOST_EVIDENCE, one.evidence) - consequence)
+    return replace(found, scores=tuple(scores.values()), broken=tuple(broken), accusing=tuple(accusing))
 
 
 def compare(trajectory: Trajectory, spectrum: Spectrum) -> Comparison:

@@ -8,17 +8,22 @@ trace in a spectrum. So ``auto`` pools it with signals or a ranker, which read t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from analyzer.history.spectrum import LEAST_PASSING, Comparison, Increase
+from analyzer.history.broken import Violation
+from analyzer.history.invariants import Kind
+from analyzer.history.spectrum import LEAST_PASSING, MOST_EVIDENCE, Comparison, Increase
 from analyzer.inquiry.method import Inquiry, answered
 from analyzer.inquiry.posterior import LogShares, Opinion, pool, ranked, relative, temper
+from analyzer.inquiry.verdict import FailureMode
 from analyzer.methods.without_model import at_most
 from semconv.model import (
     Abstention,
     Attribution,
     Blame,
+    Evidence,
     Ranked,
     Status,
     Trajectory,
@@ -31,6 +36,23 @@ WEIGHT: Final = 2.0
 """Exponent of the history in the pool. Signals have a strong opinion on every step by its position, the
 history on few steps; chosen on the example systems (``benchmarks.history`` at commit 8382596b, seeds other
 than those shown)."""
+_PRIOR: Final = 0.1
+"""Odds that a run which reported nothing failed; nothing is known of a workflow beforehand."""
+_QUOTES: Final = 2
+_MODES: Final = {
+    Kind.STANDS: FailureMode.WRONG_TOOL_USE,
+    Kind.AMONG: FailureMode.WRONG_TOOL_USE,
+    Kind.EQUALS: FailureMode.WRONG_TOOL_USE,
+    Kind.NEEDS: FailureMode.UNVERIFIED_RESULT,
+    Kind.AFTER: FailureMode.UNVERIFIED_RESULT,
+    Kind.HAPPENS: FailureMode.INCOMPLETE_WORK,
+    Kind.LEADS: FailureMode.INCOMPLETE_WORK,
+    Kind.WHEN: FailureMode.INCOMPLETE_WORK,
+    Kind.WHEN_NOT: FailureMode.IGNORED_RESULT,
+    Kind.SOURCED: FailureMode.UNSUPPORTED_CLAIM,
+    Kind.WORDS: FailureMode.UNSUPPORTED_CLAIM,
+    Kind.TIMES: FailureMode.LOOP,
+}
 MOST_CONFIDENT: Final = 0.9
 """Highest confidence: what goes along with failures need not cause them."""
 
@@ -80,6 +102,7 @@ def judge_by_history(trajectory: Trajectory, found: Comparison) -> Verdict:
         step=first.step,
         reason=reason_of(found, first),
         confidence=first.probability,
+        evidence=_quotes(found, first.step),
         ranking=candidates,
     )
     return at_most(MOST_CONFIDENT, blame)
@@ -133,9 +156,10 @@ def with_history(verdict: Blame, shares: LogShares, trajectory: Trajectory, foun
     pooled = pool([Opinion(shares=shares), Opinion(shares=shares_of(found))])
     candidates = ranked(pooled, trajectory, _RANKED)
     first = candidates[0]
-    own = [each for each in found.increases if each.element.step == first.step]
+    is_own = any(each.element.step == first.step for each in found.increases)
+    is_own = is_own or any(each.step == first.step for each in found.broken)
     if first.step == verdict.step:
-        reason = f"{verdict.reason} {reason_of(found, first)}" if own else verdict.reason
+        reason = f"{verdict.reason} {reason_of(found, first)}" if is_own else verdict.reason
         merged = replace(verdict, reason=reason, confidence=first.probability, ranking=candidates)
         return at_most(MOST_CONFIDENT, merged)
     named = f"step {verdict.step} of {agent_in_prose(verdict.agent)}"
@@ -151,11 +175,53 @@ def with_history(verdict: Blame, shares: LogShares, trajectory: Trajectory, foun
 
 def reason_of(found: Comparison, first: Ranked) -> str:
     """Return why the history blames a step, as a sentence."""
+    broken = [each for each in found.broken if each.step == first.step]
+    if broken:
+        return _as_sentence(broken[0])
     own = [each for each in found.increases if each.element.step == first.step]
     if not own:
         return _nothing(found)
     strongest = own[0]
     return f"Step {first.step}: {agent_in_prose(first.agent)} {_evidence(strongest)}."
+
+
+def _as_sentence(broken: Violation) -> str:
+    return f"{broken.text[:1].upper()}{broken.text[1:]} (step {broken.step})."
+
+
+def suspected(trajectory: Trajectory, found: Comparison) -> Blame | None:
+    """Return the suspected failure of a run that reports none; ``None`` if nothing that it breaks accuses it.
+
+    Whether it is accused takes invariants that good runs hardly break; which step did it, all of them.
+    """
+    if not found.accusing or not trajectory.steps:
+        return None
+    strongest = found.accusing[0]
+    odds = _PRIOR * math.exp(min(strongest.evidence, MOST_EVIDENCE))
+    probability = round(odds / (1 + odds), 4)
+    shown = ranked(found.shares(), trajectory, _RANKED)
+    ranking = tuple(replace(one, probability=round(one.probability * probability, 4)) for one in shown)
+    first = ranking[0]
+    reason = reason_of(found, first)
+    if strongest.step != first.step:
+        reason = f"{reason} {_as_sentence(strongest)}"
+    return Blame(
+        agent=first.agent,
+        step=first.step,
+        reason=reason,
+        confidence=first.probability,
+        mode=_MODES.get(strongest.held.invariant.kind, FailureMode.OTHER).value,
+        evidence=_quotes(found, first.step),
+        ranking=ranking,
+        status=Status.SUSPECTED,
+        failed_probability=probability,
+    )
+
+
+def _quotes(found: Comparison, step: int) -> tuple[Evidence, ...]:
+    arguments = (each.broken.argument for each in found.broken if each.step == step)
+    quotes = dict.fromkeys(one.literal for one in arguments if one is not None and one.literal)
+    return tuple(Evidence(step=step, quote=quote) for quote in list(quotes)[:_QUOTES])
 
 
 def _evidence(each: Increase) -> str:

@@ -49,6 +49,8 @@ class RunFacts:
     release: str
     """``service.version``; empty if its resource has none."""
     elements: bytes
+    invariants: bytes = b""
+    """Facts from which invariants are mined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
