@@ -1,0 +1,1 @@
+"""What a workflow's invariants find in runs with labelled faults, and how many good runs they accuse."""
