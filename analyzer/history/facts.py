@@ -288,6 +288,28 @@ def unpack(packed: bytes) -> Facts:
     return Facts(calls=tuple(_call(row, names) for row in rows), is_cut=is_cut)
 
 
+def to_json(facts: Facts) -> list[Any]:
+    """Return the facts about a run with its steps and the beginnings of its values."""
+    names: dict[str, int] = {}
+    rows = [_row(call, names) for call in facts.calls]
+    shown = [[call.step, *(one.literal for one in call.arguments)] for call in facts.calls]
+    return [list(names), facts.is_cut, rows, shown, dict(facts.values)]
+
+
+def from_json(document: Sequence[Any]) -> Facts:
+    """Read what ``to_json`` returned."""
+    names, is_cut, rows, shown, values = document
+    calls = tuple(
+        _shown(_call(row, names), step, literals) for row, (step, *literals) in zip(rows, shown, strict=True)
+    )
+    return Facts(calls=calls, is_cut=is_cut, values=values)
+
+
+def _shown(call: Call, step: int, literals: Sequence[str]) -> Call:
+    pairs = zip(call.arguments, literals, strict=True)
+    return replace(call, step=step, arguments=tuple(replace(one, literal=literal) for one, literal in pairs))
+
+
 def _packed(calls: Sequence[Call], *, is_cut: bool) -> bytes:
     names: dict[str, int] = {}
     rows = [_row(call, names) for call in calls]

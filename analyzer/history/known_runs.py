@@ -20,7 +20,7 @@ from analyzer.history import facts
 from analyzer.history.broken import Violation, accusations, violations
 from analyzer.history.elements import Element, agents_in, elements_of, pack, unpack
 from analyzer.history.facts import Facts
-from analyzer.history.mining import PASSING, UNREMARKABLE, Mined, mine
+from analyzer.history.mining import OTHER_VERSIONS, PASSING, UNREMARKABLE, Mined, mine
 from analyzer.history.spectrum import (
     LEAST_PASSING,
     Comparison,
@@ -143,7 +143,7 @@ def _basis(joined: Sequence[KnownRun], kin: Sequence[KnownRun]) -> tuple[list[Kn
     """Return the runs that were good, and what says so: people and checks, or that nothing says otherwise."""
     for runs, said, basis in (
         (joined, Said.PASSED, PASSING),
-        (kin, Said.PASSED, PASSING),
+        (kin, Said.PASSED, OTHER_VERSIONS),
         (kin, Said.UNSAID, UNREMARKABLE),
     ):
         found = [run for run in runs if run.said is said and run.invariants]
@@ -188,33 +188,48 @@ class KnownRuns:
         ]
 
 
+@record
+class _Kept:
+    """The runs that runs of one version and set of agents are compared with."""
+
+    spectrum: Spectrum
+    joined: Sequence[KnownRun]
+    kin: Sequence[KnownRun]
+
+
 class CountedRuns:
     """Runs of one workflow, counted once for all failed runs that are compared with the same ones."""
 
     def __init__(self, runs: Iterable[KnownRun]) -> None:
         self._known: Final = KnownRuns.of(runs)
-        self._spectra: Final[dict[tuple[str, frozenset[bytes], str], Spectrum]] = {}
+        self._kept: Final[dict[tuple[str, frozenset[bytes], str], _Kept]] = {}
         passed = sum(run.said is Said.PASSED for run in self._known.runs.values())
         self.is_enough: Final = passed >= LEAST_PASSING
         """Whether a comparison may find anything."""
 
-    def compare(self, own: KnownRun, elements: Sequence[Element], steps: Sequence[int]) -> Comparison | None:
+    def compare(self, own: KnownRun, failed: FailedRun, steps: Sequence[int]) -> Comparison | None:
         """Compare a failed run with the others of its version, and of versions shown to be equal to it.
 
         Args:
             own: the stored facts about the run.
-            elements: its elements.
+            failed: the parts of it that are compared.
             steps: the numbers of its steps.
         """
         is_among = own.run_id if own.run_id in self._known.runs else ""
         key = (own.version, agents_in(own.elements), is_among)
-        spectrum = self._spectra.get(key)
-        if spectrum is None:
-            if len(self._spectra) >= _MOST_COUNTED:
-                self._spectra.clear()
-            joined = pooled_versions(own.version, self._known.kin(own))
-            spectrum = self._spectra[key] = _spectrum(joined)
-        return compare_elements(elements, steps, spectrum) if spectrum.runs.n else None
+        kept = self._kept.get(key)
+        if kept is None:
+            if len(self._kept) >= _MOST_COUNTED:
+                self._kept.clear()
+            kin = self._known.kin(own)
+            joined = pooled_versions(own.version, kin)
+            kept = self._kept[key] = _Kept(spectrum=_spectrum(joined), joined=joined, kin=kin)
+        if not kept.kin:
+            return None
+        found = compare_elements(failed.elements, steps, kept.spectrum)
+        if failed.facts is None:
+            return found
+        return with_broken(found, *self._known.mined.broken(failed.facts, kept.joined, kept.kin), steps)
 
 
 def pooled_versions(own: str, runs: Sequence[KnownRun]) -> list[KnownRun]:
@@ -251,17 +266,21 @@ class FailedRun:
     elements: tuple[Element, ...]
     release: str = ""
     """``service.version``; set only for a run that has not ended."""
+    facts: Facts | None = None
+    """Facts for invariants; ``None`` for a run that has not ended."""
 
 
 def failed_run(trajectory: Trajectory, service: str) -> FailedRun:
     """Return the parts of a failed run that are compared with other runs."""
-    return FailedRun(service=service, elements=elements_of(trajectory)[:MOST_ELEMENTS])
+    elements = elements_of(trajectory)[:MOST_ELEMENTS]
+    return FailedRun(service=service, elements=elements, facts=facts.collect(trajectory))
 
 
 def to_text(run: FailedRun) -> str:
     """Write it as JSON."""
     rows = [(each.key, each.site, each.step, each.text) for each in run.elements]
-    return json.dumps({"service": run.service, "release": run.release, "elements": rows})
+    about = None if run.facts is None else facts.to_json(run.facts)
+    return json.dumps({"service": run.service, "release": run.release, "elements": rows, "facts": about})
 
 
 def from_text(text: str) -> FailedRun:
@@ -270,6 +289,7 @@ def from_text(text: str) -> FailedRun:
     return FailedRun(
         service=document["service"],
         release=document["release"],
+        facts=facts.from_json(document["facts"]) if document.get("facts") else None,
         elements=tuple(
             Element(key=key, site=site, step=step, text=told)
             for key, site, step, told in document["elements"]

@@ -50,6 +50,8 @@ PASSING: Final = "passing"
 """Runs whose success somebody stated."""
 UNREMARKABLE: Final = "unremarkable"
 """Runs that nothing says failed; they accuse none, for some may have failed."""
+OTHER_VERSIONS: Final = "other versions' passing"
+"""Passing runs with other prompts, tools or models: they accuse none, and say nothing of tools and texts."""
 _ACCUSING_SUPPORT: Final = 20
 """Support below which only invariants with structure accuse."""
 _MOST_TOOLS: Final = 32
@@ -114,6 +116,8 @@ def mine(known: Sequence[Facts], basis: str = PASSING) -> Mined:
     found.try_all(_orders(found))
     found.try_all(_conditions(found))
     found.try_all(_shapes(found))
+    if basis == OTHER_VERSIONS:
+        found.held[:] = [one for one in found.held if one.invariant.kind in _BELIEVED]
     accusing, limit = _accusing(found.lone, len(runs)) if basis == PASSING else (frozenset[Kind](), 0.0)
     return Mined(
         runs=len(runs),

@@ -175,14 +175,15 @@ def with_history(verdict: Blame, shares: LogShares, trajectory: Trajectory, foun
 
 def reason_of(found: Comparison, first: Ranked) -> str:
     """Return why the history blames a step, as a sentence."""
-    broken = [each for each in found.broken if each.step == first.step]
-    if broken:
-        return _as_sentence(broken[0])
+    broken = [_as_sentence(each) for each in found.broken if each.step == first.step]
     own = [each for each in found.increases if each.element.step == first.step]
+    if broken and not any(each.shown.failed > 1 for each in own):
+        return broken[0]
     if not own:
         return _nothing(found)
     strongest = own[0]
-    return f"Step {first.step}: {agent_in_prose(first.agent)} {_evidence(strongest)}."
+    beside = f"Step {first.step}: {agent_in_prose(first.agent)} {_evidence(strongest)}."
+    return f"{broken[0]} {beside}" if broken else beside
 
 
 def _as_sentence(broken: Violation) -> str:

@@ -20,6 +20,7 @@ from analyzer.executor.worker import OpenWork, Work, main
 from analyzer.history.early import elements_so_far
 from analyzer.history.elements import elements_of
 from analyzer.history.known_runs import FailedRun, facts_of, failed_run, release_of, to_text
+from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
 from analyzer.issues.labels.kept_run import pack
@@ -43,7 +44,7 @@ from collector_processor.rebuild.stages import Run
 from collector_processor.settings import Settings
 from collector_processor.store.run_history import RunFacts
 from collector_processor.writeback.outgoing import service_of
-from semconv.model import BLAMELESS, Status, Trajectory
+from semconv.model import BLAMELESS, Abstention, Status, Trajectory
 
 
 def work_from_settings(settings_json: bytes) -> Work:
@@ -72,6 +73,7 @@ def keeping(settings: Settings) -> KeepRun:
 def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cleaner) -> Preparer:
     """Return the preparer of traces; ``unasked`` analyses runs that need no model."""
     is_compared = settings.method == AUTO
+    compared = _compared if settings.suspect_false_alarms else _compared_if_failed
     return Preparer(
         unasked=unasked,
         glance=analyst.glance,
@@ -80,7 +82,7 @@ def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cl
         spans=open_span_keeper(settings),
         reader=open_reader(settings.mappings),
         facts=_facts,
-        compared=_compared if is_compared else no_comparison,
+        compared=compared if is_compared else no_comparison,
         so_far=_so_far if settings.early_false_alarms else nothing_so_far,
     )
 
@@ -90,6 +92,15 @@ def _facts(run: Run) -> RunFacts:
 
 
 def _compared(run: Run, analysis: Analysis) -> str:
+    """Return the same also for a run that nothing says failed or passed: other runs may say so."""
+    verdict = analysis.attribution.verdict
+    is_silent = isinstance(verdict, Abstention) and verdict.reason == NOTHING_SAYS_SO
+    if is_silent and verdict.status is Status.NO_FAILURE:
+        return to_text(failed_run(run.trajectory, service_of(run)))
+    return _compared_if_failed(run, analysis)
+
+
+def _compared_if_failed(run: Run, analysis: Analysis) -> str:
     """Return the parts of a failed run that are compared with other runs; empty if it did not fail."""
     if analysis.attribution.status not in COMPARED:
         return ""

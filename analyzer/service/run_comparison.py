@@ -19,7 +19,7 @@ from analyzer.inquiry.verdict import to_json
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
 from analyzer.methods.attribution import doubted
-from analyzer.methods.history import COMPARED, pooled_with
+from analyzer.methods.history import COMPARED, pooled_with, suspected
 from analyzer.signals.checked import checked
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis
@@ -27,6 +27,7 @@ from collector_processor.pipeline.examine import Finding, ReadRuns
 from collector_processor.pipeline.prepare import KeptRun, PreparedRun
 from collector_processor.store.run_history import HistoryRow
 from collector_processor.writeback.outgoing import service_of
+from semconv.model import Status
 
 MOST_RUNS: Final = 300
 """Newest runs of a workflow that a run is compared with."""
@@ -43,7 +44,7 @@ class _Read:
 
 
 class RunComparison:
-    """Corrects the findings of failed runs by what the other runs of their workflow say."""
+    """Corrects findings by what the other runs of a workflow say: of failed runs, and of silent ones."""
 
     def __init__(
         self, *, clean: Callable[[str], str], least_confidence: float, clock: Callable[[], float]
@@ -63,7 +64,9 @@ class RunComparison:
     async def __call__(self, tenant: Tenant, run: PreparedRun, finding: Finding, read: ReadRuns) -> Finding:
         """Return the finding, pooled with the evidence of the kept runs if any step stands out."""
         analysis, kept = finding
-        if analysis.attribution.status not in COMPARED or run.facts is None or run.totals is None:
+        status = analysis.attribution.status
+        is_silent = status is Status.NO_FAILURE and bool(run.compared)
+        if (status not in COMPARED and not is_silent) or run.facts is None or run.totals is None:
             return finding
         own = from_text(run.compared) if run.compared else await asyncio.to_thread(_taken, run)
         known = await self._runs((tenant, own.service, run.totals.workflow), read)
@@ -88,7 +91,13 @@ class RunComparison:
         found = _comparison(run, own, known)
         if found is None or not found.is_any:
             return analysis, kept
-        pooled = pooled_with(analysis.attribution, run.trajectory, found)
+        if analysis.attribution.status is Status.NO_FAILURE:
+            blame = suspected(run.trajectory, found)
+            if blame is None:
+                return analysis, kept
+            pooled = replace(analysis.attribution, verdict=blame, method="history")
+        else:
+            pooled = pooled_with(analysis.attribution, run.trajectory, found)
         told = doubted(pooled, self._least)
         attribution = replace(told, checked=checked(told, run.trajectory))
         fields = {**json.loads(analysis.document), **to_json(attribution, run.trajectory)}
@@ -112,7 +121,7 @@ def _comparison(run: PreparedRun, own: FailedRun, known: CountedRuns) -> Compari
         said=Said.FAILED,
         elements=run.facts.elements,
     )
-    return known.compare(asked, own.elements, [step.index for step in run.trajectory.steps])
+    return known.compare(asked, own, [step.index for step in run.trajectory.steps])
 
 
 def _known(row: HistoryRow) -> KnownRun:
@@ -123,6 +132,7 @@ def _known(row: HistoryRow) -> KnownRun:
         version=row.version,
         said=Said(row.said),
         elements=row.elements,
+        invariants=row.invariants,
     )
 
 

@@ -1,6 +1,7 @@
 """One small row a run for comparisons within its workflow: how it ended, and facts about its steps.
 
-The facts are opaque here (``analyzer/history/elements.py`` packs at most 241 bytes). Service, workflow and
+The facts are opaque here: `elements` has at most 241 bytes (``analyzer/history/elements.py``), `invariants`
+2,048 (``facts.py``). Service, workflow and
 time are those of the run's row in ``run_totals``. Synchronous.
 """
 
@@ -14,19 +15,20 @@ from typing import Any, Final
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection, upsert
 
-_COLUMNS: Final = "tenant, run_id, said, version, release, elements"
+_COLUMNS: Final = "tenant, run_id, said, version, release, elements, invariants"
 _WRITE: Final = upsert("run_history", _COLUMNS, keys=2)
 _SAY: Final = "UPDATE run_history SET said = ? WHERE tenant = ? AND run_id = ?"
 _READ: Final = (
     "SELECT run_history.run_id, run_totals.service, run_totals.workflow, run_totals.decided_ns, said,"
-    " run_history.version, release, elements FROM run_totals JOIN run_history"
+    " run_history.version, release, elements, invariants FROM run_totals JOIN run_history"
     " ON run_history.tenant = run_totals.tenant AND run_history.run_id = run_totals.run_id"
     " WHERE run_totals.tenant = ? AND run_totals.service = ? AND run_totals.workflow = ?"
     " ORDER BY run_totals.decided_ns DESC LIMIT ?"
 )
 _TOLD: Final = (
     "SELECT newest.run_id, newest.service, newest.workflow, newest.decided_ns, said, run_history.version,"
-    " release, elements FROM (SELECT tenant, run_id, service, workflow, decided_ns FROM run_totals"
+    " release, elements, invariants"
+    " FROM (SELECT tenant, run_id, service, workflow, decided_ns FROM run_totals"
     " WHERE tenant = ? AND service = ? AND workflow = ? ORDER BY decided_ns DESC LIMIT ?) AS newest"
     " JOIN run_history ON run_history.tenant = newest.tenant AND run_history.run_id = newest.run_id"
     " WHERE said <> 'unsaid' ORDER BY newest.decided_ns DESC LIMIT ?"
@@ -66,6 +68,7 @@ class HistoryRow:
     version: str
     release: str
     elements: bytes
+    invariants: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,7 @@ class RunHistoryRows:
     def note(self, runs: Sequence[tuple[Tenant, str, str, RunFacts]]) -> None:
         """Write runs with how they ended, in the open transaction; the last row of a run counts."""
         rows = {
-            (tenant, run_id): (tenant, run_id, said, facts.version, facts.release, facts.elements)
+            (tenant, run_id): (tenant, run_id, said, *_columns_of(facts))
             for tenant, run_id, said, facts in runs
         }
         self._db.write_rows(_WRITE, list(rows.values()))
@@ -147,8 +150,12 @@ class RunHistoryRows:
         )
 
 
+def _columns_of(facts: RunFacts) -> tuple[Any, ...]:
+    return facts.version, facts.release, facts.elements, facts.invariants
+
+
 def _row(row: Sequence[Any]) -> HistoryRow:
     return HistoryRow(
         run_id=row[0], service=row[1], workflow=row[2], decided_ns=row[3], said=row[4],
-        version=row[5], release=row[6], elements=bytes(row[7]),
+        version=row[5], release=row[6], elements=bytes(row[7]), invariants=bytes(row[8] or b""),
     )  # fmt: skip

@@ -71,7 +71,13 @@ _table(
     Index("run_totals_by_cost", "cost_usd", "tenant", "run_id"),
     Index("run_totals_by_workflow", "tenant", "service", "workflow", "decided_ns"),
 )
-_table("run_history", *key("tenant", "run_id"), *texts("said", "version", "release"), blob("elements"))
+_table(
+    "run_history",
+    *key("tenant", "run_id"),
+    *texts("said", "version", "release"),
+    blob("elements"),
+    blob("invariants", nullable=True),
+)
 _table(
     "analysed",
     *key("tenant", "trace_id"),

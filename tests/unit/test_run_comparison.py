@@ -36,7 +36,7 @@ def spans(*, number: int, paid: bool, error: str = "", service: str = "shop") ->
     """A planner, a buyer who may pay, and a writer; one workflow."""
     trace_id = TraceId(f"{number:032x}")
     found = [
-        workflow(1, error=error),
+        workflow(1, **({"error": error} if error else {})),
         agent(2, "planner", parent=1),
         chat(3, answer="buy it", agent_name="planner", parent=2),
         agent(4, "buyer", parent=1),
@@ -87,9 +87,11 @@ class Compared:
                 [(tenant, f"kept{each}", said, facts) for each in range(first, first + n)]
             )
 
-    async def fail(self, number: int = 999, *, paid: bool = True) -> Mapping[str, Any]:
-        """Return the verdict on a failed run."""
-        self.way.receive(*spans(number=number, paid=paid, error="the wrong price"))
+    async def fail(
+        self, number: int = 999, *, paid: bool = True, error: str = "the wrong price"
+    ) -> Mapping[str, Any]:
+        """Return the verdict on a run that failed, or without an error on one that is silent."""
+        self.way.receive(*spans(number=number, paid=paid, error=error))
         key = TraceKey(NO_TENANT, TraceId(f"{number:032x}"))
         await self.way.examine(key)
         return self.way.verdict(key).fields
@@ -147,6 +149,20 @@ async def test_the_issue_is_that_of_the_corrected_verdict(compared: Compared) ->
     assert compared.way.kept[-1].is_failure
 
 
+async def test_a_silent_run_is_suspected_by_what_all_passing_runs_did(compared: Compared) -> None:
+    compared.keep(1, 40, Said.PASSED, paid=True)
+    good = await compared.fail(900, error="")
+    assert good["status"] == Status.NO_FAILURE
+    found = await compared.fail(901, paid=False, error="")
+    assert (found["status"], found["method"]) == (Status.SUSPECTED, "history")
+    assert "In 40 of 40 passing runs pay was called; here not" in str(found["reason"])
+
+
+async def test_few_passing_runs_accuse_no_silent_run(compared: Compared) -> None:
+    compared.keep(1, 20, Said.PASSED, paid=True)
+    assert (await compared.fail(901, paid=False, error=""))["status"] == Status.NO_FAILURE
+
+
 @pytest.mark.parametrize(
     ("n", "said", "about"),
     [
@@ -186,7 +202,8 @@ async def test_a_run_is_not_compared_with_itself(compared: Compared) -> None:
             (NO_TENANT, own),
         )
     found = await compared.fail(999)
-    assert "as 1 run that failed and 0 that passed" in str(found["reason"])
+    assert "In 20 of 20 passing runs only known tools were called; here also pay" in str(found["reason"])
+    assert "runs that failed" not in str(found["reason"])
 
 
 async def test_runs_of_unknown_outcome_do_not_crowd_out_the_others(compared: Compared) -> None:
@@ -213,5 +230,5 @@ def test_a_row_is_read_as_it_was_written(compared: Compared) -> None:
     facts = facts_of(7, paid=True)
     assert row == HistoryRow(
         run_id="kept7", service="shop", workflow="invoke_workflow", decided_ns=7, said="passed",
-        version=facts.version, release=facts.release, elements=facts.elements,
+        version=facts.version, release=facts.release, elements=facts.elements, invariants=facts.invariants,
     )  # fmt: skip

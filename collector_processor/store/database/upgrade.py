@@ -23,7 +23,7 @@ from collector_processor.store.database.connection import Driver, StoreError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA: Final = "s1"
+SCHEMA: Final = "s2"
 """Revision that this version reads and writes: the last migration."""
 STEPS: Final = Path(__file__).parents[1] / "migrations"
 _READ_SCHEMA: Final = "SELECT version_num FROM alembic_version"
