@@ -300,11 +300,14 @@ def _sources_of_arguments(found: _Found) -> Iterator[Invariant]:
 
 
 def _of_argument(found: _Found, tool: str, path: str, sources: Mapping[str, int]) -> Iterator[Invariant]:
+    """Yield where an argument's value stands; ``sources`` are those that runs show, with their runs."""
+    asked = Invariant(kind=Kind.STANDS, tool=tool, path=path)
+    least = sum(any(run.arguments(asked)) for run in found.runs) - found.most_broken
     always = []
     for source in sources:
         one = Invariant(kind=Kind.EQUALS, tool=tool, path=path, other=source, familiar=found.familiar)
         held = found.add(one)
-        if held is not None and not held.broken:
+        if held is not None and not held.broken and held.support >= least:
             always.append(source)
     kind = Kind.STANDS if always else Kind.AMONG
     values = always or _cover(found, tool, path)
