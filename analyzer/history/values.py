@@ -54,7 +54,7 @@ class Leaf:
 def leaves_of(text: str) -> list[Leaf]:
     """Return the values of a text: those of its JSON in reading order, at most ``MAX_LEAVES``."""
     found: list[Leaf] = []
-    waiting: list[tuple[str, int, Any]] = [("", 0, structured(text))]
+    waiting: list[tuple[str, int, Any]] = [("", 0, structured(text))] if text.strip() else []
     while waiting and len(found) < MAX_LEAVES:
         path, depth, value = waiting.pop()
         inner = structured(value) if isinstance(value, str) and path else value

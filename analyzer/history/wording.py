@@ -6,9 +6,31 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from analyzer.history.facts import ANSWER, TASK, TURN, Argument, Call, Facts
-from analyzer.history.invariants import CALLED, NOT_CALLED, Broken, Invariant, Kind
-from analyzer.history.mining import NO_TOOL
+from analyzer.history.invariants import CALLED, NOT_CALLED, Broken, Held, Invariant, Kind
+from analyzer.history.mining import NO_TOOL, Mined
 
+MOST_TOLD: Final = 20
+"""Invariants of a workflow that are listed."""
+_READING: Final = (
+    Kind.STANDS,
+    Kind.AMONG,
+    Kind.NEEDS,
+    Kind.WHEN,
+    Kind.WHEN_NOT,
+    Kind.EQUALS,
+    Kind.HAPPENS,
+    Kind.AFTER,
+    Kind.LEADS,
+    Kind.CONSTANT,
+    Kind.TIMES,
+    Kind.SOURCED,
+    Kind.CONTAINS,
+    Kind.LANGUAGE,
+    Kind.LENGTH,
+    Kind.RANGE,
+)
+"""Kinds that people read, in this order; the others only explain."""
+_ORDERS: Final = frozenset({Kind.AFTER, Kind.NEEDS})
 _NAME: Final = 60
 _SHOWN: Final = 3
 
@@ -23,7 +45,7 @@ def tool_in_words(tool: str) -> str:
 def source_in_words(source: str) -> str:
     """Return where a value stood, in words."""
     if source == TASK:
-        return "the task"
+        return "a value in the task"
     tool, path, *is_argument = source.split("\t")
     if not path:
         return f"the {'argument' if is_argument else 'result'} of {tool[:_NAME]}"
@@ -65,13 +87,18 @@ def _listed(values: frozenset[str], show: Callable[[str], str] = "`{}`".format) 
     return " or ".join([*shown, "another"] if len(values) > _SHOWN else shown)
 
 
+def _nearest(sources: frozenset[str]) -> str:
+    """Return the source to name of several that all hold: a result, else the task, else an argument."""
+    return min(sources, key=lambda one: (one.endswith("\t"), one == TASK, one))
+
+
 def _limits(one: Invariant, unit: str = "") -> str:
     low, high = f"{one.low:g}", f"{one.high:g}"
     return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
 
 _RULES: Final[Mapping[Kind, Callable[[Invariant], str]]] = {
-    Kind.STANDS: lambda one: f"{_argument(one)} equalled {_listed(one.values, source_in_words)}",
+    Kind.STANDS: lambda one: f"{_argument(one)} equalled {source_in_words(_nearest(one.values))}",
     Kind.AMONG: lambda one: f"{_argument(one)} equalled {_listed(one.values, source_in_words)}",
     Kind.EQUALS: lambda one: f"{_argument(one)} equalled {source_in_words(one.other)}",
     Kind.NEEDS: lambda one: (
@@ -132,7 +159,8 @@ def _instead(one: Invariant, argument: Argument, facts: Facts) -> str:
         return f"here {argument.length}"
     if one.kind is Kind.LANGUAGE:
         return f"here in `{argument.language}`"
-    sources = one.values if one.kind in {Kind.STANDS, Kind.AMONG} else frozenset({one.other})
+    nearest = _nearest(one.values) if one.kind is Kind.STANDS else one.other
+    sources = one.values if one.kind is Kind.AMONG else frozenset({nearest})
     known = [facts.values[each] for each in sorted(sources) if each != TASK and facts.values.get(each)]
     if one.kind is Kind.CONTAINS:
         return f"here not ({known[0]})" if known else "here not"
@@ -140,4 +168,32 @@ def _instead(one: Invariant, argument: Argument, facts: Facts) -> str:
     return f"here {argument.literal}{expected}"
 
 
-__all__ = ["rule", "seen", "source_in_words", "tool_in_words"]
+def told(mined: Mined, most: int = MOST_TOLD) -> list[Held]:
+    """Return the invariants worth reading: those that no other one implies, the structured ones first."""
+    own = {(one.invariant.kind, one.invariant.tool, one.invariant.path) for one in mined.held}
+    before = {
+        (one.invariant.other, one.invariant.tool) for one in mined.held if one.invariant.kind in _ORDERS
+    }
+    found = [
+        one
+        for one in mined.held
+        if one.invariant.kind in _READING and not _is_implied(one.invariant, own, before)
+    ]
+    return sorted(found, key=lambda one: (_READING.index(one.invariant.kind), -one.support))[:most]
+
+
+def _is_implied(one: Invariant, own: set[tuple[Kind, str, str]], before: set[tuple[str, str]]) -> bool:
+    match one.kind:
+        case Kind.AFTER:
+            between = {tool for first, tool in before if first == one.other}
+            is_chained = any((tool, one.tool) in before for tool in between)
+            return is_chained or any(kind is Kind.NEEDS and tool == one.tool for kind, tool, _ in own)
+        case Kind.LEADS:
+            return (Kind.HAPPENS, one.tool, "") in own
+        case Kind.EQUALS:
+            return any((kind, one.tool, one.path) in own for kind in (Kind.STANDS, Kind.AMONG))
+        case _:
+            return False
+
+
+__all__ = ["rule", "seen", "source_in_words", "told", "tool_in_words"]

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from analyzer.history import facts
 from analyzer.history.changes import (
     BeforeAfter,
     ChangePoint,
@@ -23,14 +24,16 @@ from analyzer.history.changes import (
     regression,
 )
 from analyzer.history.elements import unpack
+from analyzer.history.mining import LEAST_RUNS, MAX_RUNS, mine
 from analyzer.history.spectrum import Said, spectrum_of
 from analyzer.history.versions import Equality, equality
+from analyzer.history.wording import rule, told
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.report import iso
 from analyzer.telemetry.issue_metrics import MAX_WORKFLOWS
 from collector_processor.otlp import Tenant
 from collector_processor.store.run_history import HistoryRow, RunHistoryRows, WorkflowRow
-from semconv.record import record
+from semconv.record import record, replace
 
 DAYS: Final = 30
 """Days of runs that are reported."""
@@ -71,6 +74,19 @@ class FixReport:
 
 
 @record
+class AlwaysReport:
+    """Something that a workflow always does."""
+
+    rule: str
+    support: int
+    """Passing runs that did it."""
+    runs: int
+    """Passing runs that had occasion to."""
+    accuses: bool
+    """Whether a run that reports nothing is suspected for not doing it."""
+
+
+@record
 class WorkflowReport:
     """One workflow."""
 
@@ -85,6 +101,8 @@ class WorkflowReport:
     """Runs that passed, and all, of the newest ``RECENT`` with a known outcome."""
     newest: Regression | None
     """Comparison of the newest version's runs with the others'; ``None`` if there is no other one."""
+    always: tuple[AlwaysReport, ...] = ()
+    """What it always does, by its passing runs; empty until ``with_always`` reads it."""
     fix: FixReport | None = None
     """The runs before and after a fix; ``None`` if none was asked about, or it is not of this workflow."""
 
@@ -132,6 +150,11 @@ class WorkflowReports:
             for one in self._history.workflows(since_ns, MAX_WORKFLOWS)
             if tenant is None or one.tenant == tenant
         ]
+
+    def with_always(self, report: WorkflowReport) -> WorkflowReport:
+        """Return the report with what the workflow always does, mined anew: up to a quarter of a second."""
+        rows = self._history.told(report.tenant, report.service, report.workflow, MOST_RUNS)
+        return replace(report, always=_always(rows))
 
     def _report(self, row: WorkflowRow, since_ns: int, fix: Fix | None) -> WorkflowReport:
         tenant, service, workflow = row.tenant, row.service, row.workflow
@@ -211,6 +234,26 @@ def _versions(runs: Sequence[HistoryRow]) -> tuple[VersionReport, ...]:
     )
 
 
+def _always(rows: Sequence[HistoryRow]) -> tuple[AlwaysReport, ...]:
+    """Return what the passing runs of the newest version did, or those of all versions if it has few.
+
+    With fewer than ten passing runs, nothing is known. ``rows`` are the newest first.
+    """
+    passed = [row for row in rows if row.said == Said.PASSED and row.invariants]
+    own = [row for row in passed if row.version == passed[0].version]
+    basis = own if len(own) >= LEAST_RUNS else passed
+    mined = mine([facts.unpack(row.invariants) for row in basis[:MAX_RUNS]])
+    return tuple(
+        AlwaysReport(
+            rule=rule(one.invariant),
+            support=one.support,
+            runs=one.support + one.broken,
+            accuses=mined.accuses(one),
+        )
+        for one in told(mined)
+    )
+
+
 def _newest(known: Sequence[HistoryRow]) -> Regression | None:
     """Return the comparison of the newest version's runs with all runs before it."""
     first: dict[str, int] = {}
@@ -248,6 +291,7 @@ def to_json(report: WorkflowReport) -> dict[str, Any]:
             for one in report.changes
         ],
         "newest_version": None if newest is None else asdict(newest),
+        "always": [asdict(one) for one in report.always],
         "fix": None if report.fix is None else _fix_json(report.fix),
     }
 

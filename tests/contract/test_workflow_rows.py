@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from analyzer.history import facts
 from analyzer.history.elements import elements_of, pack
 from analyzer.issues.issue_service import passed_of, regressed_of
 from analyzer.issues.issue_store import DAY_NS, IssueStore
@@ -19,7 +20,7 @@ from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.records import Commit
 from collector_processor.store.run_history import RunFacts
 from collector_processor.store.verdicts import RunStore
-from tests.runs import run, step
+from tests.runs import run, step, tool
 from tests.verdicts import stored
 
 NOW_NS: Final = 1_000 * DAY_NS
@@ -38,8 +39,8 @@ def keep(
         store.commit(Commit(analysed=(), verdicts=(verdict,)))
         with db.transaction():
             store.totals.total([(NO_TENANT, verdict.run_id, TOTALS)])
-            facts = RunFacts(version=version, release=release, elements=ELEMENTS)
-            store.history.note([(NO_TENANT, verdict.run_id, word, facts)])
+            kept = RunFacts(version=version, release=release, elements=ELEMENTS)
+            store.history.note([(NO_TENANT, verdict.run_id, word, kept)])
 
 
 @pytest.fixture
@@ -104,6 +105,29 @@ def test_a_fix_is_compared_by_its_release_or_its_time(
     document = json.loads(json.dumps(to_json(report)))["fix"]
     assert document["difference"]["low"] > 0.2
     assert document["fewer"] == [{"issue": "", "before": [20, 40], "after": [2, 40], "fall": 0.45}]
+
+
+def test_what_passing_runs_always_did_is_reported(db: StoreConnection, reports: WorkflowReports) -> None:
+    store, start = RunStore(db), NOW_NS - DAY_NS
+    for number in range(12):
+        found, asked = json.dumps({"seat": f"S-{number}"}), json.dumps({"seat": f"S-{number}"})
+        done = run(
+            tool("clerk", found, "find"), tool("clerk", "{}", "reserve", input=asked), step("clerk", "ok")
+        )
+        verdict = stored(run_id=f"run-{number}", decided_ns=start + number)
+        store.commit(Commit(analysed=(), verdicts=(verdict,)))
+        with db.transaction():
+            store.totals.total([(NO_TENANT, verdict.run_id, TOTALS)])
+            kept = RunFacts(
+                version="v", release="", elements=ELEMENTS, invariants=facts.pack(facts.collect(done))
+            )
+            store.history.note([(NO_TENANT, verdict.run_id, "passed", kept)])
+    (report,) = reports.reports(NOW_NS)
+    assert report.always == ()
+    rules = to_json(reports.with_always(report))["always"]
+    told = {"rule": "`seat` of reserve equalled `seat` of find", "support": 12, "runs": 12, "accuses": True}
+    assert rules[0] == told
+    assert "find was called once" in [one["rule"] for one in rules]
 
 
 def test_a_fix_of_another_workflow_is_not_compared(db: StoreConnection, reports: WorkflowReports) -> None:

@@ -35,7 +35,7 @@ def workflows(
     data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Show how often workflows succeed: passed and failed runs, versions, and when the rate changed.
+    """Show how often workflows succeed, when the rate changed, and what their passing runs always do.
 
     Covers the last 30 days and the newest 1,000 runs of a workflow. A version is a set of prompts, tools,
     models and `service.version`. Works whether or not the service runs.
@@ -48,9 +48,10 @@ def workflows(
     with opened_store(settings, "workflows") as db:
         owner = None if tenant is None else Tenant(tenant)
         asked = None if fix is None else read_fix(fix)
+        reports = WorkflowReports(IssueStore(db))
         found = [
-            report
-            for report in WorkflowReports(IssueStore(db)).reports(time.time_ns(), owner, asked)
+            reports.with_always(report)
+            for report in reports.reports(time.time_ns(), owner, asked)
             if service in {None, report.service} and workflow in {None, report.workflow}
         ]
     if output is OutputFormat.JSON:
@@ -107,6 +108,9 @@ def _news(report: WorkflowReport) -> list[str]:
         lines.append(f"{name}: its newest version fails more often: {failed} of {known} runs")
     if report.fix is not None:
         lines.append(_fixed(name, report.fix))
+    lines += [
+        f"{name}: in {one.support} of {one.runs} passing runs {plain(one.rule, 300)}" for one in report.always
+    ]
     return lines
 
 
