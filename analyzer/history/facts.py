@@ -16,7 +16,6 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from itertools import islice
 from typing import Any, Final
 
 from analyzer.history.values import Leaf, digest, key_of, leaves_of, shape_of, tokens_of, whole
@@ -33,6 +32,10 @@ MAX_CALLS: Final = 64
 MAX_TEXT: Final = 20_000
 """Characters of one text that are read."""
 _MAX_ALL_TEXT: Final = 400_000
+_MAX_SEARCHED: Final = 40_000_000
+"""Characters that are searched for the values of a run's arguments: a tenth of a second."""
+_CHARS_A_VALUE: Final = 50
+"""Characters whose search takes as long as a look at one known value."""
 _MAX_SOURCES: Final = 8
 _MAX_WORDS: Final = 48
 _LITERAL: Final = 60
@@ -135,17 +138,21 @@ class _Reader:
         self._tokens: set[str] = set()
         self._values: dict[str, str] = {}
         self._room = _MAX_ALL_TEXT
+        self._search_room = _MAX_SEARCHED
         self._is_cut = False
 
     def hear(self, text: str) -> None:
         self._add_text(TASK, text)
 
     def turn(self, step: Step) -> None:
-        self._tokens.update(tokens_of(self._read(step.instructions)))
-        self._add(Call(tool=f"{TURN}{step.agent}", agent=step.agent, step=step.index))
+        if not self._is_full():
+            self._tokens.update(tokens_of(self._read(step.instructions)))
+            self._calls.append(Call(tool=f"{TURN}{step.agent}", agent=step.agent, step=step.index))
 
     def call(self, step: Step, blamed: int) -> None:
         assert step.target is not None
+        if self._is_full():
+            return
         is_failed = fault_of(step, plain_typography(step.output[:MAX_TEXT])) is Fault.FAILED
         asked = leaves_of(self._read(step.input))
         call = Call(
@@ -157,7 +164,7 @@ class _Reader:
             results=() if is_failed else tuple(self._returned(step.target, self._read(step.output))),
         )
         self._learn_arguments(step.target, asked)
-        self._add(call)
+        self._calls.append(call)
 
     def requests(self, step: Step) -> None:
         """Read the calls of a run whose tools left no steps; their results stand in what the model heard."""
@@ -167,26 +174,31 @@ class _Reader:
                 for path, _ in self._returned(message.author, text):
                     self._values.setdefault(source_of(message.author, path), "")
         for asked in step.calls:
+            if self._is_full():
+                return
             leaves = leaves_of(self._read(asked.arguments))
             arguments = tuple(self._argument(leaf) for leaf in leaves)
             self._learn_arguments(asked.name, leaves)
-            self._add(Call(tool=asked.name, agent=step.agent, step=step.index, arguments=arguments))
+            self._calls.append(Call(tool=asked.name, agent=step.agent, step=step.index, arguments=arguments))
 
     def finished(self, trajectory: Trajectory) -> Facts:
         steps = trajectory.steps
         text = final_answer(trajectory)[:MAX_TEXT]
         speaking = (step for step in reversed(steps) if step.kind not in {StepKind.TOOL, StepKind.HANDOFF})
         last = next(speaking, steps[-1] if steps else None)
-        if text and last is not None:
+        if text and last is not None and not self._is_cut:
             arguments = tuple(self._argument(leaf, is_text=not leaf.path) for leaf in leaves_of(text))
             self._calls.append(Call(tool=ANSWER, agent=last.agent, step=last.index, arguments=arguments))
         return Facts(calls=tuple(self._calls), is_cut=self._is_cut, values=self._values)
 
-    def _add(self, call: Call) -> None:
-        if len(self._calls) < MAX_CALLS:
-            self._calls.append(call)
-        else:
-            self._is_cut = True
+    def _is_full(self) -> bool:
+        """Return whether no further call is read; the answer, which may come from any, is not read then."""
+        self._is_cut = self._is_cut or len(self._calls) >= MAX_CALLS
+        return self._is_cut
+
+    def _may_search(self, chars: int) -> bool:
+        self._search_room -= chars
+        return self._search_room >= 0
 
     def _read(self, text: str) -> str:
         part = text[: min(MAX_TEXT, self._room)]
@@ -231,6 +243,8 @@ class _Reader:
     def _sources(self, leaf: Leaf) -> tuple[str, ...]:
         key = key_of(leaf.text)
         found = dict.fromkeys(self._places.get(key, ()))
+        if not self._may_search(_MAX_ALL_TEXT - self._room):
+            return (*found, MANY)
         for source, texts in self._texts.items():
             if key and any(f" {key} " in text for text in texts):
                 found[source] = None
@@ -239,9 +253,10 @@ class _Reader:
     def _text_argument(self, leaf: Leaf) -> Argument:
         tokens = tokens_of(leaf.text)
         text, own = whole(tokens), frozenset(tokens)
+        may_search = self._may_search(_CHARS_A_VALUE * len(self._places))
         found = dict.fromkeys(
             place
-            for key, places in self._places.items()
+            for key, places in (self._places.items() if may_search else ())
             if len(key) >= _DISTINCT and key.partition(" ")[0] in own and f" {key} " in text
             for place in places
             if not place.endswith("\t")
@@ -252,7 +267,7 @@ class _Reader:
             path=leaf.path,
             kind="text",
             value="",
-            sources=tuple(islice(found, 4 * _MAX_SOURCES)),
+            sources=_bounded(tuple(found), 4 * _MAX_SOURCES) if may_search else (MANY,),
             literal=leaf.text[:_LITERAL],
             unsourced=sum(token[0].isdigit() for token in new),
             length=len(tokens),
@@ -261,8 +276,8 @@ class _Reader:
         )
 
 
-def _bounded(sources: tuple[str, ...]) -> tuple[str, ...]:
-    return sources if len(sources) <= _MAX_SOURCES else (*sources[:_MAX_SOURCES], MANY)
+def _bounded(sources: tuple[str, ...], most: int = _MAX_SOURCES) -> tuple[str, ...]:
+    return sources if len(sources) <= most else (*sources[:most], MANY)
 
 
 def _kept(leaf: Leaf) -> tuple[str, str]:

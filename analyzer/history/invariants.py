@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from analyzer.history.facts import TASK, TURN, Argument, Call, Facts
+from analyzer.history.facts import MANY, TASK, TURN, Argument, Call, Facts
 from semconv.record import record
 
 
@@ -220,7 +220,7 @@ def _contains(one: Invariant, run: Run) -> Checked:
     for position, call, argument in run.arguments(one):
         if run.sources.get(one.other, position) >= position or argument.kind != "text":
             continue
-        if one.other not in argument.sources:
+        if one.other not in argument.sources and MANY not in argument.sources:
             return Broken(step=call.step, call=call, argument=argument)
         found = True
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -227,6 +228,14 @@ def test_a_packed_run_is_small_and_holds_no_text() -> None:
 def test_hostile_arguments_and_results_are_read(text: str) -> None:
     odd = booking(100, weather=[tool("clerk", text, "odd", input=text)])
     assert unpack(pack(collect(odd))).calls
+
+
+def test_a_run_of_many_long_calls_takes_no_longer_than_its_text() -> None:
+    rows = {f"k{number}": f"some words of a text that is long enough {number}" for number in range(48)}
+    steps = [one for _ in range(300) for one in call("put", rows, rows)]
+    started = time.process_time()
+    assert collect(run(*steps)).is_cut
+    assert time.process_time() - started < 5
 
 
 def past(n: int, said: Said = Said.PASSED) -> KnownRuns:
