@@ -36,7 +36,7 @@ def spans(*, number: int, paid: bool, error: str = "", service: str = "shop") ->
     """A planner, a buyer who may pay, and a writer; one workflow."""
     trace_id = TraceId(f"{number:032x}")
     found = [
-        workflow(1, **({"error": error} if error else {})),
+        workflow(1, error=error or None),
         agent(2, "planner", parent=1),
         chat(3, answer="buy it", agent_name="planner", parent=2),
         agent(4, "buyer", parent=1),
