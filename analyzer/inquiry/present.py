@@ -23,14 +23,17 @@ from semconv.model import (
     AttributeValue,
     Attribution,
     Blame,
+    Change,
     ContentState,
     Evidence,
+    Origin,
     Ranked,
     SpanStatus,
     Status,
     Step,
     StepKind,
     Trajectory,
+    ValueOrigin,
     agent_in_prose,
     agent_label,
 )
@@ -80,6 +83,10 @@ def beginning(text: str, length: int) -> str:
 def is_unsaid(reason: str) -> bool:
     """Return whether a run counts as passed only because nothing says that it failed."""
     return reason == NOTHING_SAYS_SO
+
+
+_MOST_VALUES: Final = 3
+"""Values from nowhere that the verdict shows; JSON and the run's page have all."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -133,6 +140,9 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
         if verdict.fix:
             lines.append(_field("fix", verdict.fix))
         lines += [_field(f"step {found.step}", f"“{plain(found.quote, 240)}”") for found in _telling(verdict)]
+        ways = [_way(one) for one in attribution.lineage if one.origin is Origin.NOWHERE][:_MOST_VALUES]
+        names = ["values", *[""] * len(ways)]
+        lines += [_field(name, way) for name, way in zip(names, ways, strict=False)]
         if len(verdict.ranking) > 1:
             lines += [Text(), _ranking("suspects", verdict.ranking)]
     else:
@@ -145,6 +155,18 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
     return Panel(
         Group(*lines), title=title, title_align="left", border_style=colour, box=ROUNDED, padding=(1, 2)
     )
+
+
+def _way(one: ValueOrigin) -> str:
+    """Return where a value that nothing gives was written: ``71.52 EUR at step 4, for 71.25 of step 3``."""
+    links = list(one.chain)
+    changed = next((place for place, link in enumerate(links) if link.change is Change.CHANGED), None)
+    if changed:
+        before, after = links[changed - 1], links[changed]
+        told = f"{plain(before.value, 60)} of step {before.step}"
+        return f"{plain(after.value, 60)} at step {after.step}, for {told}"
+    where = f" at step {one.step}" if one.step is not None else ""
+    return f"{plain(one.value, 60)}{where}, from nowhere in the run"
 
 
 def attributes_table(attributes: Mapping[str, AttributeValue]) -> Table:

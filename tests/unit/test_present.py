@@ -17,13 +17,17 @@ from semconv.model import (
     Abstention,
     Attribution,
     Blame,
+    Change,
     Evidence,
+    Origin,
+    Passed,
     Ranked,
     SpanStatus,
     Status,
     Step,
     StepKind,
     Trajectory,
+    ValueOrigin,
 )
 
 STEPS = (
@@ -145,6 +149,22 @@ def test_a_suspicion_says_how_likely_the_run_failed_and_how_likely_it_was_this_s
     suspicion = replace(BLAME, status=Status.SUSPECTED, confidence=0.41, failed_probability=0.95)
     text = shown(verdict_panel(Attribution(run_id="r", verdict=suspicion, method="signals"), RUN))
     assert "probably failed: 95%, this step: 41%" in text
+
+
+def test_values_from_nowhere_are_shown_with_what_they_stand_for() -> None:
+    said, changed = (
+        Passed(step=1, value="6", change=Change.SAID),
+        Passed(step=2, value="7", change=Change.CHANGED),
+    )
+    values = (
+        ValueOrigin(value="2", origin=Origin.GIVEN),
+        ValueOrigin(value="7", origin=Origin.NOWHERE, step=2, chain=(said, changed)),
+        ValueOrigin(value="R-9", origin=Origin.NOWHERE, step=2),
+    )
+    attribution = Attribution(run_id="r", verdict=BLAME, method="signals", lineage=values)
+    text = shown(verdict_panel(attribution, RUN))
+    assert "7 at step 2, for 6 of step 1" in text
+    assert "R-9 at step 2, from nowhere in the run" in text
 
 
 def test_a_run_of_which_nothing_is_said_did_not_break_and_did_not_pass_either() -> None:

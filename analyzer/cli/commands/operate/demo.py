@@ -42,6 +42,7 @@ _SHOWN: Final = frozenset(
     {
         *(names.CARRIER, names.ERROR, names.FAILURE_AGENT_NAME, names.FAILURE_CONFIDENCE, names.FAILURE_MODE),
         *(names.FAILURE_DECISIVE, names.FAILURE_EXPLANATION, names.FAILURE_STEP_INDEX),
+        *(names.FAILURE_VALUE, names.FAILURE_VALUE_EXPECTED),
     }
 )
 _BACKEND_TRIES: Final = 200
