@@ -12,17 +12,21 @@ from semconv.attributes import (
     FAILURE_DECISIVE,
     FAILURE_STATUS,
     FAILURE_STEP_INDEX,
+    TASK_OUTCOME,
+    TASK_OUTCOME_SOURCE,
 )
 from semconv.model import TraceId
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine
 from tests.e2e.spans import carriers
 from tests.e2e.traffic import send
+from tests.factories import agent, chat, tool, workflow
 from tests.renderings.official import OFFICIAL
 from tests.renderings.play import Asked, ModelCall, Play, ToolUse, Transfer, Turn
 from tests.renderings.staging import Stage
 
 HASTE_MS: Final = 100
+PASSING: Final = 40
 WRONG: Final = TraceId("77aa0000000000000000000000000001")
 RIGHT: Final = TraceId("77aa0000000000000000000000000002")
 
@@ -78,3 +82,38 @@ def test_a_silent_wrong_figure_is_suspected_and_its_passing_twin_is_not(start_li
             assert one.attributes[FAILURE_STEP_INDEX] == 2
             assert {"error", FAILURE_DECISIVE}.isdisjoint(one.attributes)
         assert carriers(backend.spans(RIGHT)) == []
+
+
+def paid(number: int, allowed: int, amount: int, outcome: str = "") -> bytes:
+    """Return the spans of a run in which the teller pays an amount after a check allowed one."""
+    check = {"account": f"AC-{7000 + number}"}
+    pay = {"account": f"AC-{7000 + number}", "cents": amount}
+    stated = {TASK_OUTCOME: outcome, TASK_OUTCOME_SOURCE: "evaluator"} if outcome else {}
+    root = workflow(task=f"Pay out account AC-{7000 + number}.", answer="The account was paid out.")
+    spans = [
+        replace(root, attributes={**root.attributes, **stated}),
+        agent(2, "teller"),
+        chat(3, calls=[("check", json.dumps(check), "c1")], agent_name="teller", parent=2),
+        tool(4, "check", arguments=json.dumps(check), result=json.dumps({"allowed": allowed}), parent=2),
+        chat(5, calls=[("pay", json.dumps(pay), "c2")], agent_name="teller", parent=2),
+        tool(6, "pay", arguments=json.dumps(pay), result='{"done": true}', parent=2),
+        chat(7, answer="The account was paid out.", agent_name="teller", parent=2),
+    ]
+    return encode([replace(span, trace_id=TraceId(f"{number:032x}")) for span in spans])
+
+
+def test_a_silent_run_that_breaks_what_all_passing_runs_did_is_suspected(start_line: StartLine) -> None:
+    """Nothing in the run itself is wrong: an amount below the allowed one may be meant."""
+    line = start_line(root_grace=HASTE_MS)
+    for number in range(1, PASSING + 1):
+        amount = 1_000 + 37 * number
+        send(line, paid(number, amount, amount, "success"))
+    for number in range(1, PASSING + 1):
+        line.verdict(f"{number:032x}")
+    send(line, paid(98, 5_000, 4_321))
+    send(line, paid(99, 5_100, 5_100))
+    broken, kept = line.verdict(f"{98:032x}"), line.verdict(f"{99:032x}")
+    assert (broken["status"], broken["agent"], broken["method"]) == ("suspected", "teller", "history")
+    assert f"{PASSING} of {PASSING} passing runs" in broken["reason"]
+    assert "4321" in broken["reason"].replace(",", "")
+    assert kept["status"] == "no_failure"
