@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
+import zlib
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,6 +16,7 @@ import zstandard
 
 from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
+from tests.backends.supervise import free_ports
 from tests.e2e.line import StartLine
 from tests.e2e.test_labels import cli
 from tests.e2e.traffic import send
@@ -106,3 +109,48 @@ def test_runs_are_opened_after_a_kill_without_their_secrets_and_deleted_by_their
     assert line.terminate() == 0
     judged, kept, held = in_store(data)
     assert (judged, kept, PROMPT.encode() in held) == ([], [], False)
+
+
+MARK: Final = "ZQX-770041"
+
+
+def traces_of(mark: str, folder: Path) -> list[str]:
+    """Return where a text still is: in the store's files or the log as it is, or in a packed column.
+
+    The journal is left out: it buffers spans as they came, and deletes whole segments.
+    """
+    files = [*(folder / "data").glob("store.sqlite*"), *folder.glob("*.log")]
+    found = [path.name for path in files if mark.encode() in path.read_bytes()]
+    with closing(sqlite3.connect(folder / "data" / "store.sqlite")) as db:
+        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            rows = db.execute(f"SELECT * FROM {table}")
+            found += [table for row in rows for value in row if mark in unpacked(value)]
+    return found
+
+
+def unpacked(value: object) -> str:
+    if not isinstance(value, bytes):
+        return str(value)
+    for reader in (zlib.decompress, gzip.decompress, zstandard.ZstdDecompressor().decompress):
+        with suppress(Exception):
+            return reader(value).decode(errors="replace")
+    return value.decode(errors="replace")
+
+
+def test_the_values_of_a_deleted_run_are_left_nowhere(start_line: StartLine, tmp_path: Path) -> None:
+    """Its lineage and the facts that its workflow's runs are compared by go with it."""
+    line = start_line(notify_webhook=f"http://127.0.0.1:{free_ports(1)[0]}/", notify_text="full")
+    spans = [
+        chat(3, parent=2, answer="", calls=[("lamp", "{}", "c1")]),
+        tool(4, "lamp", parent=2, arguments="{}", result=json.dumps({"id": MARK, "oil": 71.25})),
+        chat(5, parent=2, answer=f"Lamp {MARK} has 17.52 l of oil."),
+        agent(2, "clerk", end=60),
+        workflow(1, task="Which lamp?", answer=f"Lamp {MARK} has 17.52 l of oil.", error="wrong lamp"),
+    ]
+    send(line, encode([replace(span, trace_id=trace_id(0)) for span in spans]), headers=TENANT)
+    verdict = line.verdict(trace_id(0))
+    assert verdict["lineage"][0]["value"] == MARK
+    assert traces_of(MARK, tmp_path)
+    assert line.ask(f"/api/runs/{trace_id(0)}", "DELETE", TENANT) == (200, '{"deleted": 1}')
+    assert line.terminate() == 0
+    assert traces_of(MARK, tmp_path) == []
