@@ -153,7 +153,7 @@ async def test_a_suspicion_shows_two_probabilities_each_with_its_name(stage: Sta
         assert "This step: 41%" in page
     listed = await text_of(client, "/runs")
     assert "suspected 95%" in listed
-    assert '<td class="number">41%</td>' in listed
+    assert '<td class="number">95%</td>' in listed
 
 
 async def test_a_run_without_steps_shows_no_empty_picture(stage: Stage, client: Client) -> None:
