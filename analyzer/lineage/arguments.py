@@ -27,6 +27,8 @@ _MOST_CALLS: Final = 100
 _LEAST_DIGITS: Final = 3
 _MOST_GIVEN: Final = 8
 _MOST_KEYS: Final = 40
+_NEIGHBOUR: Final = 1
+"""Days around a date that a call may ask for without a reason: a span has a beginning and an end."""
 _YEARS_APART: Final = 5
 """Years within which two years may be taken for each other."""
 
@@ -89,7 +91,9 @@ def _dates(case: _Case) -> Iterator[_Slip]:
         if not near:
             continue
         read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
-        if not any(agree(one, other) for other in read) and not follows(one, read, counts_in(case.asked)):
+        if not any(agree(one, other) for other in read) and not follows(
+            one, read, counts_in(case.asked), within=_NEIGHBOUR
+        ):
             given = min(near, key=lambda each: digits_apart(one, each))
             yield _Slip(position=call.position, what="the date", used=one.literal, given=given.literal)
 
@@ -109,7 +113,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
     unused = [one for one in asked if not case.is_used(one.key)][:_MOST_GIVEN]
     for call in case.calls if unused else ():
         for one in values_in(call.text):
-            if one.kind is not ValueKind.CODE or case.known.is_read(one.key, call.position):
+            if one.kind is not ValueKind.CODE:
                 continue
             near = next((given for given in unused if _one_slip(one.key, given.key)), None)
             if near is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
@@ -15,10 +15,14 @@ from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.vocabulary import number_words, phrases
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.wordings import languages_in
-from semconv.model import Evidence
+from semconv.dialects.reading.values import mapping
+from semconv.model import Evidence, StepKind
 
 _LEAST: Final = 3
 _SHOWN: Final = 60
+_FEW: Final = 3
+"""Entries named for each one left out, from which leaving it out looks like a slip and not like a choice."""
+_NUMBER: Final = re.compile(r"\d{1,12}(?:[.,]\d{1,6})?")
 _COUNTED: Final = re.compile(
     r"(\d{1,3}|[^\s\d.,;:!?()\"'*_]{1,14})[\s*_]{1,4}((?:[^\s\d.,;:!?()\"']{2,30}[\s*_]{1,3}){0,2}[^\s\d.,;:!?()\"'*_]{2,30})"
 )
@@ -36,6 +40,47 @@ def cut_lists(known: Known) -> Iterator[Clue]:
                 yield _clue(known, listed, named, step)
 
 
+_TOTAL: Final = re.compile(
+    r"(?:total|count|total_?(?:count|items|results|hits)|num_?(?:results|found)|size)$", re.IGNORECASE
+)
+_MORE: Final = re.compile(
+    r"(?:has_?(?:more|next)|next(?:_?(?:page|cursor|token|link|url))?|more|truncated|continuation)$",
+    re.IGNORECASE,
+)
+
+
+def unread_pages(known: Known) -> Iterator[Clue]:
+    """Yield the results that say that there is more, which no later call reads nor the answer mentions."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    last = {
+        step.target: place for place, step in enumerate(known.reading.steps) if step.kind is StepKind.TOOL
+    }
+    for position, text in known.results() if answer and _wants_all(known) else ():
+        missing = _missing(mapping(text))
+        caller = position if known.reading.steps[position].kind is StepKind.TOOL else -1
+        is_last = caller < 0 or last[known.reading.steps[caller].target] == caller
+        if missing is None or not is_last or missing[1] in counts_in(answer):
+            continue
+        shown, total = missing
+        step = known.reading.steps[known.first_said(lambda _text: True, after=position)]
+        yield Clue(
+            step=step.index,
+            kind=ClueKind.CUT_SHORT,
+            reason=f"read {shown} of the {total} entries of {known.giver(position)}, and no further page",
+            evidence=(Evidence(step=step.index, quote=beginning(step.output, QUOTE)),),
+        )
+
+
+def _missing(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return how many entries a result has and how many there are, if it says that there are more."""
+    lists = [value for value in row.values() if isinstance(value, list)]
+    totals = [value for key, value in row.items() if _TOTAL.match(key) and isinstance(value, int)]
+    is_more = any(value for key, value in row.items() if _MORE.match(key))
+    if len(lists) != 1 or not is_more or not totals or not 0 < len(lists[0]) < totals[0]:
+        return None
+    return len(lists[0]), totals[0]
+
+
 def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, step: int) -> bool:
     count = sum(named)
     if count in counts_in(known.asked) or len(named) in counts_in(answer):
@@ -45,8 +90,12 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     names = (name for entry in listed.entries for name in entry.names)
     if _differ(told, left) or any(known.is_elsewhere(name, step) for name in names):
         return False
-    wants_all = phrases("every", known.languages).search(known.asked) is not None
-    return _counts(answer, count, listed.key) or (wants_all and all(named[:count]))
+    is_start, are_few = all(named[:count]), _FEW * len(left) <= count
+    return _counts(answer, count, listed.key) or (_wants_all(known) and (is_start or are_few))
+
+
+def _wants_all(known: Known) -> bool:
+    return phrases("every", known.languages).search(known.asked) is not None
 
 
 def _counts(answer: str, count: int, key: str) -> bool:
@@ -78,29 +127,36 @@ def _separates(told: Sequence[Scalar], left: Sequence[Scalar]) -> bool:
             [one for one in theirs if isinstance(one, float)],
         )
         return max(numbers) < min(others) or min(numbers) > max(others)
-    are_classes = len(set(ours)) < len(ours) or len(set(theirs)) < len(theirs) or len(left) == 1
+    are_classes = len({*ours, *theirs}) < len(ours) + len(theirs)
     return are_classes and set(ours).isdisjoint(theirs)
 
 
 def _rank(value: Scalar) -> float | str:
     if isinstance(value, bool | int | float):
         return float(value)
+    if _NUMBER.fullmatch(value):
+        return float(value.replace(",", "."))
     days = dates_in(value)
     return float("{:04}{:02}{:02}".format(*days[0].readings[0])) if days else value.casefold()
 
 
 def _clue(known: Known, listed: Listed, named: Sequence[bool], source: int) -> Clue:
     told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
-    left = next(entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named)
-    position = known.first_said(
-        lambda text: all(entry.is_named_in(words_in(text), text.casefold()) for entry in told), after=source
-    )
+    rest = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
+    position = known.first_said(lambda text: _names_part(text, told, rest), after=source)
     step = known.reading.steps[position]
     what = listed.key or "entries"
     return Clue(
         step=step.index,
         kind=ClueKind.CUT_SHORT,
         reason=f"named {len(told)} of the {len(named)} {what} that {known.giver(source)} returned, without"
-        f" {left.names[0][:_SHOWN]}",
+        f" {rest[0].names[0][:_SHOWN]}",
         evidence=(Evidence(step=step.index, quote=beginning(step.output, QUOTE)),),
+    )
+
+
+def _names_part(text: str, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
+    words, small = words_in(text), text.casefold()
+    return all(one.is_named_in(words, small) for one in told) and not any(
+        one.is_named_in(words, small) for one in left
     )

@@ -140,14 +140,21 @@ def digits_apart(one: DateFound, other: DateFound) -> int:
     return sum(a != b for a, b in zip(*written, strict=True))
 
 
-def follows(one: DateFound, known: Iterable[DateFound], counts: Iterable[int]) -> bool:
+def follows(one: DateFound, known: Iterable[DateFound], counts: Iterable[int], within: int = 0) -> bool:
     """Tell whether a known date, moved by a known number of days, weeks, months or years, gives this one.
 
-    The last day of a month and the day before or after a known date follow from it without any number.
+    Numbers may count the first day or leave it out.
+
+    Args:
+        one: a date.
+        known: dates that were given.
+        counts: numbers that were given; the first 24 different ones count.
+        within: days around a known date that need no number.
     """
     numbers = list(dict.fromkeys(counts))[:_MOST_COUNTS]
     days = {sign * n * size for n in numbers for size in (1, 7) for sign in (1, -1)}
-    days |= {sign * (n + extra) for n in numbers for extra in (1, -1) for sign in (1, -1)} | {1, -1}
+    days |= {sign * (n + extra) for n in numbers for extra in (1, -1) for sign in (1, -1)}
+    days |= set(range(-within, within + 1))
     wanted = {_known_year(reading) for reading in one.readings}
     if any(day.year == 0 for day in one.readings):
         wanted |= {date(year, day.month, min(day.day, 28)) for day in one.readings for year in _years(known)}

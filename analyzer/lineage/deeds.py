@@ -85,11 +85,11 @@ def _words(*, with_tools: bool) -> _Words:
         if with_tools or language != "tools"
         for word in words.split()
     }
-    spaced = {word: act for word, act in told.items() if ord(word[0]) < _LAST_SPACED}
-    beginnings = {word[:-1]: act for word, act in spaced.items() if word.endswith("-")}
-    parts = {word: act for word, act in told.items() if word not in spaced}
+    apart = {word: act for word, act in told.items() if ord(word[0]) < _LAST_SPACED}
+    beginnings = {word[:-1]: act for word, act in apart.items() if word.endswith("-")}
+    parts = {word: act for word, act in told.items() if word not in apart}
     return _Words(
-        whole={word: act for word, act in spaced.items() if not word.endswith("-")},
+        whole={word: act for word, act in apart.items() if not word.endswith("-")},
         beginnings=beginnings,
         parts=parts,
         other=re.compile(rf"(?<!\w)(?:{'|'.join(beginnings)})|{'|'.join(parts)}"),
@@ -137,7 +137,7 @@ def claimed_deeds(known: Known) -> Iterator[Clue]:
     claims = list(_claims(final_answer(known.reading.trajectory)[:HEAD])) if tools else []
     if not any(acts for _, acts in claims) or _are_unspoken_for(known, claims):
         return
-    spoken = [*map(_spaced, tools), *(text for _, text in known.results())]
+    spoken = [*map(spaced, tools), *(text for _, text in known.results())]
     done = acts_in("\n".join(spoken), with_tools=True)
     for sentence, acts in claims:
         if acts and acts.isdisjoint(done):
@@ -162,7 +162,7 @@ def _are_unspoken_for(known: Known, claims: Sequence[tuple[str, frozenset[str]]]
     unnamed = [
         deed
         for deed in _deeds(known)
-        if acts_in(_spaced(deed.tool), with_tools=True).isdisjoint(named)
+        if acts_in(spaced(deed.tool), with_tools=True).isdisjoint(named)
         and not any(_carries(deed, sentence) for sentence, _ in claims)
     ]
     return len(unnamed) > vague
@@ -173,7 +173,8 @@ def _carries(deed: _Deed, sentence: str) -> bool:
     return sentence in deed.texts
 
 
-def _spaced(tool: str) -> str:
+def spaced(tool: str) -> str:
+    """Return a tool's name as words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.-]", " ", tool)
 
 
@@ -213,7 +214,7 @@ def exceeded_maxima(known: Known) -> Iterator[Clue]:
         if step.kind is not StepKind.TOOL:
             continue
         if maxima and not looks_up(step.target or ""):
-            of_tool = words_of(_spaced(step.target or ""))
+            of_tool = words_of(spaced(step.target or ""))
             for amount in _amounts(step.input[:HEAD]):
                 found = next((one for one in reversed(maxima) if _exceeds(amount, one[1], of_tool)), None)
                 if found is not None and _is_latest(maxima, found):
@@ -265,7 +266,7 @@ def misreported_deeds(known: Known) -> Iterator[Clue]:
     amounts = list(_unsaid_amounts(known, stated)) if any(one.unit for one in stated) else []
     reports = list(_reports(answer, stated)) if amounts else []
     for deed, amount in amounts:
-        acts = acts_in(_spaced(deed.tool), with_tools=True)
+        acts = acts_in(spaced(deed.tool), with_tools=True)
         found = next((one for one in reports if _reports_on(one, amount, acts)), None)
         if found is not None:
             yield _misreport(known, deed, amount, found)

@@ -18,6 +18,7 @@ _MOST_ENTRIES: Final = 60
 _MOST_LISTS: Final = 20
 _LEAST_NAME: Final = 3
 _LONGEST_NAME: Final = 80
+_LONGEST_HEADING: Final = 40
 
 
 @record
@@ -44,26 +45,52 @@ class Listed:
 
 @functools.lru_cache(maxsize=64)
 def lists_in(text: str) -> tuple[Listed, ...]:
-    """Return the lists of two entries and more in a JSON document, outermost first."""
-    if text[:1] not in "[{":
-        return ()
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return ()
-    found = (_listed(key, value) for key, value in _lists(document))
+    """Return the lists of two entries and more in a JSON document, outermost first, or a table's rows."""
+    found = (_listed(key, value) for key, value in (_lists(_document(text)) or _table(text)))
     return tuple(one for one in found if one is not None)[:_MOST_LISTS]
 
 
-def _lists(document: Any) -> Iterator[tuple[str, list[Any]]]:
+def _document(text: str) -> Any:
+    if text[:1] not in "[{":
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _table(text: str) -> list[tuple[str, list[Any]]]:
+    """Return the rows of a table in Markdown, CSV or TSV, each with its columns by name."""
+    lines = [line.strip() for line in text.splitlines()[: _MOST_ENTRIES + 8]]
+    for mark in ("|", "\t", ";", ","):
+        rows = [[cell.strip() for cell in line.strip("|").split(mark)] for line in lines if mark in line]
+        rows = [row for row in rows if not all(set(cell) <= _RULE for cell in row)]
+        width = len(rows[0]) if rows else 0
+        even = [dict(zip(rows[0], row, strict=True)) for row in rows[1:] if len(row) == width]
+        if len(even) >= _LEAST_ROWS and len(even) == len(rows) - 1 and all(map(_is_heading, rows[0])):
+            return [("", even[:_MOST_ENTRIES])]
+    return []
+
+
+_RULE: Final = frozenset("-: ")
+_LEAST_ROWS: Final = 3
+
+
+def _is_heading(cell: str) -> bool:
+    return 0 < len(cell) <= _LONGEST_HEADING and not any(map(str.isdigit, cell))
+
+
+def _lists(document: Any) -> list[tuple[str, list[Any]]]:
+    found: list[tuple[str, list[Any]]] = []
     queue: list[tuple[str, Any]] = [("", document)]
     for key, value in queue:
         if isinstance(value, dict):
             queue += [(str(name), one) for name, one in value.items() if isinstance(one, dict | list)]
         elif isinstance(value, list):
             if 1 < len(value) <= _MOST_ENTRIES:
-                yield key, value
+                found.append((key, value))
             queue += [(key, one) for one in value[:_MOST_ENTRIES] if isinstance(one, dict | list)]
+    return found
 
 
 def _listed(key: str, values: Sequence[Any]) -> Listed | None:

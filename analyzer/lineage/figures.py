@@ -62,7 +62,9 @@ _UNIT: Final = re.compile(
     r"\s?(?![xX]\s?[\d(])(%|°[CF]?|[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024fµ€$£¥₹²³°/]{1,14}|小时|小時|時間|分钟|分鐘|分|秒|天|日|시간|분|[\u0430-\u044f]{1,8})"
 )
 """A unit after a number; the ``x`` of ``580 x 12`` is a sign."""
-_CURRENCY: Final = re.compile(r"(US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY|INR)\s?)\s?$")
+_CURRENCY: Final = re.compile(
+    r"(US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY|INR|CNY|RMB|SEK|NOK|DKK|PLN|CZK|HUF)\s?)\s?$"
+)
 _WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
 _KEY: Final = re.compile(r"[\"']?\b(\w+)[\"']?\s*[:=]\s*[\"']?$")
 _HEDGED: Final = re.compile(
@@ -74,13 +76,19 @@ _HEDGED: Final = re.compile(
 _CURRENCIES: Final = {
     "$": "usd", "us$": "usd", "usd": "usd", "dollar": "usd", "dollars": "usd", "€": "eur", "eur": "eur",
     "euro": "eur", "euros": "eur", "£": "gbp", "gbp": "gbp", "pounds": "gbp", "¥": "jpy", "jpy": "jpy",
-    "yen": "jpy", "chf": "chf", "₹": "inr", "inr": "inr", "percent": "%", "prozent": "%", "pct": "%",
+    "yen": "jpy", "chf": "chf", "cny": "cny", "rmb": "cny", "sek": "sek", "nok": "nok", "dkk": "dkk",
+    "pln": "pln", "zł": "pln", "czk": "czk", "huf": "huf", "₹": "inr", "inr": "inr",
+    "percent": "%", "prozent": "%", "pct": "%",
     "watt": "w", "watts": "w", "kilowatt": "kw", "kilowatts": "kw", "hours": "h", "hour": "h", "hrs": "h",
     "minutes": "min", "minute": "min", "mins": "min", "seconds": "s", "second": "s", "sec": "s",
     "days": "day", "kilometers": "km", "kilometres": "km", "meters": "m", "metres": "m", "kilograms": "kg",
     "tonnes": "t",
     "gigabytes": "gb", "megabytes": "mb", "terabytes": "tb", "milliseconds": "ms", "degrees": "°",
 }  # fmt: skip
+CURRENCY_CODES: Final = frozenset(
+    {"usd", "eur", "gbp", "jpy", "chf", "inr", "cny", "sek", "nok", "dkk", "pln", "czk", "huf"}
+)
+"""Normalised units that are currencies."""
 _KEY_UNITS: Final = frozenset((
     "w", "kw", "kwh", "mwh", "wh", "gb", "mb", "tb", "kb", "ms", "s", "h", "min", "kg", "g", "t", "km", "m",
     "mm", "cm", "l", "ml", "mi", "ft", "lb", "oz",

@@ -7,12 +7,14 @@ from typing import Final, TypeAlias
 
 from analyzer.lineage.arguments import contradicting_arguments
 from analyzer.lineage.changed import changed_values
+from analyzer.lineage.checks import refused_deeds
 from analyzer.lineage.clue import Clue
-from analyzer.lineage.cut_short import cut_lists
+from analyzer.lineage.cut_short import cut_lists, unread_pages
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.out_of_date import outdated_results
+from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.units import changed_units
 
 MOST_CLUES: Final = 20
@@ -23,10 +25,13 @@ READERS: Final[tuple[LineageReader, ...]] = (
     changed_values,
     contradicting_arguments,
     cut_lists,
+    unread_pages,
     outdated_results,
     changed_units,
     broken_limits,
     exceeded_maxima,
+    refused_deeds,
+    retold_figures,
     misreported_deeds,
     claimed_deeds,
 )

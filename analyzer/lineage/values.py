@@ -50,7 +50,7 @@ _PATH: Final = re.compile(
     r"(?<![\w./~-])(?:[~.\w-]{0,64}/)+[\w.-]{1,120}|(?<![\w.-])[\w-]{1,120}(?:\.[\w-]{1,20}){0,3}\.[a-z][a-z0-9]{0,4}\b"
 )
 _CODE: Final = re.compile(
-    r"(?<![\w/.,-])#?(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[A-Za-z])[A-Za-z0-9][\w-]{2,40}(?![\w/]|\.\d)|(?<![\w/.,:-])#?\d{4,18}(?![\w/%:-]|[.,]\d)"
+    r"(?<![\w/.,-])#?(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[A-Za-z])[A-Za-z0-9][\w-]{2,40}(?![\w/]|\.\d)|(?<![\w/.,:-])#?\d{4,18}(?![\w/%:-]|[.,]\d)|(?<![\w/.,:-])\d{1,8}(?:\.\d{1,8}){2,5}(?![\w/.]\d|\w)"
 )
 _EXTENSION: Final = re.compile(r"\.[a-z][a-z0-9]{0,4}$")
 _LEAST_PATH: Final = 4
@@ -68,6 +68,14 @@ def values_in(text: str) -> tuple[Value, ...]:
 
 
 def _all(text: str) -> Iterator[Value]:
+    for date in dates_in(text):
+        yield Value(
+            kind=ValueKind.DATE,
+            key=str(date.readings),
+            literal=date.literal,
+            start=date.start,
+            end=date.end,
+        )
     for kind, pattern in ((ValueKind.LINK, _LINK), (ValueKind.ADDRESS, _ADDRESS)):
         for found in pattern.finditer(text):
             literal = found[0].rstrip(".,;:!?")
@@ -84,14 +92,6 @@ def _all(text: str) -> Iterator[Value]:
             yield _value(ValueKind.PATH, literal, found.start())
     for found in _CODE.finditer(text):
         yield _value(ValueKind.CODE, found[0], found.start())
-    for date in dates_in(text):
-        yield Value(
-            kind=ValueKind.DATE,
-            key=str(date.readings),
-            literal=date.literal,
-            start=date.start,
-            end=date.end,
-        )
 
 
 def _value(kind: ValueKind, literal: str, start: int) -> Value:

@@ -1,0 +1,131 @@
+"""Deeds that a check had refused: it returned ``"accepted": false``, and the next call books all the same.
+
+A refused check is no failure: it is there to refuse. The failure is a deed on the same thing afterwards, if
+no later check of the same tool allows it and no person decides between. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import acts_in, spaced
+from analyzer.lineage.known import Known, words_in
+from analyzer.signals.run_view import HEAD
+from analyzer.signals.tool_names import deed_of, looks_up
+from semconv.dialects.reading.values import mapping
+from semconv.model import StepKind
+from semconv.record import record
+
+_PERMITS: Final = re.compile(
+    r"(?:is_?|can_?)?(?:allow|permit|approv|accept|eligib|valid|authori[sz]|avail|pass|conform|complian|admissib|feasib|sufficien"
+    r"|within_|clear(?:ed)?$|erlaubt|zulässig|zulaessig|genehmig|verfügbar|verfuegbar|freigegeben|permis|permit|aprob|apto"
+    r"|disponib|autoris|éligib|autorizz|ammess|consentit|toegestaan|goedgekeurd|beschikbaar|разреш|доступ|допуст|允许|允許|可用"
+    r"|合格|許可|可能|허용|가능)",
+    re.IGNORECASE,
+)
+"""Keys whose value says whether something may be done."""
+_DECIDES: Final = re.compile(
+    r"(?:decision|verdict|outcome|check|approval|entscheidung|decisión|decision|esito|decisão|решение)$",
+    re.IGNORECASE,
+)
+_REFUSED: Final = re.compile(
+    r"\W*(?:refus|reject|den(?:y|ied)|declin|forbidden|blocked|refer\b"
+    r"|not[_ ](?:allowed|approved|accepted|permitted|eligible)"
+    r"|abgelehnt|verweigert|rechazad|denegad|rifiutat|recusad|отказ|拒绝|拒絕|却下|거부)",
+    re.IGNORECASE,
+)
+_GRANTING: Final = frozenset(
+    """
+    book create pay approve transfer order buy purchase ship issue publish deploy grant confirm reserve
+    register submit place apply merge enable sell charge
+    """.split()  # noqa: SIM905 - readable in this form
+)
+"""Deeds that a check can refuse; to tell somebody, to escalate or to cancel follows from a refusal."""
+_ACTS: Final = frozenset({"book", "pay", "order", "approve", "publish", "ship"})
+_LEAST_NAME: Final = 3
+
+
+@record
+class _Refusal:
+    """A check that refused something."""
+
+    position: int
+    tool: str
+    key: str
+    value: str
+    about: frozenset[str]
+    """Words of its arguments and result that name what it was about."""
+
+
+def refused_deeds(known: Known) -> Iterator[Clue]:
+    """Yield the deeds on a thing that the last check of it had refused."""
+    refusals: dict[str, _Refusal] = {}
+    for position, step in enumerate(known.reading.steps):
+        if step.kind is StepKind.HUMAN:
+            refusals.clear()
+        if step.kind is not StepKind.TOOL:
+            continue
+        tool = step.target or ""
+        if _is_granting(tool):
+            own = _names(step.input)
+            found = next((one for one in refusals.values() if own & one.about and one.tool != tool), None)
+            if found is not None:
+                yield _clue(known, position, found)
+        elif not deed_of(tool):
+            refused = _refusal(position, tool, step.input, step.output)
+            refusals.pop(tool, None)
+            if refused is not None:
+                refusals[tool] = refused
+
+
+def _is_granting(tool: str) -> bool:
+    if looks_up(tool):
+        return False
+    return deed_of(tool) in _GRANTING or bool(acts_in(spaced(tool), with_tools=True) & _ACTS)
+
+
+def _refusal(position: int, tool: str, arguments: str, result: str) -> _Refusal | None:
+    row = mapping(result[:HEAD])
+    found = next((each for each in row.items() if _refuses(*each)), None)
+    if found is None:
+        return None
+    about = _names(arguments) | _values(row)
+    return _Refusal(position=position, tool=tool, key=str(found[0]), value=str(found[1]), about=about)
+
+
+def _refuses(key: str, value: Any) -> bool:
+    if value is False:
+        return _PERMITS.match(str(key)) is not None
+    return (
+        isinstance(value, str) and _DECIDES.search(str(key)) is not None and _REFUSED.match(value) is not None
+    )
+
+
+def _names(arguments: str) -> frozenset[str]:
+    return _values(mapping(arguments[:HEAD]))
+
+
+def _values(row: Mapping[str, Any]) -> frozenset[str]:
+    """Return the words that name things: with a digit, or the whole of a short text."""
+    plain = (value for value in row.values() if not isinstance(value, bool))
+    texts = [str(value) for value in plain if isinstance(value, str | int)]
+    words = (word for text in texts for word in words_in(text) if any(map(str.isdigit, word)))
+    return frozenset(one for one in (*words, *(text.casefold() for text in texts)) if len(one) >= _LEAST_NAME)
+
+
+def _clue(known: Known, position: int, refusal: _Refusal) -> Clue:
+    call = known.reading.steps[position]
+    asker = max(known.reading.responsible_steps[position], refusal.position + 1)
+    asked = [place for place in range(refusal.position + 1, position) if known.reading.steps[place].calls]
+    step = known.reading.steps[asked[-1] if asked else min(asker, position)]
+    shown = "false" if refusal.value == "False" else refusal.value[:60]
+    return Clue(
+        step=step.index,
+        kind=ClueKind.EXCEEDED,
+        reason=f"called {call.target or 'a tool'} although {known.giver(refusal.position)} returned"
+        f" {refusal.key}: {shown}",
+        evidence=tuple(one for one in (known.quote(refusal.position, refusal.key),) if one.quote),
+    )

@@ -1,0 +1,83 @@
+"""Figures that an agent passes on with a slip: it heard 68.9, says 69.8, and nothing gives 69.8. Pure.
+
+Agents' words count here as well as results: what one agent said rightly, the next one may say wrongly. Only
+exchanged digits count: a figure that differs in one digit is often the result of a calculation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.derivation import near_miss, plain_results
+from analyzer.lineage.figures import Figure, figures, prose_of
+from analyzer.lineage.known import Known
+from analyzer.signals.normalize import excerpt
+from analyzer.signals.run_view import HEAD, final_answer
+from semconv.model import Evidence, StepKind
+
+_MOST_HEARD: Final = 200
+"""Figures that an agent is taken to remember."""
+_MOST_WORKED: Final = 8
+"""Latest figures that an agent has heard and may compute with."""
+_LEAST_DIGITS: Final = 3
+"""Digits from which two figures that differ in one place are not alike by chance."""
+
+
+def retold_figures(known: Known) -> Iterator[Clue]:
+    """Yield the figures of the answer that an agent wrote with a slip of one that it had heard."""
+    answered = {one.value for one in figures(prose_of(final_answer(known.reading.trajectory)[:HEAD]))}
+    heard: defaultdict[str, list[Figure]] = defaultdict(list)
+    said: set[float] = set()
+    for position, step in enumerate(known.reading.steps if answered else ()):
+        if step.kind is StepKind.TOOL:
+            continue
+        heard[step.agent] = [*heard[step.agent], *figures(step.input[:HEAD])][-_MOST_HEARD:]
+        text = prose_of(known.reading.outputs[position])
+        own = figures(text)
+        new = [one for one in own if one.value in answered and _is_telling(one) and one.value not in said]
+        for figure, given in _slips(new, heard[step.agent], {one.value for one in own}):
+            yield _clue(known, position, figure, given)
+        said |= {one.value for one in own}
+
+
+def _is_telling(figure: Figure) -> bool:
+    return not figure.is_small and not figure.is_label and len(figure.digits) >= _LEAST_DIGITS
+
+
+def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator[tuple[Figure, Figure]]:
+    """Yield the new figures with the digits of a heard one in another order, which is not repeated."""
+    for figure in new:
+        results = plain_results([one.value for one in heard if one.value][-_MOST_WORKED:])
+        if any(
+            abs(figure.value - one) <= 0.51 * figure.step
+            for one in (*(each.value for each in heard), *results)
+        ):
+            continue
+        near = (
+            one
+            for one in heard
+            if one.value not in said
+            and _is_telling(one)
+            and (one.unit == figure.unit or not one.unit or not figure.unit)
+            and near_miss(figure, one.value)
+            and sorted(one.digits) == sorted(figure.digits)
+        )
+        given = next(near, None)
+        if given is not None:
+            yield figure, given
+
+
+def _clue(known: Known, position: int, figure: Figure, given: Figure) -> Clue:
+    step = known.reading.steps[position].index
+    quote = excerpt(known.reading.outputs[position], figure.start, figure.end, before=50, after=50)
+    return Clue(
+        step=step,
+        kind=ClueKind.CHANGED,
+        reason=f"gave {figure.shown}, where it had heard {given.shown}",
+        evidence=(Evidence(step=step, quote=quote),),
+        value=figure.value,
+        signs={"figure": 1.0},
+    )

@@ -1,0 +1,165 @@
+"""Refused deeds, unread pages, figures passed on with a slip; each kind with runs that are right."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.entries import lists_in
+from analyzer.lineage.known import Known
+from analyzer.lineage.readers import READERS
+from analyzer.signals.run_view import read
+from semconv.model import Step, StepKind
+from tests.runs import calling, hearing, run, step, tool
+
+
+def found(task: str, *steps: Step) -> Clue | None:
+    known = Known(read(run(*steps, task=task, output=steps[-1].output)))
+    return next((clue for reader in READERS for clue in reader(known)), None)
+
+
+def called(name: str, arguments: str, result: str) -> tuple[Step, Step]:
+    return calling("porter", (name, arguments)), tool("porter", result, name, input=arguments)
+
+
+REFUSED = called("check_berth", '{"ship": "IMO-9301", "berth": "B7"}', '{"berth": "B7", "accepted": false}')
+BOOK = called("book_berth", '{"ship": "IMO-9301", "berth": "B7"}', '{"ok": true}')
+TASK = "Book berth B7 for IMO-9301."
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        REFUSED,
+        called("check_berth", '{"ship": "IMO-9301"}', '{"decision": "REJECTED - too long"}'),
+        called("pruefe_platz", '{"schiff": "IMO-9301"}', '{"zulässig": false}'),
+        called("comprueba", '{"barco": "IMO-9301"}', '{"permitido": false}'),
+    ],
+)
+def test_a_deed_that_a_check_had_just_refused_is_the_mistake(check: tuple[Step, Step]) -> None:
+    clue = found(TASK, *check, *BOOK, step("porter", "Booked."))
+    assert clue is not None
+    assert (clue.step, clue.kind) == (2, ClueKind.EXCEEDED)
+    assert "called book_berth although" in clue.reason
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        called("check_berth", '{"ship": "IMO-9301", "berth": "B7"}', '{"berth": "B7", "accepted": true}'),
+        (step("harbour master", "I allow it.", StepKind.HUMAN),),
+    ],
+)
+def test_a_deed_after_a_later_permission_is_right(between: tuple[Step, ...]) -> None:
+    assert found(TASK, *REFUSED, *between, *BOOK, step("porter", "Booked.")) is None
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        called("book_berth", '{"ship": "IMO-9999", "berth": "C1"}', '{"ok": true}'),
+        called("notify_captain", '{"ship": "IMO-9301", "text": "B7 is not possible."}', '{"ok": true}'),
+        called("cancel_request", '{"ship": "IMO-9301"}', '{"ok": true}'),
+        called("find_berths", '{"ship": "IMO-9301"}', "[]"),
+    ],
+)
+def test_what_follows_from_a_refusal_is_right(deed: tuple[Step, Step]) -> None:
+    assert found(TASK, *REFUSED, *deed, step("porter", "B7 is not possible.")) is None
+
+
+def told(result: str, first: str, second: str) -> Clue | None:
+    return found(
+        "How much gravel do we need, and what does it cost at 31 EUR?",
+        *called("volumes", "{}", result),
+        step("planner", first),
+        hearing(step("buyer", second), ("user", first)),
+    )
+
+
+def test_a_figure_that_an_agent_passes_on_with_exchanged_digits_was_changed() -> None:
+    clue = told('{"paths": 41.7, "yard": 26.2}', "We need 67.9 m³.", "69.7 m³ cost 2,160.70 EUR.")
+    assert clue is not None
+    assert (clue.step, clue.kind) == (3, ClueKind.CHANGED)
+    assert "69.7 m³, where it had heard 67.9 m³" in clue.reason
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "67.9 m³ cost 2,104.90 EUR.",
+        "67.9 m³, with a tenth for waste 74.7 m³.",
+        "We need 68 m³.",
+        "Order 67.9 m³, not 69.7 m³.",
+    ],
+)
+def test_a_figure_that_is_repeated_rounded_or_computed_is_right(second: str) -> None:
+    assert told('{"paths": 41.7, "yard": 26.2}', "We need 67.9 m³.", second) is None
+
+
+PAGE = '{"items": [{"id": "PL-1041"}, {"id": "PL-1077"}], "total": 5, "next_cursor": "abc"}'
+
+
+def test_an_answer_from_the_first_of_several_pages_is_cut_short() -> None:
+    clue = found(
+        "List all plots for sale.", *called("plots", "{}", PAGE), step("porter", "PL-1041 and PL-1077.")
+    )
+    assert clue is not None
+    assert (clue.step, clue.kind) == (2, ClueKind.CUT_SHORT)
+    assert "2 of the 5 entries" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("task", "steps"),
+    [
+        (
+            "List all plots.",
+            [*called("plots", "{}", PAGE), *called("plots", '{"cursor": "abc"}', '{"items": []}')],
+        ),
+        ("Name a plot for sale.", [*called("plots", "{}", PAGE)]),
+        ("List all plots.", [*called("plots", "{}", PAGE.replace('"abc"', "null"))]),
+    ],
+)
+def test_pages_that_were_read_or_not_asked_for_are_right(task: str, steps: list[Step]) -> None:
+    assert found(task, *steps, step("porter", "PL-1041 and PL-1077.")) is None
+
+
+def test_an_answer_that_says_how_many_there_are_is_right() -> None:
+    answer = step("porter", "The first two of 5: PL-1041 and PL-1077.")
+    assert found("List all plots for sale.", *called("plots", "{}", PAGE), answer) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| no | owner |\n|---|---|\n| PL-1041 | Ito |\n| PL-1077 | Berg |\n| PL-1090 | Ruiz |",
+        "no,owner\nPL-1041,Ito\nPL-1077,Berg\nPL-1090,Ruiz",
+        "no\towner\nPL-1041\tIto\nPL-1077\tBerg\nPL-1090\tRuiz",
+    ],
+)
+def test_tables_are_read_as_lists(text: str) -> None:
+    (listed,) = lists_in(text)
+    assert [entry.fields["owner"] for entry in listed.entries] == ["Ito", "Berg", "Ruiz"]
+
+
+@pytest.mark.parametrize(
+    "text", ["One, two, three.\nFour, five.\nSix.", "a,b\n1,2", "", "no,owner\nPL-1041\nPL-1077,Ito,3"]
+)
+def test_prose_and_ragged_lines_are_no_table(text: str) -> None:
+    assert lists_in(text) == ()
+
+
+def test_the_agent_that_leaves_rows_out_is_blamed_and_not_the_one_before() -> None:
+    table = "no,owner\n" + "\n".join(f"PL-10{n},Owner {chr(n + 54)}" for n in range(11, 18))
+    whole = ", ".join(f"PL-10{n}" for n in range(11, 18))
+    part = ", ".join(f"PL-10{n}" for n in range(11, 18) if n != 14)
+    clue = found("List all plots.", *called("plots", "{}", table), step("porter", whole), step("clerk", part))
+    assert clue is not None
+    assert (clue.step, clue.kind) == (3, ClueKind.CUT_SHORT)
+
+
+def test_an_amount_in_another_currency_with_its_digits_was_changed() -> None:
+    record = '{"loan": "L-7", "value": "240000", "currency": "CHF"}'
+    clue = found("Value in euros?", *called("loan", "{}", record), step("porter", "It is worth EUR 240,000."))
+    assert clue is not None
+    assert "where loan returned 240000 chf" in clue.reason
+    assert found("Value?", *called("loan", "{}", record), step("porter", "It is worth CHF 240,000.")) is None
