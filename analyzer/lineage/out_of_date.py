@@ -43,6 +43,56 @@ def outdated_results(known: Known) -> Iterator[Clue]:
             yield _clue(known, step, found, min(used))
 
 
+_PERIODS: Final = (
+    re.compile(r"(?<!\d)((?:19|20)\d\d)\s?[-/–]\s?(?:20)?(\d\d)(?![\d-])"),  # noqa: RUF001 - a dash as typed
+    re.compile(r"\bQ([1-4])[\s/-]{0,2}((?:20)\d\d)\b|\b((?:20)\d\d)[\s/-]{0,2}Q([1-4])\b", re.IGNORECASE),
+    re.compile(
+        r"\b(?:week|kw|woche|semaine|semana|settimana|tydzień|неделя)[\s_#-]{0,2}(\d{1,2})\b", re.IGNORECASE
+    ),
+)
+"""Seasons and school years, quarters, and weeks."""
+
+
+def other_periods(known: Known) -> Iterator[Clue]:
+    """Yield the results for another season, quarter or week than was asked for, if the answer hides it."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    stated = {one.value for one in figures(answer)}
+    for pattern in _PERIODS if answer else ():
+        asked = _periods(pattern, known.asked)
+        texts = (
+            [(step, text, _periods(pattern, text)) for step, text in known.results()]
+            if len(asked) == 1
+            else []
+        )
+        said = _periods(pattern, answer)
+        if any(asked & found for _, _, found in texts):
+            continue
+        for step, text, found in texts:
+            used = {one.value for one in figures(text) if not one.is_label} & stated
+            if len(found) == 1 and used and not found & said:
+                yield _other(known, step, pattern, min(used))
+                break
+
+
+def _periods(pattern: re.Pattern[str], text: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(tuple(sorted(filter(None, one.groups()))) for one in pattern.finditer(text))
+
+
+def _other(known: Known, source: int, pattern: re.Pattern[str], value: float) -> Clue:
+    position = known.first_said(lambda text: any(one.value == value for one in figures(text)), after=source)
+    found = pattern.search(known.reading.steps[source].output) or pattern.search(known.asked)
+    wanted = pattern.search(known.asked)
+    shown, asked = (found[0] if found else ""), (wanted[0] if wanted else "")
+    quote = known.quote(source, shown)
+    return Clue(
+        step=known.reading.steps[position].index,
+        kind=ClueKind.OUT_OF_DATE,
+        reason=f"answered for {asked} with what {known.giver(source)} returned for {shown},"
+        " and did not say so",
+        evidence=(quote,) if quote.quote else (),
+    )
+
+
 def _numbers(row: Mapping[str, Any]) -> set[float]:
     texts = (str(value) for value in row.values() if isinstance(value, int | float | str))
     return {one.value for text in texts for one in figures(text) if not one.is_small}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+from analyzer.lineage.after_nothing import values_after_nothing
 from analyzer.lineage.arguments import contradicting_arguments
 from analyzer.lineage.changed import changed_values
 from analyzer.lineage.checks import refused_deeds
@@ -13,7 +14,7 @@ from analyzer.lineage.cut_short import cut_lists, unread_pages
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
-from analyzer.lineage.out_of_date import outdated_results
+from analyzer.lineage.out_of_date import other_periods, outdated_results
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.units import changed_units
 
@@ -27,6 +28,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     cut_lists,
     unread_pages,
     outdated_results,
+    other_periods,
     changed_units,
     broken_limits,
     exceeded_maxima,
@@ -34,4 +36,5 @@ READERS: Final[tuple[LineageReader, ...]] = (
     retold_figures,
     misreported_deeds,
     claimed_deeds,
+    values_after_nothing,
 )

@@ -163,3 +163,51 @@ def test_an_amount_in_another_currency_with_its_digits_was_changed() -> None:
     assert clue is not None
     assert "where loan returned 240000 chf" in clue.reason
     assert found("Value?", *called("loan", "{}", record), step("porter", "It is worth CHF 240,000.")) is None
+
+
+LOG_EMPTY = called("service_log", '{"lift": "L-4"}', "[]")
+FIRMS = called("firms", '{"trade": "lifts"}', '[{"firm": "Ott", "no": "77120"}]')
+
+
+@pytest.mark.parametrize(
+    "log",
+    [LOG_EMPTY, called("service_log", '{"lift": "L-4"}', '{"lift": "L-4", "entries": []}')],
+)
+def test_a_date_from_nowhere_after_an_empty_look_up_is_invented(log: tuple[Step, Step]) -> None:
+    clue = found(
+        "When was lift L-4 serviced?", *log, *FIRMS, step("porter", "On 3 May 2026, by Ott (77120).")
+    )
+    assert clue is not None
+    assert (clue.step, clue.kind) == (4, ClueKind.INVENTED)
+    assert "gave 3 May 2026, although service_log had returned nothing" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("log", "answer"),
+    [
+        (LOG_EMPTY, "The log has no entry for lift L-4; firms that do it: Ott (77120)."),
+        (called("service_log", '{"lift": "L-4"}', '[{"on": "2026-05-03"}]'), "On 3 May 2026."),
+        (called("open_faults", '{"lift": "L-4"}', "[]"), "Lift L-4 has no open faults, so it may run."),
+    ],
+)
+def test_an_answer_that_says_or_needs_no_more_than_was_found_is_right(
+    log: tuple[Step, Step], answer: str
+) -> None:
+    assert found("When was lift L-4 serviced?", *log, *FIRMS, step("porter", answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "label"),
+    [
+        ("How many members had we in 2024-25?", "season 2023-24"),
+        ("Mitglieder in KW 12?", "KW 10"),
+        ("Members in Q3 2026?", "2025Q3"),
+    ],
+)
+def test_a_result_of_another_period_is_out_of_date(task: str, label: str) -> None:
+    result = f"{label}: 812 members, 47 new"
+    clue = found(task, *called("members", "{}", result), step("porter", "812 members, 47 of them new."))
+    assert clue is not None
+    assert clue.kind is ClueKind.OUT_OF_DATE
+    told_so = step("porter", f"For {label}, the latest there is: 812 members.")
+    assert found(task, *called("members", "{}", result), told_so) is None

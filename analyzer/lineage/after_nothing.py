@@ -1,0 +1,96 @@
+"""Values given after a look-up found nothing: the date of the last service, but the log is empty. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from analyzer.lineage.claims import figures_from_nowhere
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import dates_in, follows
+from analyzer.lineage.figures import figures, prose_of
+from analyzer.lineage.known import Known
+from analyzer.signals.normalize import excerpt
+from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.tool_results import Fault
+from analyzer.signals.wordings import mentions_fault
+from semconv.dialects.reading.values import mapping, structured
+from semconv.model import Evidence, StepKind
+
+_MOST_NODES: Final = 60
+
+
+def values_after_nothing(known: Known) -> Iterator[Clue]:
+    """Yield the first value from nowhere that an agent gave after its look-up had found nothing."""
+    answer = prose_of(final_answer(known.reading.trajectory)[:HEAD])
+    empty = [place for place, text in _calls(known) if is_empty(text, known.reading.steps[place].input)]
+    if not empty or not answer or mentions_fault(answer):
+        return
+    for literal in _strange(known, answer):
+        position = known.first_said(partial(_has, literal), after=empty[0])
+        agent = known.reading.steps[position].agent
+        sources = [place for place in empty if place < position and known.reading.steps[place].agent == agent]
+        if sources:
+            yield _clue(known, position, sources[-1], literal)
+            return
+
+
+def _has(literal: str, text: str) -> bool:
+    return literal in text
+
+
+def _calls(known: Known) -> Iterator[tuple[int, str]]:
+    for place, step in enumerate(known.reading.steps):
+        if step.kind is StepKind.TOOL and known.reading.faults[place] in {Fault.NONE, Fault.EMPTY}:
+            yield place, step.output[:HEAD]
+
+
+def is_empty(result: str, arguments: str) -> bool:
+    """Tell whether a result is JSON that holds nothing, or only repeats arguments beside empty values."""
+    value = structured(result)
+    if not isinstance(value, dict | list):
+        return False
+    asked = {str(one).casefold() for one in mapping(arguments).values() if isinstance(one, str | int)}
+    waiting, seen, has_gap = [value], 0, not value
+    while waiting:
+        one = waiting.pop()
+        seen += 1
+        inner: list[Any] = list(one.values()) if isinstance(one, dict) else list(one)
+        for each in inner:
+            if each is None or each in ("", [], {}):
+                has_gap = True
+            elif isinstance(each, dict | list):
+                waiting.append(each)
+            elif str(each).casefold() not in asked:
+                return False
+        if seen > _MOST_NODES:
+            return False
+    return has_gap
+
+
+def _strange(known: Known, answer: str) -> Iterator[str]:
+    """Yield the dates and figures of the answer that nothing gives, as written."""
+    for date in dates_in(answer):
+        if not known.has_date(date) and not follows(date, known.all_dates, known.counts, within=7):
+            yield date.literal
+    strange = figures_from_nowhere(known.reading, answer)
+    has_figures = any(found for _, found in known.figures())
+    for figure in figures(answer):
+        is_read = known.is_number_read(figure.value, len(known.reading.steps))
+        is_new = figure in strange if has_figures else not is_read
+        if is_new and not figure.is_small and not figure.is_label:
+            yield figure.literal
+
+
+def _clue(known: Known, position: int, source: int, literal: str) -> Clue:
+    step = known.reading.steps[position]
+    at = step.output.find(literal)
+    quote = excerpt(step.output, at, at + len(literal), before=60, after=60) if at >= 0 else ""
+    return Clue(
+        step=step.index,
+        kind=ClueKind.INVENTED,
+        reason=f"gave {literal}, although {known.giver(source)} had returned nothing",
+        evidence=(Evidence(step=step.index, quote=quote),) if quote else (),
+        signs={"figures": 1.0},
+    )
