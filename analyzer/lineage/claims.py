@@ -118,7 +118,7 @@ class _World:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class Judged:
     """The figures of a text, and which of them no text from outside gives."""
 
     world: _World
@@ -132,13 +132,14 @@ class _Judged:
 
 
 @lru_cache(maxsize=4)
-def _judged(reading: Reading, text: str) -> _Judged:
+def judged(reading: Reading, text: str) -> Judged:
+    """Return the figures of a text, and which of them have a source; the last four texts are remembered."""
     all_figures = figures(text)
     claims = _distinct(all_figures)
     origins = sources(reading)
     world = _world(reading, origins, text)
     if not claims or len(claims) > _MOST_CLAIMS or not world.results:
-        return _Judged(world=world, claims=tuple(claims), bare=(), lone=(), worked_out=())
+        return Judged(world=world, claims=tuple(claims), bare=(), lone=(), worked_out=())
     bare = [claim for claim in claims if not world.gives(claim)]
     bare = [claim for claim in bare if not _is_worked_out(text, claim, all_figures)]
     bare = [claim for claim in bare if not _is_shown_calculation(text, claim, all_figures)]
@@ -148,14 +149,14 @@ def _judged(reading: Reading, text: str) -> _Judged:
     worked_out = tuple(plain_results([*dict.fromkeys(plain)][:_MOST_PLAIN]))
     bare = [claim for claim in bare if not any(_equals(claim, result) for result in worked_out)]
     lone = [claim for claim in bare if not world.derivation.computes(claim)]
-    return _Judged(
+    return Judged(
         world=world, claims=tuple(claims), bare=tuple(bare), lone=tuple(lone), worked_out=worked_out
     )
 
 
 def figures_from_nowhere(reading: Reading, text: str) -> frozenset[Figure]:
     """Return the figures of a text that nothing in the run gives, even by arithmetic."""
-    return frozenset() if is_blind(reading) else frozenset(_judged(reading, text).lone)
+    return frozenset() if is_blind(reading) else frozenset(judged(reading, text).lone)
 
 
 def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
@@ -163,21 +164,21 @@ def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
     if is_blind(reading):
         return
     answer = prose_of(final_answer(reading.trajectory)[:HEAD])
-    judged = _judged(reading, answer)
-    asked, stated = _asked(reading.trajectory.task), {claim.value for claim in judged.claims}
+    held = judged(reading, answer)
+    asked, stated = _asked(reading.trajectory.task), {claim.value for claim in held.claims}
     returned = (source.text for source in sources(reading) if source.is_result)
-    right = factors(reading.trajectory.task[:HEAD], returned, figures(answer)) if judged.bare else None
-    crowd = len(judged.lone) / len(judged.claims) if judged.claims else 0.0
-    for claim in judged.bare:
-        is_computed = claim not in judged.lone
-        found = _unsupported(reading, claim, judged.world, stated, crowd, is_computed=is_computed)
-        supported = (other for other in judged.claims if other not in judged.bare)
+    right = factors(reading.trajectory.task[:HEAD], returned, figures(answer)) if held.bare else None
+    crowd = len(held.lone) / len(held.claims) if held.claims else 0.0
+    for claim in held.bare:
+        is_computed = claim not in held.lone
+        found = _unsupported(reading, claim, held.world, stated, crowd, is_computed=is_computed)
+        supported = (other for other in held.claims if other not in held.bare)
         yield replace(
             found,
             of_task=len(claim.words & asked.words) / len(claim.words) if claim.words else 0.0,
             is_advice=_ADVICE.search(_sentence(answer, claim)) is not None,
             in_company=any(_together(answer, claim, other) for other in supported),
-            is_near_result=any(near_miss(claim, result) for result in judged.worked_out),
+            is_near_result=any(near_miss(claim, result) for result in held.worked_out),
             task_has_unit=bool(claim.unit) and claim.unit in asked.units,
             product=right.as_text(claim) if right is not None and right.corrects(claim) else "",
         )

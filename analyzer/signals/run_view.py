@@ -199,6 +199,11 @@ def read(trajectory: Trajectory) -> Reading:
     return reading
 
 
+def forget_last() -> None:
+    """Drop the run that was read last."""
+    _LAST.held = None
+
+
 def _read(trajectory: Trajectory) -> Reading:
     steps = trajectory.steps
     outputs = tuple([plain_typography(step.output[:HEAD]) for step in steps])

@@ -21,6 +21,9 @@ BIN: Final = Path(sys.executable).parent
 pytestmark = pytest.mark.skipif(not (BIN / "blamespan").exists(), reason="the command is not installed")
 
 
+QUOTES = {2: "12 * 35 + 30 * 14 = 820", 3: "Together they cost 820."}
+
+
 def judged(step: int, agent: str, fix: str) -> Scripted:
     answer = {
         "reason": "the sum is wrong",
@@ -28,14 +31,14 @@ def judged(step: int, agent: str, fix: str) -> Scripted:
         "agent": agent,
         "mode": "wrong_computation",
         "fix": fix,
-        "evidence": [{"step": step, "quote": "820"}],
+        "evidence": [{"step": step, "quote": QUOTES[step]}],
         "ranking": [{"step": step, "probability": 0.9}],
     }
     return Scripted(text=json.dumps(answer))
 
 
 async def retry(folder: Path, url: str | None) -> tuple[int | None, str, str]:
-    model = {"model": "openai/scripted"} if url else {}
+    model = {"model": "openai/scripted", "method": "judge"} if url else {}
     variables = environment(
         data_dir=str(folder),
         OPENAI_API_BASE=url or "",

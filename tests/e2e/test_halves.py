@@ -114,7 +114,7 @@ def test_an_analyzer_says_who_broke_the_run_and_is_not_asked_about_one_that_went
 
         carrier = told_by(spans)
         assert (carrier[FAILURE_METHOD], carrier[FAILURE_MODEL], carrier[FAILURE_FALLBACK]) == (
-            "judge",
+            "judge+signals",
             MODEL,
             "none",
         )
@@ -288,7 +288,7 @@ def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
         line = start_line(half="collector", forward_endpoint=backend.url, **endpoint)
         played = play_demo()
         send(line, played.body)
-        assert line.verdict(played.trace_id)["method"] == "judge"
+        assert line.verdict(played.trace_id)["method"] == "judge+signals"
         if kills:
             first.server.kill()
         else:
@@ -308,7 +308,7 @@ def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
                 continue
             played = play_demo()
             send(line, played.body)
-            assert line.verdict(played.trace_id)["method"] in {"judge", "signals"}
+            assert line.verdict(played.trace_id)["method"] in {"judge+signals", "signals"}
             again.server.stop()
             assert again.server.process.returncode == 0
             assert "Traceback" not in again.server.log.read_text(errors="replace")
@@ -342,8 +342,8 @@ def test_over_a_store_that_is_damaged_while_it_runs_an_analyzer_answers(
                 played = play_demo()
                 send(line, played.body)
                 methods.append(line.verdict(played.trace_id)["method"])
-            assert methods[0] == "judge"
-            assert methods[1] in {"judge", "signals"}
+            assert methods[0] == "judge+signals"
+            assert methods[1] in {"judge+signals", "signals"}
             assert analyzer.get("/healthz").startswith("ok")
             analyzer.server.stop()
             assert analyzer.server.process.returncode == 0

@@ -25,6 +25,6 @@ def test_a_group_that_is_killed_replaced_and_joined_loses_nothing_and_judges_eac
     assert outcome.faults(inf) == []
     assert {one.kind for one in outcome.disturbances} == {*KINDS, "restart broker"}
     assert outcome.counts.spans == RUNS * SPANS
-    assert outcome.counts.methods["judge"], "analyzers asked the model"
+    assert outcome.counts.methods["judge+signals"], "analyzers asked the model"
     assert summed(outcome.balances)["forwarded"]
     assert summed(outcome.ended)["forwarded"]

@@ -95,7 +95,7 @@ def test_a_judges_verdict_stands_on_the_carrier_with_the_models_name(start_line:
 
         carrier = told_by(spans)
         assert (carrier[FAILURE_METHOD], carrier[FAILURE_MODEL], carrier[FAILURE_FALLBACK]) == (
-            "judge",
+            "judge+signals",
             MODEL,
             "none",
         )
@@ -145,7 +145,7 @@ def test_originals_wait_no_longer_than_hold_max_for_a_slow_model(start_line: Sta
 
         (decisive,) = (one for one in came if one.is_decisive)
         assert (decisive.is_carrier, decisive.parent_id) == (True, span_id(played.decisive))
-        assert decisive.attributes[FAILURE_METHOD] == "judge"
+        assert decisive.attributes[FAILURE_METHOD] == "judge+signals"
         assert originals(came) == by_id(placed(played.body))
 
 

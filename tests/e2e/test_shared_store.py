@@ -77,7 +77,7 @@ def test_the_jobs_of_an_analyzer_that_is_killed_are_taken_over_and_each_run_is_a
         for run in played:
             spans = backend.await_spans(run.trace_id, DEMO_SPANS + CARRIERS)
             carrier = told_by(spans)
-            assert (carrier[FAILURE_METHOD], carrier[FAILURE_FALLBACK]) == ("judge", "none")
+            assert (carrier[FAILURE_METHOD], carrier[FAILURE_FALLBACK]) == ("judge+signals", "none")
             assert line.verdict(run.trace_id)["version"] == 1
         assert second.count("blamespan_analyzer_analyses_total") == RUNS
         assert len(model.received) == RUNS + 3, "the model is asked again only by the heir of the dead one"

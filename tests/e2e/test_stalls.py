@@ -78,7 +78,7 @@ def _with_a_model(folder: Path) -> Found:
             with found.during(one, path, rest_s=0.05):
                 get(one.line.web + path)
         assert len(server.received) >= 2
-    assert (verdict["method"], verdict["fallback"]) == ("judge", None)
+    assert (verdict["method"], verdict["fallback"]) == ("judge+signals", None)
     return found
 
 

@@ -34,6 +34,8 @@ _SHOWN_REPLY: Final = 200
 _SHORTEST_QUOTE: Final = 3
 _LONG_QUOTE: Final = 16
 """Characters from which a quote identifies its step, even if other steps repeat it."""
+_TELLING_QUOTE: Final = 6
+"""Characters from which a quote identifies the first step that says it: later ones repeat a value."""
 _MOST_QUOTES: Final = 50
 
 
@@ -73,8 +75,8 @@ def contradiction(trajectory: Trajectory, named: str, step: Step) -> str:
 def check_quotes(trajectory: Trajectory, quotes: Iterable[tuple[int, str]]) -> Checked:
     """Keep the quotes that occur in their step, ignoring white space, and that identify it.
 
-    A short quote does so if it is all that the step says, or if no other step says it; "the" shows nothing.
-    Only the first 50 quotes count.
+    A short quote does so if it is all that the step says, if no other step says it, or if it has six
+    characters and no earlier step says it; "the" shows nothing. Only the first 50 quotes count.
     """
     kept: list[Evidence] = []
     dropped = 0
@@ -84,15 +86,20 @@ def check_quotes(trajectory: Trajectory, quotes: Iterable[tuple[int, str]]) -> C
         is_true = step is not None and len(wanted) >= _SHORTEST_QUOTE and says(step, quote)
         if is_true and len(wanted) < _LONG_QUOTE:
             said = said or tuple(_bare(f"{each.output}\n{each.error}") for each in trajectory.steps)
-            texts = list(zip(trajectory.steps, said, strict=True))
-            is_true = any(each is step and wanted == text for each, text in texts) or not any(
-                each is not step and wanted in text for each, text in texts
-            )
+            is_true = _identifies(wanted, [each is step for each in trajectory.steps], said)
         if is_true:
             kept.append(Evidence(step=index, quote=quote.strip()))
         else:
             dropped += 1
     return Checked(evidence=tuple(dict.fromkeys(kept)), dropped=dropped)
+
+
+def _identifies(wanted: str, is_own: Sequence[bool], said: Sequence[str]) -> bool:
+    """Tell whether a short quote shows which step it is from, among what all steps said."""
+    places = [place for place, text in enumerate(said) if wanted in text]
+    own = is_own.index(True)
+    is_first = len(wanted) >= _TELLING_QUOTE and places[:1] == [own]
+    return wanted == said[own] or all(place == own for place in places) or is_first
 
 
 def says(step: Step, quote: str) -> bool:

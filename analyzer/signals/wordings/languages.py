@@ -229,3 +229,9 @@ def _fits(known: Iterable[Table], folded: str, family: str) -> bool:
     ]
     foreign = sum(times for character, times in counted if not character.isascii() and character not in own)
     return foreign <= _FOREIGN * sum(times for _character, times in counted)
+
+
+def forget_samples() -> None:
+    """Drop the texts whose languages were recognised last."""
+    for cache in (_languages, _unchecked):
+        cache.cache_clear()

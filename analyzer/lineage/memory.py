@@ -1,0 +1,24 @@
+"""The texts of runs that caches of this package hold; dropped when a run is deleted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analyzer.lineage import claims, dates, entries, figures, known, sources, values
+from analyzer.signals import run_view
+from analyzer.signals.suspicion import answer_parts
+from analyzer.signals.wordings.folding import fold
+from analyzer.signals.wordings.languages import forget_samples
+
+_CACHES: Final = (
+    *(sources.sources, sources.columns_of, claims.judged, figures.figures, dates.dates_in, dates.clocks_in),
+    *(values.values_in, entries.lists_in, known.counts_in, answer_parts.parts_of, fold),
+)
+
+
+def forget_texts() -> None:
+    """Drop the texts that this process remembers of the last runs that it read."""
+    run_view.forget_last()
+    forget_samples()
+    for cache in _CACHES:
+        cache.cache_clear()
