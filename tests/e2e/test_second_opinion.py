@@ -30,7 +30,7 @@ WRITER: Final = json.dumps(
         "agent": "writer",
         "mode": "unverified_result",
         "fix": "check the figure",
-        "evidence": [{"step": 11, "quote": "9,266.14 euros"}],
+        "evidence": [{"step": 11, "quote": "will save about 9,266.14 euros"}],
         "ranking": [{"step": 11, "probability": 0.9}],
     }
 )
