@@ -10,8 +10,7 @@ from analyzer.lineage.claims import figures_from_nowhere
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in, follows
 from analyzer.lineage.figures import figures, prose_of
-from analyzer.lineage.known import Known
-from analyzer.signals.normalize import excerpt
+from analyzer.lineage.known import Known, around
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import mentions_fault
@@ -85,8 +84,7 @@ def _strange(known: Known, answer: str) -> Iterator[str]:
 
 def _clue(known: Known, position: int, source: int, literal: str) -> Clue:
     step = known.reading.steps[position]
-    at = step.output.find(literal)
-    quote = excerpt(step.output, at, at + len(literal), before=60, after=60) if at >= 0 else ""
+    quote = around(step.output, literal, reach=60)
     return Clue(
         step=step.index,
         kind=ClueKind.INVENTED,

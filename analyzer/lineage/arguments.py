@@ -14,9 +14,8 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, years_in
 from analyzer.lineage.derivation import near_miss, plain_results
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, counts_in
+from analyzer.lineage.known import Known, around, counts_in
 from analyzer.lineage.values import ValueKind, values_in
-from analyzer.signals.normalize import excerpt
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of
 from semconv.dialects.reading.values import mapping
@@ -129,7 +128,7 @@ def _figures(case: _Case) -> Iterator[_Slip]:
     worked_out = plain_results([one.value for one in figures(case.asked)][:_MOST_GIVEN]) if unused else []
     for call, one in used if unused else ():
         near = next((given for given in unused if near_miss(one, given.value)), None)
-        is_derived = any(abs(one.value - result) <= 0.51 * one.step for result in worked_out)
+        is_derived = any(one.is_about(result) for result in worked_out)
         is_read = near is not None and case.known.is_number_read(one.value, call.position)
         if near is not None and not is_derived and not is_read:
             yield _Slip(position=call.position, what="the figure", used=one.literal, given=near.literal)
@@ -208,14 +207,9 @@ def _clue(known: Known, slip: _Slip) -> Clue:
         reason=f"called {call.target or 'a tool'} with {slip.what} {slip.used}, where {slip.giver}"
         f" gave {slip.given}",
         evidence=tuple(
-            Evidence(step=one.index, quote=_quote(text, slip.used))
+            Evidence(step=one.index, quote=around(text, slip.used))
             for one, text in ((step, step.output), (call, call.input))
             if slip.used in text
         )[:1],
         signs={"argument": 1.0},
     )
-
-
-def _quote(text: str, literal: str) -> str:
-    at = text.find(literal)
-    return excerpt(text, at, at + len(literal), before=50, after=50)

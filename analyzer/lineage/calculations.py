@@ -64,7 +64,7 @@ class Factors:
         """Tell whether a figure of the answer should have been the product, and is not."""
         if claim.unit and claim.unit != self.rate.figure.unit:
             return False
-        is_right = abs(self.product - claim.value) <= 0.51 * claim.step
+        is_right = claim.is_about(self.product)
         return not is_right and (_units_prove(self.rate, self.counts) or near_miss(claim, self.product))
 
     def as_text(self, claim: Figure) -> str:

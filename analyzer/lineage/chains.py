@@ -7,7 +7,6 @@ one. Small counts, which texts use without a source, are left out.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -15,8 +14,9 @@ from typing import Any, Final, TypeAlias
 from analyzer.lineage.claims import figures_from_nowhere
 from analyzer.lineage.dates import DateFound, agree, dates_in, differ_in_one, digits_apart, follows
 from analyzer.lineage.derivation import formula_of, near_miss
+from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import Figure, figures, prose_of
-from analyzer.lineage.known import BEFORE, Known, Told, words_in
+from analyzer.lineage.known import BEFORE, Known, Told, known_of, words_in
 from analyzer.lineage.sources import Source
 from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.signals.arithmetic import WrongCalculation
@@ -89,7 +89,7 @@ def lineage_of(reading: Reading, decisive: int | None = None) -> tuple[ValueOrig
     Returns:
         At most ``MOST_VALUES`` values, each once; none if the run shows no result of a tool.
     """
-    known = Known(reading)
+    known = known_of(reading)
     if not known.has_results:
         return ()
     answer = prose_of(final_answer(reading.trajectory)[:HEAD])
@@ -191,14 +191,14 @@ def _may_replace(figure: Figure, given: Figure) -> bool:
 
 def _equal(figure: Figure, given: Figure) -> bool:
     is_unit = not figure.unit or not given.unit or figure.unit == given.unit
-    return is_unit and abs(figure.value - given.value) <= 0.51 * figure.step
+    return is_unit and figure.is_about(given.value)
 
 
 def _has_figure(leaf: Any, figure: Figure) -> bool:
     if isinstance(leaf, bool):
         return False
     if isinstance(leaf, int | float):
-        return abs(figure.value - leaf) <= 0.51 * figure.step
+        return figure.is_about(leaf)
     return isinstance(leaf, str) and any(_equal(figure, one) for one in figures(leaf))
 
 
@@ -262,12 +262,7 @@ def _sourced(shown: str, source: Source, has: Callable[[Any], bool]) -> ValueOri
 
 def path_in(text: str, has: Callable[[Any], bool]) -> str:
     """Return the path of the first fitting value of a JSON document, ``flights[2].price``; empty for none."""
-    if text[:1] not in "[{":
-        return ""
-    try:
-        queue: list[tuple[str, Any]] = [("", json.loads(text))]
-    except (ValueError, RecursionError):
-        return ""
+    queue: list[tuple[str, Any]] = [("", document_in(text))]
     for path, value in queue:
         if isinstance(value, dict):
             queue += [(f"{path}.{name}" if path else str(name), one) for name, one in value.items()]

@@ -118,9 +118,10 @@ def _values(row: Mapping[str, Any]) -> frozenset[str]:
 
 def _clue(known: Known, position: int, refusal: _Refusal) -> Clue:
     call = known.reading.steps[position]
-    asker = max(known.reading.responsible_steps[position], refusal.position + 1)
     asked = [place for place in range(refusal.position + 1, position) if known.reading.steps[place].calls]
-    step = known.reading.steps[asked[-1] if asked else min(asker, position)]
+    step = known.reading.steps[
+        asked[-1] if asked else max(known.reading.responsible_steps[position], refusal.position + 1)
+    ]
     shown = "false" if refusal.value == "False" else refusal.value[:60]
     return Clue(
         step=step.index,

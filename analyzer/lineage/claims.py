@@ -147,7 +147,7 @@ def judged(reading: Reading, text: str) -> Judged:
     asked = _asked(reading.trajectory.task)
     plain = [*asked.values, *(claim.value for claim in claims if claim not in bare)]
     worked_out = tuple(plain_results([*dict.fromkeys(plain)][:_MOST_PLAIN]))
-    bare = [claim for claim in bare if not any(_equals(claim, result) for result in worked_out)]
+    bare = [claim for claim in bare if not any(claim.is_about(result) for result in worked_out)]
     lone = [claim for claim in bare if not world.derivation.computes(claim)]
     return Judged(
         world=world, claims=tuple(claims), bare=tuple(bare), lone=tuple(lone), worked_out=worked_out
@@ -195,7 +195,7 @@ def _is_shown_calculation(text: str, claim: Figure, stated: Sequence[Figure]) ->
         return False
     near = [one.value for one in stated if start <= one.start < start + len(line) and one is not claim]
     pairs = permutations(near[:_MOST_ON_LINE], 2)
-    return any(_equals(claim, result) for one, other in pairs for result in _shown_results(one, other))
+    return any(claim.is_about(result) for one, other in pairs for result in _shown_results(one, other))
 
 
 def _shown_results(one: float, other: float) -> Iterator[float]:
@@ -240,11 +240,7 @@ def _is_worked_out(text: str, claim: Figure, stated: Sequence[Figure]) -> bool:
     if not re.search(r"(?:=|\b(?:is|are|makes|gives|equals|total(?:s|ling)?))\W{0,4}$", text[: claim.start]):
         return False
     results = plain_results([one.value for one in before[-_MOST_WORKED:]])
-    return any(_equals(claim, result) for result in results)
-
-
-def _equals(claim: Figure, result: float) -> bool:
-    return abs(claim.value - result) <= 0.51 * claim.step
+    return any(claim.is_about(result) for result in results)
 
 
 def _sentence(text: str, figure: Figure) -> str:

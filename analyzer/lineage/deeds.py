@@ -17,8 +17,7 @@ from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, words_of
-from analyzer.lineage.known import Known
-from analyzer.signals.normalize import excerpt
+from analyzer.lineage.known import Known, around
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
@@ -254,9 +253,7 @@ def _excess(known: Known, position: int, amount: _Amount, source: int, most: _Am
 
 def _argument(known: Known, position: int, amount: _Amount) -> Evidence:
     step = known.reading.steps[position]
-    at = step.input.find(amount.figure.literal)
-    quote = excerpt(step.input, at, at + len(amount.figure.literal), before=40, after=40) if at >= 0 else ""
-    return Evidence(step=step.index, quote=quote)
+    return Evidence(step=step.index, quote=around(step.input, amount.figure.literal, reach=40))
 
 
 def misreported_deeds(known: Known) -> Iterator[Clue]:
@@ -278,7 +275,7 @@ def _unsaid_amounts(known: Known, stated: Sequence[Figure]) -> Iterator[tuple[_D
         if not deed_of(deed.tool):
             continue
         amounts = [one for one in _amounts(deed.result) if one.figure.unit and not one.figure.is_label]
-        if len(amounts) == 1 and not any(_is(one, amounts[0].figure) for one in stated):
+        if len(amounts) == 1 and not any(one.is_about(amounts[0].figure.value) for one in stated):
             yield deed, amounts[0]
 
 
@@ -308,10 +305,6 @@ def _reports_on(report: _Report, amount: _Amount, acts: frozenset[str]) -> bool:
     if report.figure.unit != amount.figure.unit:
         return False
     return bool(acts & report.acts) or bool((amount.words - {amount.figure.unit}) & report.words)
-
-
-def _is(one: Figure, other: Figure) -> bool:
-    return abs(one.value - other.value) <= 0.51 * one.step
 
 
 def _misreport(known: Known, deed: _Deed, amount: _Amount, report: _Report) -> Clue:

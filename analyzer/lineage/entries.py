@@ -6,11 +6,11 @@ An entry is named by a text that no other entry of its list has: its id, its nam
 from __future__ import annotations
 
 import functools
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from semconv.json_text import read_json
 from semconv.record import record
 
 Scalar: TypeAlias = "str | float | bool"
@@ -31,7 +31,7 @@ class Entry:
 
     def is_named_in(self, words: frozenset[str], small: str) -> bool:
         """Tell whether a text names the entry, by its words and the text itself in lower case."""
-        return any(name in words or (" " in name and stands_in(name, small)) for name in self.names)
+        return any(name in words or (" " in name and _stands_in(name, small)) for name in self.names)
 
 
 @record
@@ -46,16 +46,17 @@ class Listed:
 @functools.lru_cache(maxsize=64)
 def lists_in(text: str) -> tuple[Listed, ...]:
     """Return the lists of two entries and more in a JSON document, outermost first, or a table's rows."""
-    found = (_listed(key, value) for key, value in (_lists(_document(text)) or _table(text)))
+    found = (_listed(key, value) for key, value in (_lists(document_in(text)) or _table(text)))
     return tuple(one for one in found if one is not None)[:_MOST_LISTS]
 
 
-def _document(text: str) -> Any:
+def document_in(text: str) -> Any:
+    """Return the object or list of a JSON text; ``None`` if the text is something else, or damaged."""
     if text[:1] not in "[{":
         return None
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None
 
 
@@ -131,7 +132,7 @@ def _is_time(text: str) -> bool:
     return text[:1].isdigit() and (text[4:5] == "-" or text[2:3] == ":")
 
 
-def stands_in(name: str, small: str) -> bool:
+def _stands_in(name: str, small: str) -> bool:
     """Tell whether a text has a name, not as a part of a longer one; both are in lower case."""
     at = small.find(name)
     while at >= 0:
@@ -144,12 +145,7 @@ def stands_in(name: str, small: str) -> bool:
 
 def strings_of(text: str) -> Iterator[tuple[str, str]]:
     """Yield the texts in a JSON document with their keys, at any depth; none if the text is no JSON."""
-    if text[:1] not in "[{":
-        return
-    try:
-        stack: list[tuple[str, Any]] = [("", json.loads(text))]
-    except (ValueError, RecursionError):
-        return
+    stack: list[tuple[str, Any]] = [("", document_in(text))]
     while stack:
         key, value = stack.pop()
         if isinstance(value, dict):

@@ -20,6 +20,8 @@ MOST: Final = 400
 _REMEMBERED: Final = 128
 """Number of texts whose figures are cached: those of one run of usual length."""
 _DIGIT: Final = re.compile(r"\d")
+_WITHIN: Final = 0.51
+"""Units of the last digit within which a value is the figure: a half, and a little for binary fractions."""
 _REACH: Final = 48
 """Characters on either side searched for the words that name a figure."""
 _NUMBER: Final = re.compile(
@@ -125,6 +127,10 @@ class Figure:
     """A count up to 12, or a year, which texts use without a source."""
     is_label: bool
     """Whether it is a year or the number of a thing, not a quantity."""
+
+    def is_about(self, value: float) -> bool:
+        """Tell whether a value is this figure, within half a unit of its last digit."""
+        return abs(self.value - value) <= _WITHIN * self.step
 
     @property
     def digits(self) -> str:

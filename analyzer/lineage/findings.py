@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.known import Known
+from analyzer.lineage.known import known_of
 from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.signals.run_view import Finding, Reading
 
@@ -21,7 +21,7 @@ _MISREPORTED: Final = 2.0
 
 def wrong_values(reading: Reading) -> Iterator[Finding]:
     """Find the steps that wrote a value which something in the run contradicts."""
-    known = Known(reading)
+    known = known_of(reading)
     places = {step.index: place for place, step in enumerate(reading.steps)}
     for reader in READERS:
         for clue in islice(reader(known), MOST_CLUES):

@@ -238,9 +238,7 @@ class Known:
     def quote(self, position: int, literal: str) -> Evidence:
         """Return a step's words around a value; an empty quote if its text does not have it."""
         step = self.reading.steps[position]
-        at = step.output.find(literal)
-        quote = excerpt(step.output, at, at + len(literal), before=50, after=50) if at >= 0 else ""
-        return Evidence(step=step.index, quote=quote)
+        return Evidence(step=step.index, quote=around(step.output, literal))
 
     def giver(self, position: int) -> str:
         """Return what to call the text that gave a value."""
@@ -248,6 +246,18 @@ class Known:
             return "the task"
         step = self.reading.steps[position]
         return (step.target or step.agent) if step.kind is StepKind.TOOL else f"step {step.index}"
+
+
+@functools.lru_cache(maxsize=2)
+def known_of(reading: Reading) -> Known:
+    """Return what a run was given; suspicion, signals and lineage ask for the same run in turn."""
+    return Known(reading)
+
+
+def around(text: str, literal: str, reach: int = 50) -> str:
+    """Return a text's words around the first place of a literal; empty if it does not have it."""
+    at = text.find(literal)
+    return excerpt(text, at, at + len(literal), before=reach, after=reach) if at >= 0 else ""
 
 
 def _place(source: Source) -> int:

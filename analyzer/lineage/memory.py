@@ -12,7 +12,7 @@ from analyzer.signals.wordings.languages import forget_samples
 
 _CACHES: Final = (
     *(sources.sources, sources.columns_of, claims.judged, figures.figures, dates.dates_in, dates.clocks_in),
-    *(values.values_in, entries.lists_in, known.counts_in, answer_parts.parts_of, fold),
+    *(values.values_in, entries.lists_in, known.counts_in, known.known_of, answer_parts.parts_of, fold),
 )
 
 

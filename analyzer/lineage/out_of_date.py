@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, Day, agree, dates_in, years_in
+from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.vocabulary import phrases
@@ -116,11 +116,8 @@ def _today(known: Known) -> date | None:
 
 def _record(text: str) -> Mapping[str, Any]:
     """Return a result that is one record; empty if it is not."""
-    if text[:1] != "{":
-        return {}
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+    found = document_in(text)
+    if not isinstance(found, dict):
         return {}
     inner = [value for value in found.values() if isinstance(value, dict)]
     return inner[0] if len(found) == 1 and inner else found

@@ -51,10 +51,7 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
     """Yield the new figures with the digits of a heard one in another order, which is not repeated."""
     for figure in new:
         results = plain_results([one.value for one in heard if one.value][-_MOST_WORKED:])
-        if any(
-            abs(figure.value - one) <= 0.51 * figure.step
-            for one in (*(each.value for each in heard), *results)
-        ):
+        if any(map(figure.is_about, (*(each.value for each in heard), *results))):
             continue
         near = (
             one

@@ -7,7 +7,6 @@ written before it was read. Columns are those of tables, lists and repeated call
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import Figure, figures
 from analyzer.signals.run_view import HEAD, Reading, spoken_input
 from semconv.model import ContentState, Step, StepKind
@@ -232,12 +232,7 @@ def _columns(reading: Reading, origins: Sequence[Source]) -> Iterator[tuple[floa
 
 def _json_columns(text: str) -> dict[str, list[float]]:
     """Return the numbers of a JSON document by their key, in order."""
-    if text[:1] not in "[{":
-        return {}
-    try:
-        stack: list[tuple[str, Any]] = [("", json.loads(text))]
-    except (ValueError, RecursionError):
-        return {}
+    stack: list[tuple[str, Any]] = [("", document_in(text))]
     found: defaultdict[str, list[float]] = defaultdict(list)
     while stack:
         key, value = stack.pop()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of
 from analyzer.lineage.known import Known
 from analyzer.signals.normalize import excerpt
@@ -69,12 +69,7 @@ def _returned(known: Known) -> Iterator[tuple[float, _Returned]]:
 
 def _beside_units(text: str) -> Iterator[tuple[str, str]]:
     """Yield the numbers of each record of a JSON document that gives their unit in a field of its own."""
-    if text[:1] not in "[{":
-        return
-    try:
-        queue: list[Any] = [json.loads(text)]
-    except (ValueError, RecursionError):
-        return
+    queue: list[Any] = [document_in(text)]
     for value in queue:
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
         queue += [one for one in inner if isinstance(one, dict | list)][: max(0, _MOST_NODES - len(queue))]

@@ -1,4 +1,4 @@
-"""Values in text that name something: links, addresses, paths, codes, dates, years and names. Pure.
+"""Values in text that name something: links, addresses, paths, codes and dates. Pure.
 
 Quantities are figures (``figures.py``). A value's key is equal for all ways of writing it; where a text has
 the key, it has the value. All patterns are linear, and the number of values of a text is bounded.

@@ -159,3 +159,12 @@ def test_verdicts_on_passing_runs_have_the_lineage_too(tmp_path: Path) -> None:
 def test_values_are_shown_as_the_export_of_text_allows(tmp_path: Path) -> None:
     assert "ann.lee" not in str(judged("redacted", tmp_path))
     assert judged("none", tmp_path) == []
+
+
+def test_a_key_with_half_a_surrogate_pair_leaves_a_path_that_can_be_written() -> None:
+    result = '{"\\ud83d": {"id": "F-118"}}'
+    steps = (calling("scout", ("ferries", "{}")), tool("scout", result, "ferries", input="{}"))
+    (one,) = lineage_of(
+        read(run(*steps, step("clerk", "Take F-118."), task="Which one?", output="Take F-118."))
+    )
+    assert one.path.encode() == "\N{REPLACEMENT CHARACTER}.id".encode()

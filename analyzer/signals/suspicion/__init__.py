@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from analyzer.lineage.calculations import wrong_sums
 from analyzer.lineage.claims import wrong_figures
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.known import Known
+from analyzer.lineage.known import known_of
 from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.signals.run_view import Reading
 from analyzer.signals.suspicion.constraints import broken_constraints
@@ -31,7 +31,7 @@ Detector: TypeAlias = Callable[[Reading], Iterator[Clue]]
 
 def read_lineage(reading: Reading) -> Iterator[Clue]:
     """Yield what the readers of the run's lineage find."""
-    known = Known(reading)
+    known = known_of(reading)
     for reader in READERS:
         yield from islice(reader(known), MOST_CLUES)
 
