@@ -66,6 +66,7 @@ fix: $(READY) ## format the code, fix lint findings, regenerate generated files
 	@$(BIN)/python -m tools.references.api_reference
 	@$(BIN)/python -m tools.references.python_reference
 	@$(BIN)/python -m tools.references.metrics_reference
+	@$(BIN)/python -m tools.references.mcp_session
 	@$(BIN)/python -m tools.monitoring.alert_rules
 	@$(BIN)/python -m tools.monitoring.dashboards
 	@$(BIN)/python -m tools.monitoring.grafana_alerts
