@@ -181,8 +181,7 @@ def _wrong_value(judgement: Judgement) -> dict[str, AttributeValue]:
     step, reason = judgement.decisive, judgement.attribution.verdict.reason
     assert step is not None
     for one in judgement.attribution.lineage:
-        links = list(one.chain)
-        for before, link in zip([None, *links[:-1]], links, strict=True):
+        for before, link in zip((None, *one.chain), one.chain, strict=False):
             is_first = before is None and one.origin is Origin.NOWHERE
             is_wrong = link.step == step.index and (is_first or link.change is Change.CHANGED)
             if not is_wrong or link.value not in reason:

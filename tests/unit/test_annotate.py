@@ -207,6 +207,10 @@ def test_values_are_content_and_belong_to_the_reason() -> None:
     assert values_on(MOVED, "called the tool three times", CarrierPolicy()) == {}
 
 
+def test_a_value_that_no_step_says_stands_on_no_carrier() -> None:
+    assert values_on(replace(MOVED, chain=()), "gave $450", CarrierPolicy()) == {}
+
+
 def test_what_stands_on_the_roots_carrier() -> None:
     _, root = carriers(judgement(), RUN, CarrierPolicy())
     assert (root.parent_id, root.start_ns, root.end_ns) == (ROOT, 1_000, 2_000)
