@@ -65,6 +65,19 @@ _ABSENT: Final = re.compile(
     r"|\bno (?:matching|results?|matches|records?|entries|rows|data)\b",
     re.IGNORECASE,
 )
+_DECIDED: Final = re.compile(
+    r"refus|reject|declin|denied|forb[ai]d|ineligib|insufficient|expired|clos(?:ed|ing)\b|sold.?out|violat|policy|already"
+    r"|not?.?(?:longer|allow|permit|eligib|entitl)|may.?not|permission|conflict|exceed|\blimit"
+    r"|\b4(?:02|03|09|10|22|23|51)\b",
+    re.IGNORECASE,
+)
+"""Words and HTTP codes by which a service says that it will not do something, or cannot by its own rules."""
+_BROKEN: Final = re.compile(
+    r"connect|socket|stream|channel|session|time.?out|timed|rate.?limit|quota|too many|errno|traceback"
+    r"|api.?key|credential|token|context|unavailable|internal|\b5\d\d\b|\b4(?:00|01|08|29)\b",
+    re.IGNORECASE,
+)
+"""Words of failures of the machinery, some of which are refusals in form: a connection that was refused."""
 _ERROR_REPR: Final = re.compile(r"\bis_?error['\"]?\s*[=:]\s*true$", re.IGNORECASE)
 _OBJECT: Final = re.compile(r"\s*(?:[\[{]|\w+[(=])")
 _ERROR_MARKS: Final = ("iserror", "is_error")
@@ -148,6 +161,11 @@ def is_whole_report(result: str, tool: str = "") -> bool:
 def says_absent(text: str) -> bool:
     """Tell whether an error says that the thing asked for does not exist: an answer rather than a failure."""
     return _ABSENT.search(text[:_SHORT]) is not None
+
+
+def says_refused(text: str) -> bool:
+    """Tell whether an error is a decision: what was asked for is not allowed, or no longer possible."""
+    return _DECIDED.search(text[:_SHORT]) is not None and _BROKEN.search(text[:_SHORT]) is None
 
 
 def _is_failed_object(result: str, tool: str) -> bool:

@@ -177,6 +177,10 @@ WAITING = {
         tool(2, "stop_lift", end=50, events=(threw(PAUSE, INTERRUPT),)),
     ),
     "second approval": two_attempts(PAUSED),
+    "application's approval": everywhere("ApprovalRequired", "an editor has to agree"),
+    "approval named in words": everywhere("shop.errors.ToolApprovalRequiredError", "lift 7"),
+    "pending confirmation": lift(top=QUIET, middle=QUIET, call=raising("ConfirmationPending", "lift 7")),
+    "calls for the caller": everywhere("requires_action", "submit the outputs of two calls"),
 }
 
 
@@ -207,6 +211,11 @@ CANCELS = {
         tool(5, "stop_lift", parent=2, end=80, **CANCELLED),
     ),
     "nothing said above": silent_top(),
+    "client left, in words": lift(top={"error": "client disconnected"}, middle=QUIET, call=QUIET),
+    "cancelled by the user": lift(
+        top={"error": "Run cancelled by user: not needed"}, middle=QUIET, call=QUIET
+    ),
+    "application's word for it": everywhere("ClientDisconnectedError", "tab closed"),
     "client gone": (
         span(100, name="POST /ask", kind=2, start=0, end=110, attributes={"http.response.status_code": 499}),
         replace(workflow(1, end=100, **CANCELLED), parent_id=span(100).span_id),
@@ -246,7 +255,9 @@ FAILURES = {
     "class of the application": (everywhere("shop.errors.PaymentInterrupted", "card declined"), "warden"),
     "same name, other package": (everywhere("shop.errors.CancelledError", "order 5 is void"), "warden"),
     "everyday word": (everywhere("Cancelled", "order 5 is void"), "warden"),
-    "application's approval": (everywhere("ApprovalRequired", "no approver is configured"), "warden"),
+    "permission that is missing": (everywhere("PermissionRequired", "key is read-only"), "warden"),
+    "connection that a server closed": (everywhere("ServerDisconnectedError", "closed"), "warden"),
+    "settings to confirm": (everywhere("ConfirmationError", "mail address is invalid"), "warden"),
     "name in the middle": (
         lift(top=QUIET, middle=QUIET, call={"error": "could not raise GraphInterrupt: x"}),
         "warden",

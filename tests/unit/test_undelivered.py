@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.lineage.clue import Clue, weigh
+from analyzer.lineage.clue import Clue, ClueKind, weigh
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion.undelivered import undelivered
 from semconv.model import ContentState, Step, StepKind, Trajectory
@@ -399,3 +399,56 @@ def test_a_notice_that_is_claimed_is_missed() -> None:
         renewed("Renew the card of Nadia.", "Nadia's card is renewed and the greeting has been sent.")
         is not None
     )
+
+
+REFUSED = (
+    "PermissionError: role 'clerk' may not read field 'address'; letters go through office@books.example"
+)
+CLOSED = "ReservationRejected: waiting list of Heidi closed 2026-03-03"
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (REFUSED, "I'm afraid I can't give you the address. Write to office@books.example instead."),
+        (REFUSED, "Leider darf ich die Adresse nicht nennen. Briefe gehen über office@books.example."),
+        (CLOSED, "Sorry, I could not put you on the list: it was closed on 3 March 2026."),
+        ("HTTP 409: closed since 2026-03-03", "Désolé, je n'ai pas pu : la liste est close depuis 2026."),
+    ],
+)
+def test_a_refusal_whose_reason_the_answer_passes_on_is_an_answer(error: str, answer: str) -> None:
+    for name in ("find_member", "renew_card"):
+        refused = failed_tool("clerk", error, name, input='{"member": "Heidi"}')
+        calls = (calling("clerk", (name, '{"member": "Heidi"}')), refused)
+        assert found(asked("Please do that for Heidi.", *calls, answer=answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (REFUSED, "I'm sorry, I could not do that."),
+        ("ConnectionError: connection refused by cards.example", "I could not reach cards.example, sorry."),
+        (
+            "HTTP 429: rate limit of 60 exceeded",
+            "Sorry, I was unable to do that: the limit of 60 was reached.",
+        ),
+        (
+            "HTTP 503: closed for maintenance since 02:00",
+            "Sorry, I was unable to renew it: closed since 02:00.",
+        ),
+    ],
+)
+def test_a_failure_of_the_machinery_or_a_reason_kept_back_leaves_the_task_undone(
+    error: str, answer: str
+) -> None:
+    refused = failed_tool("clerk", error, "renew_card", input='{"member": "Heidi"}')
+    clue = found(
+        asked(
+            "Renew the card of Heidi.",
+            calling("clerk", ("renew_card", '{"member": "Heidi"}')),
+            refused,
+            answer=answer,
+        )
+    )
+    assert clue is not None
+    assert clue.kind is ClueKind.UNDONE

@@ -19,7 +19,7 @@ from analyzer.signals.normalize import normalized
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
 from analyzer.signals.tool_names import looks_up
-from analyzer.signals.tool_results import Fault, fault_of, says_absent
+from analyzer.signals.tool_results import Fault, fault_of, says_absent, says_refused
 from analyzer.signals.wordings import Kind, kinds_said, languages_in, only_acknowledges, said
 from semconv.model import Step, StepKind, Trajectory
 
@@ -192,6 +192,16 @@ class Ending:
         if self.reading.steps[missed.at].is_failed:
             return False
         return not (tokens_of(self.answer) - tokens_of(self.task)).isdisjoint(tokens_of(missed.text[:HEAD]))
+
+    def passes_on(self, missed: Missed) -> bool:
+        """Tell whether a call was refused, and the answer says why in words or numbers of the refusal.
+
+        That is an answer: the user learns that it cannot be had, and the reason that the tool gave.
+        """
+        if not says_refused(missed.text):
+            return False
+        asked = tokens_of(self.task) | tokens_of(self.reading.steps[missed.at].input[:HEAD])
+        return not (tokens_of(missed.text[:HEAD]) - asked).isdisjoint(tokens_of(self.answer))
 
     @cached_property
     def names_what_was_asked_for(self) -> bool:

@@ -6,7 +6,7 @@ gives figures, or claims the deed, and they are from nowhere. Wording, from tabl
 tells these cases apart, and alone it makes a suspicion at most.
 
 Not a failure: an empty result that answers the question (``Is there a table for six?``), or that the answer
-repeats with the id that the user gave (``There is no order 4711``).
+repeats with the id that the user gave (``There is no order 4711``); a refusal whose reason it passes on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.sources import is_blind
+from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of, words_among
 from analyzer.signals.tool_names import deed_of, looks_up, words_in
@@ -83,21 +84,26 @@ def _given_up(ending: Ending) -> Clue | None:
 def _nothing_returned(ending: Ending) -> Clue | None:
     """Judge a run in which no call returned anything."""
     last = ending.missed[-1]
-    if ending.is_worked_out:
+    if ending.is_worked_out or (ending.kinds & MISSES and ending.passes_on(last)):
         return None
     if last.found_nothing:
         return _found_nothing(ending, last)
     if ending.only_evades or Kind.GIVING_UP in ending.kinds:
         return _undone(ending, last, failed=True)
-    claimed = _is_claimed(ending, last)
-    if not ending.figures and not claimed:
+    return _answered_all_the_same(ending, last)
+
+
+def _answered_all_the_same(ending: Ending, last: Missed) -> Clue | None:
+    """Judge an answer to a task whose only calls failed, and which does not give up."""
+    claimed, has_figures = _is_claimed(ending, last), bool(ending.figures - numbers(last.text[:HEAD]))
+    if not has_figures and not claimed:
         if orders_text(ending.task) or Kind.GENERAL in ending.kinds:
             return (
                 None  # a text needs no tool, and may itself refuse; general advice was openly not looked up
             )
         if Kind.ADMISSION in ending.kinds:
             return _undone(ending, last, failed=True) if ending.only_admits else None
-    return _invented(ending, last, {"figures": float(bool(ending.figures)), "claimed": claimed})
+    return _invented(ending, last, {"figures": float(has_figures), "claimed": claimed})
 
 
 def _found_nothing(ending: Ending, last: Missed) -> Clue | None:
@@ -109,7 +115,8 @@ def _found_nothing(ending: Ending, last: Missed) -> Clue | None:
 
 
 def _is_claimed(ending: Ending, missed: Missed) -> float:
-    return float(Kind.CLAIM_DONE in ending.kinds or bool(deed_of(missed.tool)))
+    is_deed = bool(deed_of(missed.tool)) and not ending.kinds & MISSES
+    return float(Kind.CLAIM_DONE in ending.kinds or is_deed)
 
 
 def _rest(ending: Ending) -> Clue | None:
@@ -157,7 +164,9 @@ def _is_about(ending: Ending, missed: Missed) -> bool:
 
 def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:
     if ending.kinds & MISSES:
-        is_told = Kind.GIVING_UP not in ending.kinds or _is_side_notice(ending, lost)
+        is_told = (
+            Kind.GIVING_UP not in ending.kinds or _is_side_notice(ending, lost) or ending.passes_on(lost)
+        )
         return None if is_told else _undone(ending, lost, failed=True)
     is_claimed = Kind.CLAIM_DONE in ending.kinds
     if not is_claimed and (ending.has_source or not ending.languages):

@@ -4,7 +4,8 @@ Frameworks raise them to leave a step early on purpose, and instrumentations rec
 class decides, as an exception event, ``error.type`` or the beginning of an error's message states it. No
 other text decides: an agent may write about ``GraphInterrupt``. A qualified name counts only in the packages
 of its row, because applications have classes of the same name. A bare name counts where no package is
-recorded (JavaScript, ``error.type`` of some instrumentations) and the name is not an everyday word.
+recorded (JavaScript, ``error.type`` of some instrumentations) and the name is not an everyday word. Names
+that say it themselves count in every package: ``ToolApprovalRequired``, ``ClientDisconnected``.
 
 A cancellation may also be how a caller enforces a call's own deadline; which it is, is decided from all spans
 (``collector_processor.trajectory.stops``).
@@ -158,6 +159,23 @@ _BEGINNINGS: Final[tuple[tuple[str, Raised], ...]] = (
     ("Guardrail tripwire triggered", _GUARD),  # openai-agents sets this message on its spans
     ("1 CANCELLED:", _CANCEL),  # grpc-js
 )
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_CONSENTS: Final = frozenset({"approval", "confirmation", "consent", "signoff"})
+_OUTSTANDING: Final = frozenset(
+    {"required", "requires", "needed", "needs", "pending", "requested", "awaiting", "awaited", "waiting"}
+)
+_ACTION: Final = ({"requires", "action"}, {"action", "required"})
+"""OpenAI's status of a run whose calls its caller has to answer (``requires_action``)."""
+_LATE: Final = ("timeout", "timedout", "deadlineexceeded")
+_ASKERS: Final = r"(?:client|user|caller|customer|operator|human)"
+_LEFT: Final = re.compile(
+    rf"(?:the )?{_ASKERS}(?: has| was)? ?(?:disconnect(?:ed)?|cancell?ed|abort(?:ed)?|hung up|gone|left"
+    r"|closed (?:the )?(?:connection|request))"
+    r"|(?:(?:run|request|task|operation|connection) )?(?:was )?"
+    rf"(?:cancell?ed|aborted|stopped|interrupted|closed) by (?:the )?{_ASKERS}",
+    re.IGNORECASE,
+)
+"""What says of the one who asked that he left or stopped the run; a peer or a server does not ask."""
 _CAUSE: Final = "\nCaused by: "
 """In Java's traceback of an error that another one caused: LangChain4j wraps a guardrail that crashed."""
 _SPAN_ERROR: Final = re.compile(r"""\A\{["']message["']: ?["']""")
@@ -235,12 +253,21 @@ def _by_class(name: str, message: str, trace: str = "") -> Raised | None:
         if row.means is _GUARD and _CAUSE in trace[:_MOST_TRACE]:
             return Raised.ERROR
         return Raised.TIMEOUT if is_late else row.means
-    folded = last.casefold()
-    return (
-        Raised.TIMEOUT
-        if "timeout" in folded or "timedout" in folded or "deadlineexceeded" in folded
-        else None
-    )
+    return _by_words(last)
+
+
+def _by_words(name: str) -> Raised | None:
+    """Read a name that says what happened: somebody has to agree, the one who asked has left, time is up."""
+    words = [word.casefold() for word in _WORDS.findall(name)]
+    if words[-1:] in (["error"], ["exception"]):
+        words.pop()
+    has = frozenset(words)
+    if (has & _CONSENTS and has & _OUTSTANDING) or has in _ACTION:
+        return Raised.WAIT
+    if _LEFT.fullmatch(" ".join(words)):
+        return Raised.ABANDONED
+    folded = name.casefold()
+    return Raised.TIMEOUT if any(word in folded for word in _LATE) else None
 
 
 def _row(package: str, name: str) -> _Row | None:
@@ -260,6 +287,8 @@ def _by_message(message: str) -> Raised | None:
     for beginning, means in _BEGINNINGS:
         if head.startswith(beginning):
             return means
+    if _LEFT.fullmatch(head.partition(":")[0].rstrip(" .!")):
+        return _GONE
     stated = _CLASS.match(head)
     if stated is None or stated[1] in _WRAPPERS:
         return None
