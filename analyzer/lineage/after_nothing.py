@@ -1,4 +1,4 @@
-"""Values given after a look-up found nothing: the date of the last service, but the log is empty. Pure."""
+"""Values given after a look-up came to nothing: the date of the last service, but the log is empty. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _MOST_NODES: Final = 60
 
 
 def values_after_nothing(known: Known) -> Iterator[Clue]:
-    """Yield the first value from nowhere that an agent gave after its look-up had found nothing."""
+    """Yield the first value from nowhere that an agent gave after its last look-up came to nothing."""
     answer = prose_of(final_answer(known.reading.trajectory)[:HEAD])
     empty = [place for place, text in _calls(known) if is_empty(text, known.reading.steps[place].input)]
+    empty += _failed_at_last(known)
     if not empty or not answer or mentions_fault(answer):
         return
     for literal in _strange(known, answer):
@@ -43,6 +44,16 @@ def _calls(known: Known) -> Iterator[tuple[int, str]]:
     for place, step in enumerate(known.reading.steps):
         if step.kind is StepKind.TOOL and known.reading.faults[place] in {Fault.NONE, Fault.EMPTY}:
             yield place, step.output[:HEAD]
+
+
+def _failed_at_last(known: Known) -> list[int]:
+    """Return the positions of the calls that failed and after which no call returned anything."""
+    found: list[int] = []
+    for place, step in enumerate(known.reading.steps):
+        if step.kind is StepKind.TOOL:
+            is_failed = known.reading.faults[place] is Fault.FAILED and not known.reading.repaired[place]
+            found = [*found, place] if is_failed else []
+    return found
 
 
 def is_empty(result: str, arguments: str) -> bool:
@@ -88,7 +99,11 @@ def _clue(known: Known, position: int, source: int, literal: str) -> Clue:
     return Clue(
         step=step.index,
         kind=ClueKind.INVENTED,
-        reason=f"gave {literal}, although {known.giver(source)} had returned nothing",
+        reason=f"gave {literal}, although {known.giver(source)} had {_what(known, source)}",
         evidence=(Evidence(step=step.index, quote=quote),) if quote else (),
         signs={"figures": 1.0},
     )
+
+
+def _what(known: Known, source: int) -> str:
+    return "failed" if known.reading.faults[source] is Fault.FAILED else "returned nothing"

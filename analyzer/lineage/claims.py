@@ -1,24 +1,29 @@
-"""Claims of the final answer that nothing in the run supports: figures, dates, ids, links and quotations.
+"""Figures of a text that nothing in the run gives, and those of the final answer that are wrong. Pure.
 
-A figure is supported if a tool, a person or the instructions gave it, rounded or in another unit, or if
-arithmetic on such figures gives it. Other figures are weighed by how much they look like a slip of a figure
-that a tool returned: the same unit, the same words around it, a digit changed.
+A figure has a source if a tool, a person or the instructions gave it, rounded or in another unit, or if
+arithmetic on such figures gives it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 from typing import Final
 
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.derivation import Derivation, near_miss, plain_results
+from analyzer.lineage.derivation import (
+    Derivation,
+    alike_by_chance,
+    is_out_of_reach,
+    plain_results,
+    wrong_power,
+)
 from analyzer.lineage.durations import differences, durations, is_time_given
-from analyzer.lineage.figures import Figure, figures, prose_of, words_of
+from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, words_of
 from analyzer.lineage.sources import (
     Source,
     columns_of,
@@ -28,20 +33,26 @@ from analyzer.lineage.sources import (
     sources,
 )
 from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import numbers
+from analyzer.signals.numbers import measure_of, numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer
-from semconv.model import Evidence, Step, StepKind
+from semconv.model import Evidence, StepKind
 
 _MOST_CLAIMS: Final = 60
-_ALIKE: Final = 0.3
-"""Share of common words from which two figures count as figures of the same thing."""
 _MOST_DERIVED: Final = 16
 _MOST_PLAIN: Final = 7
 _MOST_WORKED: Final = 4
-_NAMED: Final = 0.75
 _MOST_ON_LINE: Final = 8
+_MOST_ROUNDS: Final = 4
 _OPERATOR: Final = re.compile(r"[×*+−÷=%]|\d\s?[x/–-]\s?\d")  # noqa: RUF001 - as people write them
-_PRECISE: Final = 3
+_TELLING: Final = 2
+_BY_CHANCE: Final = 0.1
+"""Figures that look like a slip of this one by chance, up to which a likeness says something."""
+_NOUN: Final = 3
+"""Letters of a word that names what is counted."""
+_NOWHERE: Final = ", which no tool returned and which no arithmetic here gives"
+_MOST_STEPS_APART: Final = 12
+_FEW: Final = 12
+"""Known values beyond which arithmetic gives nearly every figure."""
 _ADVICE: Final = re.compile(
     r"\b(?:consider|recommend\w*|suggest\w*|advis\w+|should|could|would|may|might|typical\w*|usual\w*|general\w*"
     r"|normally|standard|for reference|for example|e\.g\.|note that|tip"
@@ -61,46 +72,6 @@ _SPELLED: Final = {
     "half": 0.5,
     "twice": 2.0,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsupportedFigure:
-    """A figure of the final answer without support, and the signs that it is a slip."""
-
-    step: int
-    """Step in which an agent first stated it."""
-    figure: Figure
-    origin: Figure | None
-    """The figure of a tool's result that it most resembles."""
-    origin_step: int | None
-    quote: str
-    has_unit_of_result: bool
-    is_slot: float
-    """Margin by which its words match that figure's better than any other figure's, 0 to 1."""
-    overlap: float
-    """Share of the words around it that are also around the figure it resembles, 0 to 1."""
-    is_near_miss: bool
-    is_origin_unsaid: bool
-    """Whether the answer lacks the figure that it resembles."""
-    is_computed: bool
-    """Whether arithmetic can give it; then only a near miss is suspicious."""
-    in_threes: bool
-    by_chance: float
-    crowd: float
-    """Share of the answer's figures that have no support."""
-    of_task: float
-    """Share of the words around it that are also in the task, 0 to 1."""
-    is_advice: bool
-    """Whether its sentence recommends, explains or estimates instead of reporting."""
-    in_company: bool
-    """Whether the same sentence has a supported figure."""
-    is_near_result: bool
-    """Whether it is a slip of a result of plain arithmetic on figures of the task and the answer."""
-    task_has_unit: bool
-    product: str
-    """The product that should be there instead, as text; empty if it is not certain."""
-    results: int
-    """Number of figures in tools' results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +112,7 @@ def judged(reading: Reading, text: str) -> Judged:
     if not claims or len(claims) > _MOST_CLAIMS or not world.results:
         return Judged(world=world, claims=tuple(claims), bare=(), lone=(), worked_out=())
     bare = [claim for claim in claims if not world.gives(claim)]
-    bare = [claim for claim in bare if not _is_worked_out(text, claim, all_figures)]
-    bare = [claim for claim in bare if not _is_shown_calculation(text, claim, all_figures)]
+    bare = _without_shown(bare, text, all_figures)
     bare = _without_durations(bare, text, origins)
     asked = _asked(reading.trajectory.task)
     plain = [*asked.values, *(claim.value for claim in claims if claim not in bare)]
@@ -159,36 +129,33 @@ def figures_from_nowhere(reading: Reading, text: str) -> frozenset[Figure]:
     return frozenset() if is_blind(reading) else frozenset(judged(reading, text).lone)
 
 
-def unsupported_figures(reading: Reading) -> Iterator[UnsupportedFigure]:
-    """Yield the figures of the final answer without support; empty if some tools' results are missing."""
-    if is_blind(reading):
-        return
-    answer = prose_of(final_answer(reading.trajectory)[:HEAD])
-    held = judged(reading, answer)
-    asked, stated = _asked(reading.trajectory.task), {claim.value for claim in held.claims}
-    returned = (source.text for source in sources(reading) if source.is_result)
-    right = factors(reading.trajectory.task[:HEAD], returned, figures(answer)) if held.bare else None
-    crowd = len(held.lone) / len(held.claims) if held.claims else 0.0
-    for claim in held.bare:
-        is_computed = claim not in held.lone
-        found = _unsupported(reading, claim, held.world, stated, crowd, is_computed=is_computed)
-        supported = (other for other in held.claims if other not in held.bare)
-        yield replace(
-            found,
-            of_task=len(claim.words & asked.words) / len(claim.words) if claim.words else 0.0,
-            is_advice=_ADVICE.search(_sentence(answer, claim)) is not None,
-            in_company=any(_together(answer, claim, other) for other in supported),
-            is_near_result=any(near_miss(claim, result) for result in held.worked_out),
-            task_has_unit=bool(claim.unit) and claim.unit in asked.units,
-            product=right.as_text(claim) if right is not None and right.corrects(claim) else "",
-        )
+def has_figures_from_nowhere(reading: Reading) -> bool:
+    """Tell whether the final answer has figures that nothing in the run gives."""
+    return bool(figures_from_nowhere(reading, _answer(reading)))
+
+
+def _answer(reading: Reading) -> str:
+    return prose_of(final_answer(reading.trajectory)[:HEAD])
+
+
+def _without_shown(bare: list[Figure], text: str, stated: Sequence[Figure]) -> list[Figure]:
+    """Leave out the figures that a calculation beside them gives, from figures that have a source."""
+    for _ in range(_MOST_ROUNDS):
+        unknown = {one.value for one in bare}
+        sound = [one for one in stated if one.value not in unknown]
+        left = [
+            claim
+            for claim in bare
+            if not (_is_worked_out(text, claim, sound) or _is_shown_calculation(text, claim, sound))
+        ]
+        if len(left) == len(bare):
+            break
+        bare = left
+    return bare
 
 
 def _is_shown_calculation(text: str, claim: Figure, stated: Sequence[Figure]) -> bool:
-    """Tell whether a calculation on the figure's own line gives it: readers check it where it stands.
-
-    Whether the calculation is right, and its operands have a source, is asked of each of them.
-    """
+    """Tell whether a calculation on the figure's own line gives it: readers check it where it stands."""
     start, end = text.rfind("\n", 0, claim.start) + 1, text.find("\n", claim.end)
     line = text[start : len(text) if end < 0 else end]
     if not _OPERATOR.search(line):
@@ -264,7 +231,9 @@ def _distinct(claims: Iterable[Figure]) -> list[Figure]:
 
 
 def _world(reading: Reading, origins: Sequence[Source], answer: str) -> _World:
-    given = tuple(dict.fromkeys(figure.value for source in origins for figure in source.figures))
+    given = tuple(
+        dict.fromkeys(each for one in origins for figure in one.figures for each in figure.readings)
+    )
     loose = frozenset[float]().union(*(numbers(source.text) for source in origins))
     words = {word for source in origins for word in source.text.casefold().split()}
     spelled = [_SPELLED[word] for word in words if word in _SPELLED]
@@ -307,50 +276,162 @@ def _derive(reading: Reading, world: _World) -> None:
                 found += 1
 
 
-def _unsupported(
-    reading: Reading, claim: Figure, world: _World, stated: set[float], crowd: float, *, is_computed: bool
-) -> UnsupportedFigure:
-    units = {figure.unit for _, figure in world.results if figure.unit}
-    best = max(world.results, key=lambda result: _likeness(claim, result[1], stated))
-    step, origin = best
-    overlap = _overlap(claim, origin)
-    rivals = [_overlap(claim, figure) for _, figure in world.results if figure.value != origin.value]
-    position = _introduced(reading, claim)
-    return UnsupportedFigure(
-        step=reading.steps[position].index,
-        figure=claim,
-        origin=origin,
-        origin_step=step,
-        quote=_quote(reading, position, claim),
-        has_unit_of_result=bool(claim.unit) and claim.unit in units,
-        overlap=overlap,
-        is_slot=max(0.0, overlap - max(rivals, default=0.0)),
-        is_near_miss=near_miss(claim, origin.value),
-        is_origin_unsaid=origin.value not in stated,
-        is_computed=is_computed,
-        in_threes=not is_computed and world.derivation.computes_in_threes(claim),
-        by_chance=world.derivation.chance(claim),
-        crowd=crowd,
-        of_task=0.0,
-        is_advice=False,
-        in_company=False,
-        is_near_result=False,
-        task_has_unit=False,
-        product="",
-        results=len(world.results),
-    )
+def miscalculated(reading: Reading) -> Iterator[Clue]:
+    """Yield those of ``wrong_figures`` for which the run shows the right product.
+
+    Returns early for most runs: few give exactly one rate and its counts.
+    """
+    stated = figures(_answer(reading))
+    right = factors(reading.trajectory.task[:HEAD], results(reading), stated) if stated else None
+    if right is not None and any(right.corrects(claim) for claim in _distinct(stated)):
+        yield from (clue for clue in wrong_figures(reading) if clue.is_miscalculated)
 
 
-def _likeness(claim: Figure, other: Figure, stated: set[float]) -> float:
-    same_unit = claim.unit == other.unit
-    unlike = bool(claim.unit and other.unit and not same_unit)
-    return (
-        2.0 * near_miss(claim, other.value)
-        + 1.0 * (same_unit and bool(claim.unit))
-        + 1.5 * _overlap(claim, other)
-        + 1.0 * (other.value not in stated)
-        - 2.0 * unlike
+def wrong_figures(reading: Reading) -> Iterator[Clue]:
+    """Yield the final answer's wrong figures; none if some results of tools are missing.
+
+    A figure without a source is not wrong for that: an answer may compute with what it was told in more ways
+    than anybody can try. Three things make one wrong. The run shows the product that should stand there. It
+    is a figure of a result with a slip, and no arithmetic leads from one to the other. Or the run gave so few
+    figures, and the answer's is so precise, that arithmetic would have led elsewhere.
+    """
+    if is_blind(reading):
+        return
+    answer = _answer(reading)
+    held = judged(reading, answer)
+    returned = (source.text for source in sources(reading) if source.is_result)
+    right = factors(reading.trajectory.task[:HEAD], returned, figures(answer)) if held.bare else None
+    for claim in held.bare:
+        if right is not None and right.corrects(claim):
+            yield _clue(reading, claim, _Instead(text=right.as_text(claim), is_product=True))
+        elif claim in held.lone and (instead := _slipped(reading, held, claim)) is not None:
+            yield _clue(reading, claim, instead)
+        elif claim in held.lone and _is_out_of_reach(reading, held, claim):
+            yield _clue(reading, claim, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Instead:
+    """What should stand in place of a wrong figure."""
+
+    text: str
+    is_product: bool = False
+    quote: tuple[int, str] | None = None
+    """The position of the step that has it, and how it is written there."""
+
+
+def _slipped(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
+    """Return the figure that an answer gives with a slip: a returned, a converted or a computed one."""
+    returned = _returned_nearly(held, claim)
+    if returned is not None:
+        step, one = returned
+        text = f"{reading.steps[step].target or 'the tool'} returned {one.shown}"
+        return _Instead(text=text, quote=(step, one.literal))
+    found = _converted_nearly(held, claim) or _computed_nearly(reading, held, claim)
+    return _Instead(text=found) if found else None
+
+
+def _returned_nearly(held: Judged, claim: Figure) -> tuple[int, Figure] | None:
+    """Return the figure of a result from which one differs by a slip; the most alike if there are several.
+
+    A figure that differs in one digit is also what adding a round amount gives, so a known amount of which
+    the difference is a small multiple excuses it.
+    """
+    stated = {one.value for one in held.claims}
+    unlike = [each for each in held.world.results if each[1].value not in stated and _may_be(claim, each[1])]
+    many = len({one.value for _, one in unlike})
+    near = [
+        each
+        for each in unlike
+        if many * alike_by_chance(claim, each[1].value) <= _BY_CHANCE
+        and not _is_step_apart(held.world, claim.value - each[1].value)
+    ]
+    same = _of_the_same_noun(claim, held.world.results)
+    if len({one.value for _, one in same}) == 1 and same[0][1].value not in stated:
+        near += same[:1]
+    return max(near, key=lambda each: _overlap(claim, each[1]), default=None)
+
+
+def _of_the_same_noun(claim: Figure, given: Sequence[tuple[int, Figure]]) -> Sequence[tuple[int, Figure]]:
+    """Return the figures of results that count the same as one: seats. Money and measures have many uses."""
+    is_noun = len(claim.unit) >= _NOUN and measure_of(claim.unit) is None and claim.unit not in CURRENCY_CODES
+    return [each for each in given if claim.unit in {each[1].unit, *each[1].words}] if is_noun else []
+
+
+def _may_be(claim: Figure, one: Figure) -> bool:
+    return one.unit == claim.unit or not (one.unit and claim.unit)
+
+
+def _converted_nearly(held: Judged, claim: Figure) -> str:
+    """Return the conversion that a figure misses by one or two powers of ten: 3.42 MWh are no 342 kWh."""
+    stated = {one.value for one in held.claims if one not in held.lone}
+    for step_and_figure in held.world.results:
+        one = step_and_figure[1]
+        right = wrong_power(claim, one.value) if _is_other_measure(claim, one) else None
+        if right is not None and right not in stated:
+            return f"{one.shown} is {claim.shown.replace(claim.literal, f'{right:,.6g}')}"
+    return ""
+
+
+def _is_other_measure(claim: Figure, one: Figure) -> bool:
+    """Tell whether two figures may measure the same in different units."""
+    ours, theirs = measure_of(claim.unit), measure_of(one.unit)
+    if ours is None or len(claim.digits) < _TELLING:
+        return False
+    return not one.unit or (theirs is not None and ours[0] == theirs[0] and ours[1] != theirs[1])
+
+
+def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
+    """Return the sum, difference or product of figures beside one that has its digits in another order."""
+    beside = figures(reading.outputs[_introduced(reading, claim)])
+    lone = {one.value for one in held.lone}
+    known = [one for one in (*beside, *figures(reading.trajectory.task[:HEAD])) if one.value not in lone]
+    operands = list({one.value: one for one in known if not one.is_label}.values())[:_MOST_PLAIN]
+    found = [each for one, other in permutations(operands, 2) for each in _operations(one, other)]
+    many = len({value for value, _ in found})
+    near = (
+        text
+        for value, text in found
+        if _is_exchanged(claim, value) and many * alike_by_chance(claim, value) <= _BY_CHANCE
     )
+    return next(near, "")
+
+
+def _operations(one: Figure, other: Figure) -> Iterator[tuple[float, str]]:
+    a, b = one.value, other.value
+    if a > b:
+        yield a - b, f"{one.literal} - {other.literal} is {a - b:,.10g}"
+        yield a + b, f"{one.literal} + {other.literal} is {a + b:,.10g}"
+        yield a * b, f"{one.literal} x {other.literal} is {a * b:,.10g}"
+
+
+def _is_exchanged(claim: Figure, value: float) -> bool:
+    digits = f"{value:.10g}".replace(".", "").strip("0")
+    return sorted(digits) == sorted(claim.digits) and digits != claim.digits
+
+
+def _is_step_apart(world: _World, difference: float) -> bool:
+    multiples = (abs(difference / value) for value in world.loose if value)
+    return any(each <= _MOST_STEPS_APART and each.is_integer() for each in multiples)
+
+
+def _is_out_of_reach(reading: Reading, held: Judged, claim: Figure) -> bool:
+    """Tell whether a figure about what was asked or measured is none that arithmetic could have reached."""
+    others = {each for one in held.claims if one not in held.lone for each in one.readings}
+    known = {each for one in sources(reading) for figure in one.figures for each in figure.readings}
+    values = sorted(known | others | {float(len(column)) for column in columns_of(reading)})
+    if claim.is_hedged or len(values) > _FEW or _ADVICE.search(_sentence(_answer(reading), claim)):
+        return False
+    return _is_about_the_run(reading, held, claim) and is_out_of_reach(claim, values)
+
+
+def _is_about_the_run(reading: Reading, held: Judged, claim: Figure) -> bool:
+    """Tell whether a figure has a unit or a word of the task or of a result: it is no aside."""
+    task = reading.trajectory.task[:HEAD]
+    given = [*figures(task), *(figure for _, figure in held.world.results)]
+    has_unit = bool(claim.unit) and any(claim.unit == one.unit for one in given)
+    words = words_of(task).union(*(one.words for one in given))
+    return has_unit or not claim.words.isdisjoint(words)
 
 
 def _overlap(one: Figure, other: Figure) -> float:
@@ -370,88 +451,24 @@ def _introduced(reading: Reading, claim: Figure) -> int:
     return last
 
 
-def _quote(reading: Reading, position: int, claim: Figure) -> str:
+def _clue(reading: Reading, claim: Figure, instead: _Instead | None) -> Clue:
+    position = _introduced(reading, claim)
+    quotes = [*([instead.quote] if instead and instead.quote else []), (position, claim.literal)]
+    quoted = (Evidence(step=reading.steps[at].index, quote=_around(reading, at, word)) for at, word in quotes)
+    is_product = instead is not None and instead.is_product
+    return Clue(
+        step=reading.steps[position].index,
+        kind=ClueKind.WRONG_FIGURE,
+        reason=f"gave {claim.shown}{f'; {instead.text}' if instead else _NOWHERE}",
+        evidence=tuple(one for one in quoted if one.quote),
+        value=claim.value,
+        is_miscalculated=is_product,
+        signs={"product": float(is_product), "slip": float(instead is not None and not is_product)},
+    )
+
+
+def _around(reading: Reading, position: int, literal: str) -> str:
+    """Return a step's words around a figure; empty if only the step's input has it."""
     text = reading.steps[position].output
-    at = text.find(claim.literal)
-    return excerpt(text, at, at + len(claim.literal), before=70, after=70) if at >= 0 else ""
-
-
-def miscalculated(reading: Reading) -> Iterator[Clue]:
-    """Yield those of ``wrong_figures`` for which the run shows the right product.
-
-    Returns early for most runs: few give exactly one rate and its counts.
-    """
-    stated = figures(prose_of(final_answer(reading.trajectory)[:HEAD]))
-    right = factors(reading.trajectory.task[:HEAD], results(reading), stated) if stated else None
-    if right is not None and any(right.corrects(claim) for claim in _distinct(stated)):
-        yield from (clue for clue in wrong_figures(reading) if clue.is_miscalculated)
-
-
-def wrong_figures(reading: Reading) -> Iterator[Clue]:
-    """Yield the final answer's unsupported figures as clues."""
-    for found in unsupported_figures(reading):
-        is_slip = found.is_near_miss or (found.is_slot > 0 and found.overlap >= _ALIKE)
-        if found.is_computed and not (is_slip and found.is_origin_unsaid):
-            continue
-        steps = reading.steps
-        origin = found.origin
-        alike = origin is not None and _is_comparable(found, origin)
-        evidence = [Evidence(step=found.step, quote=found.quote)]
-        if origin is not None and found.origin_step is not None and alike:
-            source = steps[found.origin_step]
-            at = source.output.find(origin.literal)  # it may be in the step's input instead
-            if at >= 0:
-                quote = excerpt(source.output, at, at + len(origin.literal), before=50, after=50)
-                evidence.insert(0, Evidence(step=source.index, quote=quote))
-        digits = len(found.figure.digits)
-        yield Clue(
-            step=found.step,
-            kind=ClueKind.WRONG_FIGURE,
-            reason=_said(found, steps, is_alike=alike),
-            evidence=tuple(one for one in evidence if one.quote),
-            value=found.figure.value,
-            is_miscalculated=bool(found.product),
-            signs={
-                "unit": float(found.has_unit_of_result),
-                "overlap": found.overlap,
-                "near_miss": float(found.is_near_miss),
-                "near_miss_unsaid": float(found.is_near_miss and found.is_origin_unsaid),
-                "unsaid": float(found.is_origin_unsaid),
-                "computed": float(found.is_computed),
-                "slot": found.is_slot,
-                "computed_slot": float(found.is_computed) * found.is_slot,
-                "computed_overlap": float(found.is_computed) * found.overlap,
-                "computed_miss": float(found.is_computed and found.is_near_miss),
-                "in_threes": float(found.in_threes),
-                "chance": found.by_chance,
-                "crowd": found.crowd,
-                "of_task": found.of_task,
-                "advice": float(found.is_advice),
-                "names_it": float(found.overlap >= _NAMED and found.is_slot > 0 and found.is_origin_unsaid),
-                "linked": float(max(found.of_task, found.overlap) >= _ALIKE),
-                "precise": float(digits >= _PRECISE),
-                "in_company": float(found.in_company),
-                "near_result": float(found.is_near_result),
-                "task_unit": float(found.task_has_unit),
-                "task_company": found.of_task * found.in_company,
-                "hedged": float(found.figure.is_hedged),
-                "digits": min(digits, 6) / 6,
-                "unit_overlap": float(found.has_unit_of_result) * found.overlap,
-            },
-        )
-
-
-def _is_comparable(found: UnsupportedFigure, origin: Figure) -> bool:
-    """Tell whether the result's figure is comparable with the claim: seats say nothing about euros."""
-    if found.is_near_miss or found.figure.unit == origin.unit != "":
-        return True
-    return found.overlap >= _ALIKE and not (found.figure.unit and origin.unit)
-
-
-def _said(found: UnsupportedFigure, steps: Sequence[Step], *, is_alike: bool) -> str:
-    if found.product:
-        return f"gave {found.figure.shown}; {found.product}"
-    if found.origin is None or found.origin_step is None or not is_alike:
-        return f"gave {found.figure.shown}, which no tool returned and which no arithmetic here gives"
-    tool = steps[found.origin_step].target or "the tool"
-    return f"gave {found.figure.shown}; {tool} returned {found.origin.shown}"
+    at = text.find(literal)
+    return excerpt(text, at, at + len(literal), before=60, after=60) if at >= 0 else ""

@@ -74,6 +74,15 @@ class Clue:
 
 
 REASONED: Final[Mapping[str, Mapping[str, float]]] = {
+    "wrong_figure": {"": 0.5, "slip": 0.5, "product": 1.0},
+    "ignored_error": {
+        "": -4.7,
+        "failed": 1.6,
+        "figures": 3.5,
+        "nothing_else": 1.2,
+        "others_succeed": -3.7,
+        "others_succeeded": 0.8,
+    },
     "undone": {"": 0.5, "failed": 0.6, "words": -0.4, "promise": 0.4},
     "invented": {"": 0.5, "figures": 1.0, "claimed": 0.8, "never": -0.4},
     "other_language": {"": 0.62},
@@ -84,11 +93,12 @@ REASONED: Final[Mapping[str, Mapping[str, float]]] = {
     "cut_short": {"": 0.8},
     "out_of_date": {"": 0.6},
 }
-"""Log-odds of kinds of clues for which there are too few labelled runs to fit any; chosen, not measured.
+"""Log-odds of kinds of clues for which no labelled runs like those of others exist; chosen, not measured.
 
 Each is above even, since nothing in the run supports the answer, and far from certain: an agent may know by
-itself what a call did not give. ``words`` alone stays the weakest. An answer in another language is odd in
-any run, but its reader may have chosen the language outside the run: 0.65.
+itself what a call did not give. An error that nobody mentions is above even only beside figures that nothing
+gives: people leave out the calls on which nothing depended. ``words`` alone stays the weakest. An answer in
+another language is odd in any run, but its reader may have chosen the language outside the run: 0.65.
 """
 Weights: TypeAlias = Mapping[str, Mapping[str, float]]
 """Coefficients of each kind of clue by sign; ``""`` is the constant."""

@@ -1,7 +1,7 @@
 """Derivation of figures from others: by rounding, conversion or arithmetic. Pure.
 
-With enough figures to combine, some combination gives almost any value. ``Derivation.chance`` estimates how
-often an unrelated value of the same size would also be derivable.
+With enough figures to combine, some combination gives almost any value. ``is_out_of_reach`` therefore also
+asks for unrelated values of the same size.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations, permutations
+from itertools import combinations, combinations_with_replacement, permutations
 from typing import Final
 
-from analyzer.lineage.figures import Figure
+from analyzer.lineage.figures import CURRENCY_CODES, Figure
 
 _MOST_OPERANDS: Final = 24
 _MOST_IN_THREES: Final = 10
@@ -43,6 +43,7 @@ _MASSES: Final = (
     4.184,
     1 / 4.184,
 )
+_CENTS: Final = (100.0, 0.01)
 _BYTES: Final = (1024.0, 1 / 1024, 1024.0**2, 1 / 1024**2, 1024.0**3, 1 / 1024**3, 8.0, 1 / 8)
 _FACTORS: Final[dict[str, tuple[float, ...]]] = {
     "%": _SHARES,
@@ -52,6 +53,7 @@ _FACTORS: Final[dict[str, tuple[float, ...]]] = {
         _LENGTHS,
     ),
     **dict.fromkeys(("kg", "g", "lb", "oz", "l", "litre", "liter", "gallon", "kcal", "kj"), _MASSES),
+    **dict.fromkeys((*CURRENCY_CODES, "ct", "cent", "p"), _CENTS),
     **dict.fromkeys(("b", "kb", "mb", "gb", "tb", "byte", "bit", "gib", "mib"), _BYTES),
 }
 """Factors between units, by the unit of the figure; one factor too many lets wrong figures pass."""
@@ -119,11 +121,6 @@ class Derivation:
             self._in_threes = sorted(_threes(self._operands[:_MOST_IN_THREES]))
         return _finds(self._in_threes, figure, (1.0,))
 
-    def chance(self, figure: Figure) -> float:
-        """Return the share of values near the figure that arithmetic on known values gives as well."""
-        near = (replace(figure, value=figure.value * factor) for factor in _NEARBY)
-        return sum(map(self.computes, near)) / len(_NEARBY)
-
     def add(self, value: float) -> None:
         """Add a value to compute with: an intermediate result."""
         if value in self._operands:
@@ -136,17 +133,9 @@ class Derivation:
         self._in_threes = None
 
 
-_NEARBY: Final = (0.613, 0.731, 0.847, 0.929, 1.083, 1.171, 1.293, 1.457)
-
-
 def _finds(ordered: Sequence[float], figure: Figure, factors: Sequence[float]) -> bool:
     """Return whether one of the values, times one of the factors, equals the figure."""
-    for factor in factors:
-        wanted, within = figure.value / factor, _tolerance(figure) / factor
-        at = bisect_left(ordered, wanted - within)
-        if at < len(ordered) and ordered[at] <= wanted + within:
-            return True
-    return False
+    return any(_has(ordered, figure.value / factor, _tolerance(figure) / factor) for factor in factors)
 
 
 def formula_of(figure: Figure, beside: Sequence[Figure], given: Sequence[Figure]) -> str:
@@ -224,6 +213,58 @@ def plain_results(values: Sequence[float]) -> list[float]:
     return found
 
 
+_POWERS: Final = (10.0, 0.1, 100.0, 0.01)
+_NEARBY: Final = (0.613, 0.731, 0.847, 0.929, 1.083, 1.171, 1.293, 1.457)
+"""Factors to unrelated values of the same size, none of which a conversion has."""
+_CONSTANTS: Final = (7.0, 12.0, 24.0, 60.0, 100.0, 365.0, 1000.0)
+"""What people multiply or divide by without saying so: days, months, hours, per cents, thousands."""
+
+
+def is_out_of_reach(figure: Figure, values: Sequence[float]) -> bool:
+    """Tell whether arithmetic gives neither a figure nor a value near it.
+
+    Three operations on known values, each as often as wanted. With many values, or a figure of few digits,
+    such arithmetic gives nearly everything, so that it says nothing not to find a figure's origin.
+    """
+    once = sorted({*values, *_combined(values)})
+    if _is_combined(figure, values, once):
+        return False
+    near = (replace(figure, value=figure.value * factor) for factor in _NEARBY)
+    return sum(_is_combined(one, values, once) for one in near) <= 1
+
+
+def _combined(values: Sequence[float]) -> Iterator[float]:
+    """Yield the results of one operation on two values, or on a value and a constant."""
+    for one, other in combinations_with_replacement(values, 2):
+        yield from (one + other, abs(one - other), one * other)
+        yield from (one * (1 - other / 100), one * (1 + other / 100))
+        yield from (other * (1 - one / 100), other * (1 + one / 100))
+        if one and other:
+            yield from (one / other, other / one)
+    for one in values:
+        for constant in _CONSTANTS:
+            yield from (one * constant, one / constant)
+
+
+def _is_combined(figure: Figure, values: Sequence[float], once: Sequence[float]) -> bool:
+    """Tell whether one operation on a result of another, and on a value or a result, gives a figure."""
+    wanted, within = abs(figure.value), _tolerance(figure)
+    for one in map(abs, (*values, *_CONSTANTS)):
+        pairs = [(wanted * one, within * one)]
+        if one:
+            pairs.append((wanted / one, within / one))
+        if wanted > within:
+            pairs.append((one / wanted, one * within / wanted**2))
+        if any(_has(once, value, apart) for value, apart in pairs):
+            return True
+    return any(_has(once, wanted - one, within) or _has(once, wanted + one, within) for one in once)
+
+
+def _has(ordered: Sequence[float], value: float, within: float) -> bool:
+    at = bisect_left(ordered, value - within)
+    return at < len(ordered) and ordered[at] <= value + within
+
+
 def near_miss(figure: Figure, value: float) -> bool:
     """Tell whether the figure is a known value with a slip: digits swapped, one wrong, a zero too many."""
     if not value or not figure.value or _is(figure, value):
@@ -236,6 +277,29 @@ def near_miss(figure: Figure, value: float) -> bool:
         return False
     differing = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
     return len(differing) == 1 or (len(differing) == 2 and sorted(one) == sorted(other))
+
+
+def alike_by_chance(figure: Figure, value: float) -> float:
+    """Return the share of values of its length that look like a slip of a figure as a known one does.
+
+    Infinite if it is no slip of that value.
+    """
+    if not near_miss(figure, value):
+        return math.inf
+    digits = len(figure.digits)
+    all_of_length = 9 * 10.0 ** (digits - 1)
+    if _digits(value) == figure.digits:
+        return 2 / all_of_length
+    is_exchanged = sorted(_digits(value)) == sorted(figure.digits)
+    return (digits * (digits - 1) / 2 if is_exchanged else 9 * digits) / all_of_length
+
+
+def wrong_power(figure: Figure, value: float) -> float | None:
+    """Return what a conversion of a value gives that a figure misses by one or two powers of ten."""
+    for factor in (*_FACTORS.get(figure.unit, ()), *_SCALES):
+        if any(figure.is_about(value * factor * power) for power in _POWERS):
+            return value * factor
+    return None
 
 
 def _digits(value: float) -> str:
@@ -313,6 +377,8 @@ def _column_results(columns: Sequence[Sequence[float]]) -> Iterator[float]:
         ordered = sorted(values)
         total = sum(values)
         yield from (total, total / n, float(n), ordered[-1] - ordered[0])
+        if (counted := n - values.count(0.0)) not in {0, n}:
+            yield total / counted  # the days on which a shop is closed do not count
         yield (ordered[n // 2] + ordered[(n - 1) // 2]) / 2
         for top in range(2, n if n <= _LONGEST_PARTS else 0):
             head, tail = sum(ordered[:top]), sum(ordered[-top:])

@@ -32,6 +32,8 @@ _NUMBER: Final = re.compile(
     r"|Mrd\.?|Milliarden|mln|mld|miliardi|milioni|milhões|lakh|crore|тыс|млн|млрд)\b(?!\s?[A-Za-z]*[Bb]ytes?)"
     r"|\s?(万|萬|만|亿|億|억))?"
 )
+_AMBIGUOUS: Final = re.compile(r"\d{1,3}[.,]\d{3}")
+"""``3.200`` is 3.2 in English and 3200 in German, ``3,200`` the other way round."""
 _SCALES: Final = {
     "k": 1e3, "K": 1e3, "thousand": 1e3, "M": 1e6, "million": 1e6, "Millionen": 1e6, "Mio": 1e6, "Mio.": 1e6,
     "millones": 1e6, "millions": 1e6, "G": 1e9, "bn": 1e9, "B": 1e9, "billion": 1e9, "trillion": 1e12,
@@ -39,6 +41,7 @@ _SCALES: Final = {
     "milhões": 1e6, "lakh": 1e5, "crore": 1e7, "тыс": 1e3, "млн": 1e6, "млрд": 1e9, "万": 1e4, "萬": 1e4,
     "만": 1e4, "亿": 1e8, "億": 1e8, "억": 1e8,
 }  # fmt: skip
+_DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
 _SKIPPED: Final = re.compile(
     # Links, mail addresses, paths; each begins where no earlier character could, so that time stays linear.
     r"https?://\S+|(?<![\w.+-])[\w.+-]{1,64}@[\w.-]+\.\w+|(?<![\w.-])(?:[\w.-]*/){2,}[\w.-]*"
@@ -46,9 +49,9 @@ _SKIPPED: Final = re.compile(
     r"|\b\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]\.?m\b)?|\bv?\d+\.\d+\.\d+\S*|\bv\d+(?:\.\d+)?\b"
     r"|\b[A-Za-z]+[-_/#]?\d[\w-]*|#\d+|\b\d+[-_][A-Za-z][\w-]*|\b(?=\w*[a-f])(?=\w*\d)[0-9a-f]{6,}\b"
     r"|\+?\d{1,3}[ -]\(?\d{2,4}\)?[ -]\d{3,4}[ -]?\d{2,4}\b"
-    r"|\b\d{1,2}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mai|Okt|Dez|mars|avril)"
+    rf"|\b{_DAY}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mai|Okt|Dez|mars|avril)"
     r"[a-zäéû]*\.?,?(?:\s\d{4})?"
-    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?\s\d{1,2}(?:st|nd|rd|th)?(?:,?\s\d{4})?\b"
+    rf"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?\s{_DAY}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?\b"
     r"|\b\d+(?:st|nd|rd|th)\b|^[^\S\n]*(?:\(?\d{1,3}[.)]|[-*•][^\S\n]*\d{1,3}[.)])(?=\s)|\[\d{1,3}\]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -131,6 +134,13 @@ class Figure:
     def is_about(self, value: float) -> bool:
         """Tell whether a value is this figure, within half a unit of its last digit."""
         return abs(self.value - value) <= _WITHIN * self.step
+
+    @property
+    def readings(self) -> tuple[float, ...]:
+        """Its value, and what it is where the mark before its last three digits has the other meaning."""
+        if _AMBIGUOUS.fullmatch(self.literal) is None:
+            return (self.value,)
+        return (self.value, self.value / 1000 if "," in self.literal else self.value * 1000)
 
     @property
     def digits(self) -> str:

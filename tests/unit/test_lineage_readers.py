@@ -9,7 +9,7 @@ from analyzer.lineage.known import Known
 from analyzer.lineage.readers import READERS
 from analyzer.signals.run_view import read
 from semconv.model import Step
-from tests.runs import calling, run, step, tool
+from tests.runs import calling, failed_tool, run, step, tool
 
 SUSPECTED = 0.4752
 
@@ -297,3 +297,36 @@ def test_an_entry_that_breaks_a_limit_which_another_keeps_is_the_mistake(task: s
 )
 def test_an_entry_that_keeps_the_limit_or_a_limit_that_nothing_keeps_is_right(task: str, answer: str) -> None:
     assert found(task, *looked_up(BUSES), step("reader", answer)) is None
+
+
+UNREAD = failed_tool("reader", "TimeoutError: no reply in 30 s", "tide_at", input='{"port": "Brest"}')
+
+
+def after_failure(answer: str, *later: Step) -> Clue | None:
+    called = calling("reader", ("tide_at", '{"port": "Brest"}'))
+    task = "How high is the tide at Brest?"
+    return found(
+        task, *looked_up('{"port": "Brest", "quay_m": 4.2}'), called, UNREAD, *later, step("reader", answer)
+    )
+
+
+@pytest.mark.parametrize("answer", ["It is 17.83 m high.", "Elle est de 17,83 m.", "高さは17.83mです。"])
+def test_a_figure_from_nowhere_after_the_last_call_failed_is_invented(answer: str) -> None:
+    clue = after_failure(answer)
+    assert clue is not None
+    assert clue.kind is ClueKind.INVENTED
+    assert clue.reason.endswith("although tide_at had failed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "later"),
+    [
+        ("The quay is 4.2 m high; the tide could not be read.", ()),
+        ("I could not read the tide; 17.83 m was the highest ever.", ()),
+        ("It is 5.9 m high.", looked_up('{"port": "Brest", "tide_m": 5.9}', name="almanac")),
+        ("It is 17.83 m high.", looked_up("see the notice at the quay", name="almanac")),
+    ],
+)
+def test_what_is_admitted_or_found_elsewhere_is_not_invented(answer: str, later: tuple[Step, ...]) -> None:
+    clue = after_failure(answer, *later)
+    assert clue is None or clue.kind is not ClueKind.INVENTED

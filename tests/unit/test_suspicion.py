@@ -304,10 +304,12 @@ async def test_a_wrong_figure_makes_a_silent_run_suspected() -> None:
 TWO_MISTAKES = run(
     METER,
     step("analyst", "Rack B draws 6,900 W."),
-    tool("buyer", "A socket costs 84 EUR. A cable costs 35 EUR.", input='{"site": "Graz"}', target="prices"),
-    step("buyer", "A socket costs 48 EUR."),
+    tool(
+        "buyer", "A socket costs 8.42 EUR. A cable costs 3.15 EUR.", input='{"site": "Graz"}', target="prices"
+    ),
+    step("buyer", "A socket costs 8.24 EUR."),
     task="What does rack B draw, and what does a socket cost?",
-    output="Rack B draws 6,900 W and a socket costs 48 EUR.",
+    output="Rack B draws 6,900 W and a socket costs 8.24 EUR.",
 )
 
 

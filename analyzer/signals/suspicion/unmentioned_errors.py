@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import Final
 
 from analyzer.inquiry.present import beginning
-from analyzer.lineage.claims import unsupported_figures
+from analyzer.lineage.claims import has_figures_from_nowhere
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.figures import figures, prose_of, words_of
+from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.sources import results
 from analyzer.signals.loops import Given
 from analyzer.signals.numbers import numbers
@@ -76,7 +76,7 @@ def _has_figures_from_nowhere(reading: Reading, answer: str) -> bool:
     left = stated - numbers(reading.trajectory.task)
     if not left or not any(True for _ in results(reading)):
         return bool(left)
-    return any(not found.is_computed for found in unsupported_figures(reading))
+    return has_figures_from_nowhere(reading)
 
 
 def ignored_errors(reading: Reading) -> Iterator[Clue]:
@@ -103,8 +103,6 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
         if admitted >= failure.first_after or mentions_fault(answer):
             continue
         others, earlier = last_sound >= failure.first_after, bool(sound) and sound[0] < position
-        asked = step.input[:400] if step.kind is StepKind.TOOL else ""
-        about = words_of(f"{failure.tool} {asked}")
         next_word = bisect_left(spoken, failure.first_after)
         author = spoken[next_word] if next_word < len(spoken) else position
         returned = "returned nothing" if failure.is_empty else "failed"
@@ -122,7 +120,6 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
                 "failed": float(not failure.is_empty),
                 "others_succeed": float(others),
                 "others_succeeded": float(earlier),
-                "about_task": float(bool(about & words_of(reading.trajectory.task))),
                 "figures": float(has_figures),
                 "nothing_else": float(not others and not earlier),
             },

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from analyzer.inquiry.intervals import wilson
+from analyzer.lineage.clue import BASE_RATE, DEFAULT_FALSE_ALARMS
 from benchmarks.accuracy.suspicion.fit import Example
+
+_EVEN: Final = 0.5
 
 
 def threshold(scores: Sequence[float], tolerated: float) -> float:
-    """Return the lowest probability that at most this share of good runs reaches."""
+    """Return the lowest probability that at most this share of good runs reaches.
+
+    Up to the default share it is at least one half: whoever is suspected then more likely failed than not.
+    Beyond it, it is at least the base rate: a weaker clue does not tell a run from others.
+    """
     ordered = sorted(scores, reverse=True)
     allowed = int(tolerated * len(ordered))
     above = [score for score in ordered if score > ordered[allowed]]
-    return round(min(above, default=1.0), 4)
+    least = _EVEN if tolerated <= DEFAULT_FALSE_ALARMS else BASE_RATE
+    return max(least, round(min(above, default=1.0), 4))
 
 
 def row(name: str, hits: int, n: int) -> str:
