@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import gt, lt
 from typing import Any, Final
 
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
-from analyzer.lineage.figures import words_of
+from analyzer.lineage.figures import figures, words_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.vocabulary import number_words, phrases
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
@@ -83,15 +85,40 @@ def _missing(row: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, step: int) -> bool:
     count = sum(named)
-    if count in counts_in(known.asked) or len(named) in counts_in(answer):
-        return False  # so many were asked for, or the answer says how many there are
     told = [entry for entry, is_named in zip(listed.entries, named, strict=True) if is_named]
     left = [entry for entry, is_named in zip(listed.entries, named, strict=True) if not is_named]
+    if count in counts_in(known.asked):
+        return False  # so many were asked for
+    if _misses_of_a_limit(known, told, left):
+        return True
+    if len(named) in counts_in(answer):
+        return False  # the answer says how many there are
     names = (name for entry in listed.entries for name in entry.names)
     if _differ(told, left) or any(known.is_elsewhere(name, step) for name in names):
         return False
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
     return _counts(answer, count, listed.key) or (_wants_all(known) and (is_start or are_few))
+
+
+def _misses_of_a_limit(known: Known, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
+    """Tell whether a limit of the task parts the entries, but for few left out that belong to the named."""
+    limits = {one.value for one in figures(known.asked)}
+    keys = {key for entry in told for key in entry.fields if key}
+    for key in keys if limits else ():
+        ours, theirs = ([_rank(entry.fields.get(key, "")) for entry in each] for each in (told, left))
+        if not all(isinstance(one, float) for one in (*ours, *theirs)):
+            continue
+        numbers, others = ([one for one in each if isinstance(one, float)] for each in (ours, theirs))
+        for limit in limits:
+            if any(_parts(numbers, others, partial(beyond, limit)) for beyond in (lt, gt)):
+                return True
+    return False
+
+
+def _parts(told: Sequence[float], left: Sequence[float], is_meant: Callable[[float], bool]) -> bool:
+    ours, theirs = sum(map(is_meant, told)), sum(map(is_meant, left))
+    is_choice = ours >= _LEAST and len(told) - ours <= 1 and len(left) - theirs >= 2
+    return is_choice and 0 < theirs * _FEW <= ours
 
 
 def _wants_all(known: Known) -> bool:

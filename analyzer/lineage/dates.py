@@ -13,6 +13,7 @@ from datetime import date, timedelta
 from typing import Final, NamedTuple
 
 from analyzer.lineage.vocabulary import months
+from analyzer.signals.wordings import languages_in
 from semconv.record import record
 
 _ISO: Final = re.compile(r"(?<![\d.])(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)")
@@ -33,6 +34,10 @@ _CLOCK: Final = re.compile(
     r"|(?<![\d:.,])(1[0-2]|[1-9])\s?([ap])\.?m\b",
     re.IGNORECASE,
 )
+_HEARD: Final = 2_000
+"""Characters by which a text's language is recognised."""
+_DAYS_FIRST: Final = frozenset({"de", "fr", "es", "it", "pt", "nl", "pl", "ru", "uk", "tr", "id", "cs"})
+_DAY_THEN_MONTH: Final = re.compile(r"\bdd/mm|\bjj/mm|\btt/mm|\bgg/mm", re.IGNORECASE)
 _CENTURY: Final = 2_000
 _FIRST_YEAR: Final = 1_500
 _LAST_YEAR: Final = 2_500
@@ -79,13 +84,23 @@ def _all_dates(text: str) -> Iterator[DateFound]:
     for found in _NUMERIC.finditer(text):
         if found[4] or found[2] == ".":
             year, one, other = _full(found[4]), int(found[1]), int(found[3])
-            both = (Day(year, other, one), *(() if found[2] == "." else (Day(year, one, other),)))
+            is_day_first = found[2] == "." or _writes_day_first(text)
+            both = (Day(year, other, one), *(() if is_day_first else (Day(year, one, other),)))
             yield from _date(found, both)
     for pattern, day, name in ((_DAY_FIRST, 1, 2), (_MONTH_FIRST, 2, 1)):
         for found in pattern.finditer(text):
             month = months().get(found[name].casefold())
             if month is not None and (found[3] or _looks_like_month(found[name], leads=name == 1)):
                 yield from _date(found, (Day(int(found[3] or 0), month, int(found[day])),))
+
+
+@functools.lru_cache(maxsize=32)
+def _writes_day_first(text: str) -> bool:
+    """Tell whether a text is in a language that writes the day first; English is written both ways."""
+    if _DAY_THEN_MONTH.search(text[:_HEARD]):
+        return True
+    found = languages_in(text[:_HEARD])
+    return bool(found) and _DAYS_FIRST.issuperset(found)
 
 
 def _looks_like_month(word: str, *, leads: bool) -> bool:
@@ -126,12 +141,13 @@ def _same(one: Day, other: Day) -> bool:
 
 
 def differ_in_one(one: DateFound, other: DateFound) -> bool:
-    """Tell whether two dates with one reading differ in the day, the month or the year alone."""
+    """Tell whether two dates with one reading differ in one of their parts, or exchange day and month."""
     if len(one.readings) != 1 or len(other.readings) != 1 or agree(one, other):
         return False
     a, b = one.readings[0], other.readings[0]
     years_differ = bool(a.year and b.year and a.year != b.year)
-    return (a.month != b.month) + (a.day != b.day) + years_differ == 1
+    is_exchanged = (a.day, a.month) == (b.month, b.day) and not years_differ
+    return is_exchanged or (a.month != b.month) + (a.day != b.day) + years_differ == 1
 
 
 def digits_apart(one: DateFound, other: DateFound) -> int:

@@ -133,7 +133,7 @@ def _texts(arguments: str) -> str:
 def claimed_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims, that no call did, and that nothing in the run speaks of."""
     tools = [step.target or "" for step in known.reading.steps if step.kind is StepKind.TOOL]
-    claims = list(_claims(final_answer(known.reading.trajectory)[:HEAD])) if tools else []
+    claims = list(claims_in(final_answer(known.reading.trajectory)[:HEAD])) if tools else []
     if not any(acts for _, acts in claims) or _are_unspoken_for(known, claims):
         return
     spoken = [*map(spaced, tools), *(text for _, text in known.results())]
@@ -143,7 +143,8 @@ def claimed_deeds(known: Known) -> Iterator[Clue]:
             yield _claim(known, sentence)
 
 
-def _claims(answer: str) -> Iterator[tuple[str, frozenset[str]]]:
+def claims_in(answer: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the sentences that say that something was done, each with what."""
     languages = languages_in(answer)
     others = tuple(code for code in languages if code != _ENGLISH)
     for found in list(_SENTENCE.finditer(answer))[:_MOST_SENTENCES]:

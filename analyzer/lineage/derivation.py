@@ -44,6 +44,7 @@ _MASSES: Final = (
     1 / 4.184,
 )
 _CENTS: Final = (100.0, 0.01)
+_AREAS: Final = (1e4, 1e-4, 1e6, 1e-6, 100.0, 0.01, 2.471054, 1 / 2.471054, 10.7639, 1 / 10.7639)
 _BYTES: Final = (1024.0, 1 / 1024, 1024.0**2, 1 / 1024**2, 1024.0**3, 1 / 1024**3, 8.0, 1 / 8)
 _FACTORS: Final[dict[str, tuple[float, ...]]] = {
     "%": _SHARES,
@@ -53,6 +54,7 @@ _FACTORS: Final[dict[str, tuple[float, ...]]] = {
         _LENGTHS,
     ),
     **dict.fromkeys(("kg", "g", "lb", "oz", "l", "litre", "liter", "gallon", "kcal", "kj"), _MASSES),
+    **dict.fromkeys(("m2", "m²", "sqm", "ha", "hectare", "km2", "km²", "acre", "sqft", "ft2", "ft²"), _AREAS),
     **dict.fromkeys((*CURRENCY_CODES, "ct", "cent", "p"), _CENTS),
     **dict.fromkeys(("b", "kb", "mb", "gb", "tb", "byte", "bit", "gib", "mib"), _BYTES),
 }

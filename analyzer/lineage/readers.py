@@ -12,10 +12,13 @@ from analyzer.lineage.checks import refused_deeds
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.cut_short import cut_lists, unread_pages
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
+from analyzer.lineage.echoes import answers_to_other_questions
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.out_of_date import other_periods, outdated_results
+from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.retold import retold_figures
+from analyzer.lineage.rows import calls_for_other_rows, values_of_other_rows
 from analyzer.lineage.units import changed_units
 
 MOST_CLUES: Final = 20
@@ -36,5 +39,9 @@ READERS: Final[tuple[LineageReader, ...]] = (
     retold_figures,
     misreported_deeds,
     claimed_deeds,
+    overstated_deeds,
     values_after_nothing,
+    values_of_other_rows,
+    calls_for_other_rows,
+    answers_to_other_questions,
 )

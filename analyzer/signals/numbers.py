@@ -91,9 +91,13 @@ _SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
         "mm millimeter millimetre", "cm centimeter centimetre", "m meter metre", "km kilometer kilometre",
         "inch inche", "ft foot feet", "yd yard", "mi mile",
     ),
-    "mass": ("mg milligram", "g gram", "kg kilogram kilo", "oz ounce", "lb pound", "t ton tonne"),
+    "mass": (
+        "ug µg μg microgram", "mg milligram", "g gram", "kg kilogram kilo", "oz ounce", "lb pound",
+        "t ton tonne",
+    ),
     "volume": ("ml milliliter millilitre", "cl", "l liter litre", "tsp teaspoon", "tbsp tablespoon", "cup"),
     "data": ("bit", "b byte", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"),
+    "area": ("m2 m² sqm", "ha hectare hectar hektar hectárea", "km2 km²", "acre", "sqft ft2 ft²"),
     "energy": ("wh", "kwh", "mwh", "j joule", "kj", "kcal"),
     "power": ("w watt", "kw", "mw"),
     "scale": (
@@ -109,8 +113,15 @@ _MEASURE: Final[dict[str, tuple[str, str]]] = {
 
 
 def measure_of(unit: str) -> tuple[str, str] | None:
-    """Return the dimension of a unit and the unit's usual spelling; ``None`` for an unknown word."""
-    return _MEASURE.get(unit)
+    """Return the dimension of a unit and the unit's usual spelling; ``None`` for an unknown word.
+
+    A quotient (``mg/l``) has the dimension of both its parts.
+    """
+    above, _, below = unit.partition("/")
+    one, other = _MEASURE.get(above), _MEASURE.get(below)
+    if below and one and other:
+        return f"{one[0]}/{other[1]}", f"{one[1]}/{other[1]}"
+    return None if below else one
 
 
 _PROSE: Final = frozenset(

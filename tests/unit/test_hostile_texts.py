@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
-from itertools import product
+from itertools import islice, product
 
 import pytest
 
+from analyzer.lineage.clue import Clue
 from analyzer.lineage.figures import figures
+from analyzer.lineage.known import Known
+from analyzer.lineage.readers import MOST_CLUES, READERS
 from analyzer.signals.loops import repeats_of
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
@@ -95,9 +99,29 @@ def _repeating(number: int) -> Trajectory:
     return run(*people, *words, *words, task="Tidy up.", output="Done.")
 
 
+def _read_lineage(made: Trajectory) -> list[list[Clue]]:
+    known = Known(read(made))
+    return [list(islice(reader(known), MOST_CLUES)) for reader in READERS]
+
+
+def _listing(number: int) -> Trajectory:
+    """Lists in every result, an id of each list in a call, and an answer with all their numbers."""
+    rows = (
+        {"id": f"B-{at}", "name": f"Book {at}", "price": 1000 + at, "unit": "EUR"} for at in range(number)
+    )
+    lists = [json.dumps({"books": [row, row | {"id": f"C-{row['id']}", "price": 7}]}) for row in rows]
+    calls = (
+        tool("a", text, "shelf", input=json.dumps({"id": f"B-{at}", "price": 5}))
+        for at, text in enumerate(lists)
+    )
+    answer = " ".join(f"Book {at} costs {1001 + at} EUR." for at in range(number))
+    return run(*calls, step("a", answer), task="What does each book cost, at most 900 EUR?", output=answer)
+
+
 @pytest.mark.parametrize(
     ("read_run", "made"),
     [
+        pytest.param(_read_lineage, _listing, id="lists, calls and numbers"),
         pytest.param(lambda made: Ending(made).returned, _failing, id="failures and results"),
         pytest.param(lambda made: list(other_language(read(made))), _copying, id="sentences and results"),
         pytest.param(lambda made: repeats_of(read(made)), _repeating, id="repeated and given words"),

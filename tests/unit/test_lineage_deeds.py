@@ -193,3 +193,39 @@ def test_what_was_done_is_read_in_many_languages(text: str, acts: set[str]) -> N
 
 def test_names_of_tools_have_their_own_words() -> None:
     assert acts_in("cancel order", with_tools=True) == {"cancel", "order"}
+
+
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        ('{"id": "M-7", "status": "draft"}', "The letter was sent to Mrs Lund."),
+        ('{"status": "gespeichert, nicht gesendet"}', "Erledigt: Frau Lund wurde benachrichtigt."),
+        ('{"state": "pending approval"}', "I've booked the hall for Monday."),
+        ('{"statut": "en attente de validation"}', "C'est fait : la salle a été réservée."),
+        ('{"sent": false, "queued": true}', "The letter has been sent."),
+        ('{"status": "waitlisted"}', "We've registered you for the course."),
+    ],
+)
+def test_a_deed_that_its_result_calls_undone_is_no_deed(result: str, answer: str) -> None:
+    clue = found("Please do it.", *called("put_letter", '{"to": "Mrs Lund"}', result), step("teller", answer))
+    assert clue is not None
+    assert clue.kind is ClueKind.CLAIMED
+    assert clue.reason.startswith("claimed what put_letter had not done")
+
+
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        ('{"id": "M-7", "status": "draft"}', "The letter was saved as a draft."),
+        ('{"status": "gespeichert, nicht gesendet"}', "Erledigt: der Entwurf liegt bereit."),
+        ('{"state": "pending approval"}', "I've booked the hall; the warden still has to approve it."),
+        ('{"status": "no errors found"}', "The letter was sent."),
+        ('{"status": "sent, reply not required"}', "The letter was sent."),
+        ('{"sent": false}', "The letter was written and not sent yet."),
+        ('{"status": "waitlisted"}', "We've put you on the waiting list."),
+        ('{"status": "queued"}', "The letter was sent."),
+    ],
+)
+def test_a_deed_that_is_told_as_it_stands_is_right(result: str, answer: str) -> None:
+    steps = (*called("put_letter", '{"to": "Mrs Lund"}', result), step("teller", answer))
+    assert found("Please do it.", *steps) is None

@@ -330,3 +330,48 @@ def test_a_figure_from_nowhere_after_the_last_call_failed_is_invented(answer: st
 def test_what_is_admitted_or_found_elsewhere_is_not_invented(answer: str, later: tuple[Step, ...]) -> None:
     clue = after_failure(answer, *later)
     assert clue is None or clue.kind is not ClueKind.INVENTED
+
+
+LEAD = "sample,lead_mg\nK-1,0.004\nK-2,0.013\nK-3,0.009\nK-4,0.021\nK-5,0.011\nK-6,0.002\nK-7,0.017"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("Above it are K-2, K-4 and K-7.", False),
+        ("Above it are K-2, K-4, K-5 and K-7.", True),
+        ("K-2 and K-4 are far above it.", True),
+    ],
+)
+def test_an_entry_beyond_the_limit_that_was_asked_for_is_not_left_out(answer: str, is_right: bool) -> None:  # noqa: FBT001
+    clue = found("Name all samples above 0.010 mg.", *looked_up(LEAD), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("result", "answer", "is_right"),
+    [
+        ('{"value": 8.2, "unit": "ug/L"}', "It is 0.082 mg/L.", False),
+        ('{"value": 8.2, "unit": "ug/L"}', "It is 0.0082 mg/L.", True),
+        ('{"surface": 24000, "unite": "m2"}', "La parcelle fait 24 ha.", False),
+        ('{"surface": 24000, "unite": "m2"}', "La parcelle fait 2,4 ha.", True),
+        ('{"weight": "12.4 kg", "dose_per_kg": "0.1 mg"}', "Give 1.24 mg.", True),
+    ],
+)
+def test_the_decimal_point_of_a_conversion_moves_as_far_as_the_units_say(
+    result: str,
+    answer: str,
+    is_right: bool,  # noqa: FBT001
+) -> None:
+    clue = found("How much is it?", *looked_up(result), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [("A vistoria é em 4 de março de 2027.", False), ("A vistoria é em 3 de abril de 2027.", True)],
+)
+def test_the_day_comes_first_in_languages_that_write_it_first(answer: str, is_right: bool) -> None:  # noqa: FBT001
+    given = "A vistoria da obra está marcada para 03/04/2027 pela manhã."
+    clue = found("Quando é a vistoria da obra?", *looked_up(given), step("reader", answer))
+    assert (clue is None) is is_right
