@@ -12,7 +12,7 @@ from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, years_in
-from analyzer.lineage.derivation import near_miss, plain_results
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in
 from analyzer.lineage.values import ValueKind, values_in
@@ -115,7 +115,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
             if one.kind is not ValueKind.CODE:
                 continue
             near = next((given for given in unused if _one_slip(one.key, given.key)), None)
-            if near is not None:
+            if near is not None and not case.known.is_read(one.key, call.position):
                 yield _Slip(position=call.position, what="the number", used=one.literal, given=near.literal)
 
 
@@ -126,10 +126,13 @@ def _figures(case: _Case) -> Iterator[_Slip]:
     values = {one.value for _, one in used}
     unused = [one for one in asked if one.value not in values][:_MOST_GIVEN]
     worked_out = plain_results([one.value for one in figures(case.asked)][:_MOST_GIVEN]) if unused else []
+    pairs = len(values) * len(unused)
     for call, one in used if unused else ():
-        near = next((given for given in unused if near_miss(one, given.value)), None)
+        near = next((each for each in unused if pairs * alike_by_chance(one, each.value) <= BY_CHANCE), None)
         is_derived = any(one.is_about(result) for result in worked_out)
-        is_read = near is not None and case.known.is_number_read(one.value, call.position)
+        is_read = case.known.is_number_read(one.value, call.position) or case.known.is_read(
+            one.literal, call.position
+        )
         if near is not None and not is_derived and not is_read:
             yield _Slip(position=call.position, what="the figure", used=one.literal, given=near.literal)
 

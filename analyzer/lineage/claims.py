@@ -16,9 +16,9 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.derivation import (
+    BY_CHANCE,
     Derivation,
     alike_by_chance,
-    is_out_of_reach,
     plain_results,
     wrong_power,
 )
@@ -45,21 +45,9 @@ _MOST_ON_LINE: Final = 8
 _MOST_ROUNDS: Final = 4
 _OPERATOR: Final = re.compile(r"[×*+−÷=%]|\d\s?[x/–-]\s?\d")  # noqa: RUF001 - as people write them
 _TELLING: Final = 2
-_BY_CHANCE: Final = 0.1
-"""Figures that look like a slip of this one by chance, up to which a likeness says something."""
 _NOUN: Final = 3
 """Letters of a word that names what is counted."""
-_NOWHERE: Final = ", which no tool returned and which no arithmetic here gives"
 _MOST_STEPS_APART: Final = 12
-_FEW: Final = 12
-"""Known values beyond which arithmetic gives nearly every figure."""
-_ADVICE: Final = re.compile(
-    r"\b(?:consider|recommend\w*|suggest\w*|advis\w+|should|could|would|may|might|typical\w*|usual\w*|general\w*"
-    r"|normally|standard|for reference|for example|e\.g\.|note that|tip"
-    r"|plan|estimat\w*|assum\w*|confiden\w+|score\w*"
-    r"|points|let me|if you|feel free|remember|expect\w*)\b",
-    re.IGNORECASE,
-)
 _UP_TO_TWENTY: Final = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
@@ -210,12 +198,6 @@ def _is_worked_out(text: str, claim: Figure, stated: Sequence[Figure]) -> bool:
     return any(claim.is_about(result) for result in results)
 
 
-def _sentence(text: str, figure: Figure) -> str:
-    starts = [text.rfind(mark, 0, figure.start) for mark in (". ", "! ", "? ", "\n")]
-    ends = [place for mark in (". ", "! ", "? ", "\n") if (place := text.find(mark, figure.end)) >= 0]
-    return text[max(starts) + 1 : min(ends, default=len(text))]
-
-
 def _together(text: str, one: Figure, other: Figure) -> bool:
     """Tell whether two figures are in the same sentence."""
     between = text[min(one.end, other.end) : max(one.start, other.start)]
@@ -291,9 +273,8 @@ def wrong_figures(reading: Reading) -> Iterator[Clue]:
     """Yield the final answer's wrong figures; none if some results of tools are missing.
 
     A figure without a source is not wrong for that: an answer may compute with what it was told in more ways
-    than anybody can try. Three things make one wrong. The run shows the product that should stand there. It
-    is a figure of a result with a slip, and no arithmetic leads from one to the other. Or the run gave so few
-    figures, and the answer's is so precise, that arithmetic would have led elsewhere.
+    than anybody can try. It is wrong if the run shows the product that should stand there, or if it is a
+    figure of a result with a slip, and no arithmetic leads from one to the other.
     """
     if is_blind(reading):
         return
@@ -306,8 +287,6 @@ def wrong_figures(reading: Reading) -> Iterator[Clue]:
             yield _clue(reading, claim, _Instead(text=right.as_text(claim), is_product=True))
         elif claim in held.lone and (instead := _slipped(reading, held, claim)) is not None:
             yield _clue(reading, claim, instead)
-        elif claim in held.lone and _is_out_of_reach(reading, held, claim):
-            yield _clue(reading, claim, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +322,7 @@ def _returned_nearly(held: Judged, claim: Figure) -> tuple[int, Figure] | None:
     near = [
         each
         for each in unlike
-        if many * alike_by_chance(claim, each[1].value) <= _BY_CHANCE
+        if many * alike_by_chance(claim, each[1].value) <= BY_CHANCE
         and not _is_step_apart(held.world, claim.value - each[1].value)
     ]
     same = _of_the_same_noun(claim, held.world.results)
@@ -392,7 +371,7 @@ def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
     near = (
         text
         for value, text in found
-        if _is_exchanged(claim, value) and many * alike_by_chance(claim, value) <= _BY_CHANCE
+        if _is_exchanged(claim, value) and many * alike_by_chance(claim, value) <= BY_CHANCE
     )
     return next(near, "")
 
@@ -415,25 +394,6 @@ def _is_step_apart(world: _World, difference: float) -> bool:
     return any(each <= _MOST_STEPS_APART and each.is_integer() for each in multiples)
 
 
-def _is_out_of_reach(reading: Reading, held: Judged, claim: Figure) -> bool:
-    """Tell whether a figure about what was asked or measured is none that arithmetic could have reached."""
-    others = {each for one in held.claims if one not in held.lone for each in one.readings}
-    known = {each for one in sources(reading) for figure in one.figures for each in figure.readings}
-    values = sorted(known | others | {float(len(column)) for column in columns_of(reading)})
-    if claim.is_hedged or len(values) > _FEW or _ADVICE.search(_sentence(_answer(reading), claim)):
-        return False
-    return _is_about_the_run(reading, held, claim) and is_out_of_reach(claim, values)
-
-
-def _is_about_the_run(reading: Reading, held: Judged, claim: Figure) -> bool:
-    """Tell whether a figure has a unit or a word of the task or of a result: it is no aside."""
-    task = reading.trajectory.task[:HEAD]
-    given = [*figures(task), *(figure for _, figure in held.world.results)]
-    has_unit = bool(claim.unit) and any(claim.unit == one.unit for one in given)
-    words = words_of(task).union(*(one.words for one in given))
-    return has_unit or not claim.words.isdisjoint(words)
-
-
 def _overlap(one: Figure, other: Figure) -> float:
     least = min(len(one.words), len(other.words))
     return len(one.words & other.words) / least if least else 0.0
@@ -451,19 +411,18 @@ def _introduced(reading: Reading, claim: Figure) -> int:
     return last
 
 
-def _clue(reading: Reading, claim: Figure, instead: _Instead | None) -> Clue:
+def _clue(reading: Reading, claim: Figure, instead: _Instead) -> Clue:
     position = _introduced(reading, claim)
-    quotes = [*([instead.quote] if instead and instead.quote else []), (position, claim.literal)]
+    quotes = [*([instead.quote] if instead.quote else []), (position, claim.literal)]
     quoted = (Evidence(step=reading.steps[at].index, quote=_around(reading, at, word)) for at, word in quotes)
-    is_product = instead is not None and instead.is_product
     return Clue(
         step=reading.steps[position].index,
         kind=ClueKind.WRONG_FIGURE,
-        reason=f"gave {claim.shown}{f'; {instead.text}' if instead else _NOWHERE}",
+        reason=f"gave {claim.shown}; {instead.text}",
         evidence=tuple(one for one in quoted if one.quote),
         value=claim.value,
-        is_miscalculated=is_product,
-        signs={"product": float(is_product), "slip": float(instead is not None and not is_product)},
+        is_miscalculated=instead.is_product,
+        signs={"product": float(instead.is_product)},
     )
 
 

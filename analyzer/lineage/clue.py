@@ -74,7 +74,7 @@ class Clue:
 
 
 REASONED: Final[Mapping[str, Mapping[str, float]]] = {
-    "wrong_figure": {"": 0.5, "slip": 0.5, "product": 1.0},
+    "wrong_figure": {"": 1.0, "product": 0.5},
     "ignored_error": {
         "": -4.7,
         "failed": 1.6,

@@ -12,7 +12,7 @@ from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
-from analyzer.lineage.figures import figures, words_of
+from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.vocabulary import number_words, phrases
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
@@ -102,17 +102,24 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
 
 def _misses_of_a_limit(known: Known, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
     """Tell whether a limit of the task parts the entries, but for few left out that belong to the named."""
-    limits = {one.value for one in figures(known.asked)}
+    limits = figures(known.asked)
     keys = {key for entry in told for key in entry.fields if key}
     for key in keys if limits else ():
+        meant = [one.value for one in limits if _is_limit_of(one, key)]
         ours, theirs = ([_rank(entry.fields.get(key, "")) for entry in each] for each in (told, left))
         if not all(isinstance(one, float) for one in (*ours, *theirs)):
             continue
         numbers, others = ([one for one in each if isinstance(one, float)] for each in (ours, theirs))
-        for limit in limits:
+        for limit in meant:
             if any(_parts(numbers, others, partial(beyond, limit)) for beyond in (lt, gt)):
                 return True
     return False
+
+
+def _is_limit_of(figure: Figure, key: str) -> bool:
+    """Tell whether a figure of the task has the unit of a column, or a word of its name beside it."""
+    names = words_of(key) | words_in(key)
+    return figure.unit in names or not figure.words.isdisjoint(names)
 
 
 def _parts(told: Sequence[float], left: Sequence[float], is_meant: Callable[[float], bool]) -> bool:

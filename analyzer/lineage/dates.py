@@ -174,12 +174,15 @@ def follows(one: DateFound, known: Iterable[DateFound], counts: Iterable[int], w
     wanted = {_known_year(reading) for reading in one.readings}
     if any(day.year == 0 for day in one.readings):
         wanted |= {date(year, day.month, min(day.day, 28)) for day in one.readings for year in _years(known)}
-    return any(
-        moved in wanted
-        for each in known
-        for reading in each.readings
-        for moved in _moved(_known_year(reading), days, numbers)
-    )
+    years = {day.year for day in one.readings if day.year}
+    starts = {start for each in known for reading in each.readings for start in _in_years(reading, years)}
+    return any(moved in wanted for start in starts for moved in _moved(start, days, numbers))
+
+
+def _in_years(one: Day, years: Iterable[int]) -> Iterator[date]:
+    """Yield a day as it may be meant: of its own year, or of each of the given ones if it names none."""
+    for year in (one.year,) if one.year else (0, *years):
+        yield _known_year(one._replace(year=year))
 
 
 def _known_year(one: Day) -> date:

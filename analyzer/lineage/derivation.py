@@ -1,7 +1,7 @@
 """Derivation of figures from others: by rounding, conversion or arithmetic. Pure.
 
-With enough figures to combine, some combination gives almost any value. ``is_out_of_reach`` therefore also
-asks for unrelated values of the same size.
+With enough figures to combine, some combination gives almost any value, so that a figure for which none is
+found is not wrong for that.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import combinations, combinations_with_replacement, permutations
+from itertools import combinations, permutations
 from typing import Final
 
 from analyzer.lineage.figures import CURRENCY_CODES, Figure
@@ -59,6 +58,8 @@ _FACTORS: Final[dict[str, tuple[float, ...]]] = {
     **dict.fromkeys(("b", "kb", "mb", "gb", "tb", "byte", "bit", "gib", "mib"), _BYTES),
 }
 """Factors between units, by the unit of the figure; one factor too many lets wrong figures pass."""
+BY_CHANCE: Final = 0.1
+"""Values that look like a slip of another by chance, up to which a likeness says something."""
 _TEMPERATURES: Final = frozenset({"°", "°c", "°f", "c", "f"})
 
 
@@ -216,50 +217,6 @@ def plain_results(values: Sequence[float]) -> list[float]:
 
 
 _POWERS: Final = (10.0, 0.1, 100.0, 0.01)
-_NEARBY: Final = (0.613, 0.731, 0.847, 0.929, 1.083, 1.171, 1.293, 1.457)
-"""Factors to unrelated values of the same size, none of which a conversion has."""
-_CONSTANTS: Final = (7.0, 12.0, 24.0, 60.0, 100.0, 365.0, 1000.0)
-"""What people multiply or divide by without saying so: days, months, hours, per cents, thousands."""
-
-
-def is_out_of_reach(figure: Figure, values: Sequence[float]) -> bool:
-    """Tell whether arithmetic gives neither a figure nor a value near it.
-
-    Three operations on known values, each as often as wanted. With many values, or a figure of few digits,
-    such arithmetic gives nearly everything, so that it says nothing not to find a figure's origin.
-    """
-    once = sorted({*values, *_combined(values)})
-    if _is_combined(figure, values, once):
-        return False
-    near = (replace(figure, value=figure.value * factor) for factor in _NEARBY)
-    return sum(_is_combined(one, values, once) for one in near) <= 1
-
-
-def _combined(values: Sequence[float]) -> Iterator[float]:
-    """Yield the results of one operation on two values, or on a value and a constant."""
-    for one, other in combinations_with_replacement(values, 2):
-        yield from (one + other, abs(one - other), one * other)
-        yield from (one * (1 - other / 100), one * (1 + other / 100))
-        yield from (other * (1 - one / 100), other * (1 + one / 100))
-        if one and other:
-            yield from (one / other, other / one)
-    for one in values:
-        for constant in _CONSTANTS:
-            yield from (one * constant, one / constant)
-
-
-def _is_combined(figure: Figure, values: Sequence[float], once: Sequence[float]) -> bool:
-    """Tell whether one operation on a result of another, and on a value or a result, gives a figure."""
-    wanted, within = abs(figure.value), _tolerance(figure)
-    for one in map(abs, (*values, *_CONSTANTS)):
-        pairs = [(wanted * one, within * one)]
-        if one:
-            pairs.append((wanted / one, within / one))
-        if wanted > within:
-            pairs.append((one / wanted, one * within / wanted**2))
-        if any(_has(once, value, apart) for value, apart in pairs):
-            return True
-    return any(_has(once, wanted - one, within) or _has(once, wanted + one, within) for one in once)
 
 
 def _has(ordered: Sequence[float], value: float, within: float) -> bool:

@@ -160,6 +160,10 @@ def test_a_call_with_a_slip_of_what_was_asked_for_is_the_mistake(
         ("Pay 49 EUR for each of the 10 trees.", ['{"eur": 490}']),
         ("Sales in Q3 2026 against the year before?", ['{"year": 2026}', '{"year": 2025}']),
         ("What is the weather in Graz on 2027-01-05?", ['{"lat": 47.07, "lon": 15.44, "elevation": 353}']),
+        ("How many loans were there in 2025, against 69,874 in 2024?", ['{"year": 2025}']),
+        ("Zaległość z terminem 25 września: ile odsetek?", ['{"od": "2026-09-26", "do": "2026-12-14"}']),
+        ("¿Hasta cuándo, desde el 12 de mayo?", ['{"inicio": "2027-05-12", "semanas": [6, 17]}']),
+        ("Due caffettiere, IVA 22%, spedite a Lugano?", ['{"peso_kg": 4.2, "cap": "6900"}']),
     ],
 )
 def test_arguments_that_follow_from_the_task_are_right(task: str, arguments: list[str]) -> None:
@@ -375,3 +379,12 @@ def test_the_day_comes_first_in_languages_that_write_it_first(answer: str, is_ri
     given = "A vistoria da obra está marcada para 03/04/2027 pela manhã."
     clue = found("Quando é a vistoria da obra?", *looked_up(given), step("reader", answer))
     assert (clue is None) is is_right
+
+
+def test_a_limit_is_that_of_the_column_it_measures() -> None:
+    counted = "article;counted;price\nBX-1;118;4.75\nBX-4;64;6.10\nTK-3;38;12.40\nTK-7;19;27.95\nVM-1;9;58.00"
+    answer = "TK-3, TK-7 and VM-1 deviate by more than 5 %."
+    assert (
+        found("Name all articles that deviate by more than 5 %.", *looked_up(counted), step("reader", answer))
+        is None
+    )

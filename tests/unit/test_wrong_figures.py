@@ -60,20 +60,6 @@ def test_a_slip_is_told_with_what_should_stand_there(task: str, result: str, ans
 
 
 @pytest.mark.parametrize(
-    ("task", "answer"),
-    [
-        ("What does the boat cost in pounds?", "The boat costs 14,837.62 pounds."),
-        ("Was kostet das Boot?", "Das Boot kostet 14.837,62 €."),
-    ],
-)
-def test_a_precise_figure_that_little_arithmetic_could_give_is_from_nowhere(task: str, answer: str) -> None:
-    clue = found(task, '{"length_m": 12.5, "berth": 4}', answer)
-    assert clue is not None
-    assert clue.reason.endswith("which no tool returned and which no arithmetic here gives")
-    assert weigh([clue]).probability > EVEN
-
-
-@pytest.mark.parametrize(
     ("task", "result", "answer"),
     [
         pytest.param(
@@ -135,6 +121,12 @@ def test_a_precise_figure_that_little_arithmetic_could_give_is_from_nowhere(task
             "Elm House has 120 beds, Oak House has 95 beds.",
             "Elm House has 120 beds. A third house would add 64 beds.",
             id="the same noun, several figures",
+        ),
+        pytest.param(
+            "What does the boat cost?",
+            '{"length_m": 12.5, "berth": 4}',
+            "The boat costs 14,837.62 pounds.",
+            id="a figure from nowhere may come from outside the run",
         ),
         pytest.param(
             "Which crew is on duty?",
