@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from analyzer.lineage.claims import figures_from_nowhere
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import dates_in, follows
+from analyzer.lineage.dates import clocks_in, dates_in, follows
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, around
 from analyzer.signals.run_view import HEAD, final_answer
@@ -18,6 +18,8 @@ from semconv.dialects.reading.values import mapping, structured
 from semconv.model import Evidence, StepKind
 
 _MOST_NODES: Final = 60
+_ROUND: Final = 5
+"""Minutes of which a time that somebody proposes is a multiple, and a time that was recorded seldom is."""
 
 
 def values_after_nothing(known: Known) -> Iterator[Clue]:
@@ -70,6 +72,8 @@ def is_empty(result: str, arguments: str) -> bool:
         for each in inner:
             if each is None or each in ("", [], {}):
                 has_gap = True
+            elif each == 0:
+                continue  # a count of nothing; alone it may be the answer
             elif isinstance(each, dict | list):
                 waiting.append(each)
             elif str(each).casefold() not in asked:
@@ -84,6 +88,10 @@ def _strange(known: Known, answer: str) -> Iterator[str]:
     for date in dates_in(answer):
         if not known.has_date(date) and not follows(date, known.all_dates, known.counts, within=7):
             yield date.literal
+    clocks = {one.minutes for source in known.sources for one in clocks_in(source.text)}
+    for clock in clocks_in(answer):
+        if clock.minutes % _ROUND and clock.minutes not in clocks:
+            yield answer[clock.start : clock.end]
     strange = figures_from_nowhere(known.reading, answer)
     has_figures = any(found for _, found in known.figures())
     for figure in figures(answer):

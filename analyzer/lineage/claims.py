@@ -45,6 +45,7 @@ _MOST_ON_LINE: Final = 8
 _MOST_ROUNDS: Final = 4
 _OPERATOR: Final = re.compile(r"[×*+−÷=%]|\d\s?[x/–-]\s?\d")  # noqa: RUF001 - as people write them
 _TELLING: Final = 2
+_LEAST_COLUMN: Final = 3
 _NOUN: Final = 3
 """Letters of a word that names what is counted."""
 _MOST_STEPS_APART: Final = 12
@@ -306,7 +307,11 @@ def _slipped(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
         step, one = returned
         text = f"{reading.steps[step].target or 'the tool'} returned {one.shown}"
         return _Instead(text=text, quote=(step, one.literal))
-    found = _converted_nearly(held, claim) or _computed_nearly(reading, held, claim)
+    found = (
+        _converted_nearly(held, claim)
+        or _computed_nearly(reading, held, claim)
+        or _added_up_nearly(reading, held, claim)
+    )
     return _Instead(text=found) if found else None
 
 
@@ -374,6 +379,17 @@ def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
         if _is_exchanged(claim, value) and many * alike_by_chance(claim, value) <= BY_CHANCE
     )
     return next(near, "")
+
+
+def _added_up_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
+    """Return the sum of a column that a figure gives with a slip."""
+    columns = [column for column in columns_of(reading) if len(column) >= _LEAST_COLUMN]
+    totals = {float(f"{sum(column):.12g}"): column for column in columns}
+    for total, column in totals.items():
+        is_slip = len(totals) * alike_by_chance(claim, total) <= BY_CHANCE
+        if is_slip and not _is_step_apart(held.world, claim.value - total):
+            return f"the {len(column)} values that it adds up are {total:,.10g}"
+    return ""
 
 
 def _operations(one: Figure, other: Figure) -> Iterator[tuple[float, str]]:

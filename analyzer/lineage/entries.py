@@ -68,13 +68,16 @@ def _table(text: str) -> list[tuple[str, list[Any]]]:
         rows = [row for row in rows if not all(set(cell) <= _RULE for cell in row)]
         width = len(rows[0]) if rows else 0
         even = [dict(zip(rows[0], row, strict=True)) for row in rows[1:] if len(row) == width]
-        if len(even) >= _LEAST_ROWS and len(even) == len(rows) - 1 and all(map(_is_heading, rows[0])):
+        least = _LEAST_ROWS if width < _WIDE else 2
+        if len(even) >= least and len(even) == len(rows) - 1 and all(map(_is_heading, rows[0])):
             return [("", even[:_MOST_ENTRIES])]
     return []
 
 
 _RULE: Final = frozenset("-: ")
 _LEAST_ROWS: Final = 3
+_WIDE: Final = 4
+"""Columns from which two rows make a table, and are not two sentences with commas."""
 
 
 def _is_heading(cell: str) -> bool:

@@ -20,6 +20,7 @@ from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.rows import calls_for_other_rows, values_of_other_rows
 from analyzer.lineage.units import changed_units
+from analyzer.lineage.weekdays import wrong_weekdays
 
 MOST_CLUES: Final = 20
 """Clues of one reader that are looked at: a run with more has one cause for them."""
@@ -44,4 +45,5 @@ READERS: Final[tuple[LineageReader, ...]] = (
     values_of_other_rows,
     calls_for_other_rows,
     answers_to_other_questions,
+    wrong_weekdays,
 )

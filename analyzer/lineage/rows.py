@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import agree, dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.known import Known, around, words_in
 from analyzer.signals.run_view import HEAD, final_answer
@@ -32,6 +33,8 @@ _LEAST_DIGITS: Final = 3
 _WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _LEAST_ROWS: Final = 3
 _LEAST_NAME: Final = 3
+_LONG_NUMBER: Final = 5
+"""Digits of a number that names something."""
 
 
 @record
@@ -208,7 +211,7 @@ def _meant(known: Known, listed: Listed, value: str, position: int) -> tuple[str
     ids = [str(entry.fields.get(key, "")) for entry in listed.entries]
     if len(set(ids)) < len(ids):
         return None
-    asked = words_in("\n".join((known.asked, *_told(known, position))))
+    asked = _Asked("\n".join((known.asked, *_told(known, position))))
     chosen = listed.entries[ids.index(value)]
     others = [each for each in listed.entries if each is not chosen and False not in each.fields.values()]
     better = [(each, name) for each in others if (name := _name_of(each, chosen, key, asked))]
@@ -228,13 +231,40 @@ def _told(known: Known, position: int) -> Iterator[str]:
     )
 
 
-def _name_of(entry: Entry, other: Entry, key: str, asked: frozenset[str]) -> str:
+class _Asked:
+    """What was asked for, by its words and its dates."""
+
+    def __init__(self, text: str) -> None:
+        self.words: Final = words_in(text)
+        self.dates: Final = [one for one in dates_in(text) if one.readings[0].year]
+
+    def has(self, value: str) -> bool:
+        """Tell whether a name or a long number is in it, word for word."""
+        is_name = any(map(str.isalpha, value)) or (value.isdigit() and len(value) >= _LONG_NUMBER)
+        return is_name and len(value) >= _LEAST_NAME and _parts(value) <= self.words
+
+    def has_date(self, value: str) -> bool:
+        """Tell whether a value is a date that is in it."""
+        days = dates_in(value)
+        is_date = len(days) == 1 and days[0].literal == value.strip()
+        return is_date and any(agree(days[0], one) for one in self.dates)
+
+
+def _are_namesakes(entry: Entry, other: Entry, asked: _Asked) -> bool:
+    """Tell whether two entries have the same name, which was asked for: then a date tells them apart."""
+    texts = [value for value in entry.fields.values() if isinstance(value, str) and asked.has(value)]
+    return any(text in other.fields.values() for text in texts)
+
+
+def _name_of(entry: Entry, other: Entry, key: str, asked: _Asked) -> str:
     """Return a text of an entry that was asked for word for word, where another entry has another one."""
     for field, value in entry.fields.items():
-        if field == key or not isinstance(value, str) or not any(map(str.isalpha, value)):
+        if field == key or not isinstance(value, str):
             continue
         words, theirs = _parts(value), _parts(str(other.fields.get(field, "")))
-        if len(value) >= _LEAST_NAME and words <= asked and not words <= theirs and not theirs <= words:
+        if words <= theirs or theirs <= words:
+            continue
+        if asked.has(value) or (asked.has_date(value) and _are_namesakes(entry, other, asked)):
             return value
     return ""
 

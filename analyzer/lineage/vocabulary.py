@@ -26,6 +26,14 @@ def months() -> Mapping[str, int]:
 
 
 @functools.cache
+def weekdays(languages: tuple[str, ...]) -> Mapping[str, int]:
+    """Return the days of the week by each form of their names in these languages, Monday being 0."""
+    rows = _rows()
+    known = [rows[code]["weekdays"] for code in languages if code in rows]
+    return {form: number - 1 for names in known for form, number in _numbered(names)}
+
+
+@functools.cache
 def number_words(languages: tuple[str, ...]) -> Mapping[str, int]:
     """Return small whole numbers by their words in these languages, in lower case.
 

@@ -388,3 +388,63 @@ def test_a_limit_is_that_of_the_column_it_measures() -> None:
         found("Name all articles that deviate by more than 5 %.", *looked_up(counted), step("reader", answer))
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("The van comes on Monday, 18 November 2025.", False),
+        ("The van comes on Tuesday, 18 November 2025.", True),
+        ("Rückfahrt: Montag, 18.11., 9:20 Uhr.", False),
+        ("Rückfahrt: Di, 18.11., 9:20 Uhr.", True),
+        ("Le camion vient le lundi 18 novembre.", False),
+        ("El camión viene el martes 18 de noviembre.", True),
+        ("トラックは11月18日(月)に来ます。", False),
+        ("トラックは11月18日(火)に来ます。", True),
+        ("Фургон приедет во вторник, 18 ноября.", True),
+        ("The van comes on 18 November. On Monday, the gate is shut.", True),
+    ],
+)
+def test_a_date_has_the_name_of_its_day(answer: str, is_right: bool) -> None:  # noqa: FBT001
+    clue = found("When does it come?", *looked_up('{"van": "2025-11-18T09:20"}'), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+def test_a_wrong_name_of_a_day_that_somebody_gave_is_not_the_agents() -> None:
+    task = "Can you come on Monday, 18 November 2025?"
+    answer = "I'll come on Monday, 18 November 2025."
+    assert found(task, *looked_up('{"van": "2025-11-18"}'), step("reader", answer)) is None
+
+
+PAGES = [
+    '{"razem": 9, "limit": 3, "offset": 0, "wyniki": [{"nr": "N/1"}, {"nr": "N/2"}, {"nr": "N/3"}]}',
+    '{"page": 1, "total_pages": 3, "total_count": 27, "items": [{"nr": "N/1"}, {"nr": "N/2"}]}',
+    '{"items": [{"nr": "N/1"}, {"nr": "N/2"}], "has_more": true, "next_cursor": "x8"}',
+    "nr;tenant\nN/1;Lund\nN/2;Okoro\nN/3;Rossi\nrighe 1-3 di 13",
+]
+WHOLE = [
+    '{"razem": 3, "limit": 50, "offset": 0, "wyniki": [{"nr": "N/1"}, {"nr": "N/2"}, {"nr": "N/3"}]}',
+    '{"page": 1, "total_pages": 1, "total_count": 2, "items": [{"nr": "N/1"}, {"nr": "N/2"}]}',
+    '{"items": [{"nr": "N/1"}, {"nr": "N/2"}], "has_more": false, "price": 80}',
+    "nr;tenant\nN/1;Lund\nN/2;Okoro\nrows 1-2 of 2",
+]
+
+
+@pytest.mark.parametrize(
+    ("result", "is_right"), [*((one, False) for one in PAGES), *((one, True) for one in WHOLE)]
+)
+def test_the_first_page_is_not_the_whole_list(result: str, is_right: bool) -> None:  # noqa: FBT001
+    clue = found("List all contracts.", *looked_up(result), step("reader", "These are all of them."))
+    assert (clue is None) is is_right
+    assert clue is None or "no further page" in clue.reason
+
+
+def test_a_search_without_a_hit_gives_no_source() -> None:
+    nothing = looked_up(
+        '{"query": "tides", "total": 0, "hits": []}', name="search", arguments='{"query": "tides"}'
+    )
+    clue = found(
+        "Find a study on tides.", *nothing, step("reader", "Lund (2021) has a sample of 248 gauges.")
+    )
+    assert clue is not None
+    assert clue.reason.endswith("although search had returned nothing")

@@ -75,6 +75,11 @@ TENANTS = [
     {"tenant": "T-208", "name": "M. Okoro", "flat": "14B"},
     {"tenant": "T-331", "name": "N. Okoro", "flat": "4B"},
 ]
+PEOPLE = [
+    {"id": "P-204", "name": "Ada García", "born": "1986-03-14"},
+    {"id": "P-118", "name": "Ada García", "born": "1968-03-14"},
+]
+OFFERS = "carrier;price;insured;arrives\nAdria;148,00;5000;2027-11-06\nFuma;172,50;12000;2027-11-07"
 ROOMS = [
     {"id": "R-11", "name": "Blauer Saal", "seats": 40, "free": True},
     {"id": "R-12", "name": "Grüner Saal", "seats": 60, "free": True},
@@ -86,6 +91,7 @@ ROOMS = [
     [
         ("What does N. Okoro in 4B owe?", TENANTS, "ledger", {"tenant": "T-208"}, "T-331 (N. Okoro)"),
         ("Buche den Grüner Saal für Montag.", ROOMS, "buchen", {"raum": "R-11"}, "R-12 (Grüner Saal)"),
+        ("La analítica de Ada García, nacida el 14/03/1968.", PEOPLE, "ver", {"nhc": "P-204"}, "P-118"),
     ],
 )
 def test_a_call_for_another_entry_than_the_one_asked_for_is_the_mistake(
@@ -109,6 +115,7 @@ def test_a_call_for_another_entry_than_the_one_asked_for_is_the_mistake(
             [("ledger", {"tenant": t}) for t in ("T-208", "T-331")],
         ),
         ("Which room has 40 seats?", ROOMS, [("room", {"id": "R-11"})]),
+        ("Consegna entro il 7 novembre 2027.", OFFERS, [("prenota", {"vettore": "Adria"})]),
         ("What do all Okoros owe?", TENANTS, [("ledger", {"tenant": "T-208"})]),
         (
             "Buche den Grüner Saal, sonst einen anderen.",

@@ -140,6 +140,25 @@ def test_a_figure_that_arithmetic_could_give_accuses_nobody(task: str, result: s
     assert found(task, result, answer) is None
 
 
+COSTS = (
+    '[{"item": "rent", "eur": 1248.3}, {"item": "seeds", "eur": 875.0}, {"item": "tools", "eur": 2310.45}]'
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("In all that is 4,433.75 euros.", True),
+        ("In all that is 4,533.75 euros.", False),
+        ("Insgesamt sind es 4.343,75 €.", False),
+    ],
+)
+def test_the_sum_of_a_column_has_no_slip(answer: str, is_right: bool) -> None:  # noqa: FBT001
+    clue = found("What did it cost?", COSTS, answer)
+    assert (clue is None) is is_right
+    assert clue is None or "the 3 values that it adds up are 4,433.75" in clue.reason
+
+
 def test_a_calculation_proves_its_result_only_from_figures_with_a_source() -> None:
     task, result = "What does the grower get?", '{"fed": "3.42 MWh", "per_kwh": 0.055}'
     wrong = found(task, result, "342 kWh x 0.055 = 18.81.")

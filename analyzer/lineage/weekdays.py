@@ -1,0 +1,75 @@
+"""Dates with the name of another day of the week: "Monday, 18 November 2025" was a Tuesday. Pure.
+
+The calendar contradicts them whatever the run is about: either the day or its name is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import DateFound, agree, dates_in
+from analyzer.lineage.known import Known
+from analyzer.lineage.vocabulary import alternatives, weekdays
+from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.wordings import languages_in
+
+_BEFORE: Final = r"\.?,?\s{0,2}(?:den|dem|der|the|le|el|il|o|dia|día|dnia|,|\*\*)?\s?\Z"
+_AFTER: Final = r"\A\s?[(（,]\s?"  # noqa: RUF001 - as Chinese and Japanese write it
+_REACH: Final = 24
+_ENGLISH: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def wrong_weekdays(known: Known) -> Iterator[Clue]:
+    """Yield the answer's dates beside the name of another day of the week, unless a source has both."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    languages = languages_in(answer)
+    for one in dates_in(answer) if languages else ():
+        named = _named_beside(answer, one, languages)
+        days = list(_days(known, one)) if named is not None else []
+        if named is None or not days or any(day.weekday() == named for day in days):
+            continue
+        if not any(_is_given(source.text, one, named) for source in known.sources):
+            yield _clue(known, one, named, days[0])
+
+
+def _named_beside(text: str, one: DateFound, languages: tuple[str, ...]) -> int | None:
+    """Return the day of the week that a text names right before or after a date, Monday being 0."""
+    names = weekdays(languages)
+    if not names:
+        return None
+    pattern = alternatives(names)
+    before = text[max(0, one.start - _REACH) : one.start]
+    found = re.search(rf"({pattern}){_BEFORE}", before, re.IGNORECASE)
+    if found is None:
+        found = re.search(rf"{_AFTER}({pattern})", text[one.end : one.end + _REACH], re.IGNORECASE)
+    return names[found[1].casefold()] if found else None
+
+
+def _days(known: Known, one: DateFound) -> Iterator[date]:
+    """Yield the days that a date may mean; without a year, those that the run has for this day and month."""
+    for reading in one.readings:
+        if reading.year:
+            yield date(*reading)
+        else:
+            given = (day for each in known.all_dates for day in each.readings if day[1:] == reading[1:])
+            yield from (date(*day) for day in given if day.year)
+
+
+def _is_given(text: str, one: DateFound, named: int) -> bool:
+    languages = languages_in(text)
+    return any(agree(one, each) and _named_beside(text, each, languages) == named for each in dates_in(text))
+
+
+def _clue(known: Known, one: DateFound, named: int, day: date) -> Clue:
+    step = known.first_said(lambda text: one.literal in text)
+    quote = known.quote(step, one.literal)
+    return Clue(
+        step=known.reading.steps[step].index,
+        kind=ClueKind.CHANGED,
+        reason=f"gave {one.literal} as a {_ENGLISH[named]}, which is a {_ENGLISH[day.weekday()]}",
+        evidence=(quote,) if quote.quote else (),
+    )
