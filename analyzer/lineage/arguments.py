@@ -8,6 +8,7 @@ the given one: whoever tries several values uses that one too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -16,6 +17,7 @@ from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_result
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in
 from analyzer.lineage.values import ValueKind, values_in
+from analyzer.lineage.vocabulary import weekdays_in
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of
 from semconv.dialects.reading.values import mapping
@@ -85,13 +87,15 @@ def _dates(case: _Case) -> Iterator[_Slip]:
     asked = dates_in(case.asked)[:_MOST_GIVEN]
     used = [(call, one) for call in case.calls for one in dates_in(call.text)] if asked else []
     unused = [given for given in asked if not any(agree(given, one) for _, one in used)]
+    named = weekdays_in(case.asked, case.known.languages) if unused else frozenset()
     for call, one in used:
         near = [given for given in unused if differ_in_one(one, given)]
         if not near:
             continue
         read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
-        if not any(agree(one, other) for other in read) and not follows(
-            one, read, counts_in(case.asked), within=_NEIGHBOUR
+        is_named = any(date(*day).weekday() in named for day in one.readings if day.year)
+        if not any(agree(one, other) for other in read) and not (
+            is_named or follows(one, read, counts_in(case.asked), within=_NEIGHBOUR)
         ):
             given = min(near, key=lambda each: digits_apart(one, each))
             yield _Slip(position=call.position, what="the date", used=one.literal, given=given.literal)

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows
+from analyzer.lineage.dates import DateFound, agree, dates_in, differ_in_one, digits_apart, follows
 from analyzer.lineage.figures import prose_of
-from analyzer.lineage.known import BEFORE, Known, Told
+from analyzer.lineage.known import BEFORE, Known, Told, counts_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import titles
 from analyzer.signals.run_view import HEAD, final_answer
@@ -40,12 +40,13 @@ def changed_values(known: Known) -> Iterator[Clue]:
 
 def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     stated = dates_in(answer)[:_MOST]
+    own = counts_in(_without(answer, stated))
     for one in stated:
         if known.has_date(one):
             continue
         others = [told for told in known.dates if differ_in_one(one, told.date)]
         unsaid = [told for told in others if not any(agree(told.date, other) for other in stated)]
-        if unsaid and not follows(one, known.all_dates, known.counts):
+        if unsaid and not follows(one, known.all_dates, (*own, *known.counts)):
             heard = dates_in(_heard_by_author(known, one.literal))
             closest = min(
                 unsaid,
@@ -55,6 +56,12 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
                 ),
             )
             yield "the date", one.literal, closest.told
+
+
+def _without(text: str, dates: Sequence[DateFound]) -> str:
+    """Return a text without its dates: their numbers count nothing."""
+    starts, ends = (0, *(one.end for one in dates)), (*(one.start for one in dates), len(text))
+    return " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _heard_by_author(known: Known, literal: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from analyzer.signals.numbers import DENSE
 
+_LONG: Final = 4
 _MARKS: Final = re.compile(rf"[{DENSE}]")
 
 
@@ -31,6 +32,17 @@ def weekdays(languages: tuple[str, ...]) -> Mapping[str, int]:
     rows = _rows()
     known = [rows[code]["weekdays"] for code in languages if code in rows]
     return {form: number - 1 for names in known for form, number in _numbered(names)}
+
+
+def weekdays_in(text: str, languages: tuple[str, ...]) -> frozenset[int]:
+    """Return the days of the week that a text names, Monday being 0; longer names with any ending."""
+    small, names = text.casefold(), weekdays(languages)
+    whole = set(re.findall(r"\w+", small))
+    return frozenset(
+        day
+        for name, day in names.items()
+        if name in whole or (len(name) >= _LONG and any(word.startswith(name) for word in whole))
+    )
 
 
 @functools.cache

@@ -166,9 +166,16 @@ def agree(operands: Sequence[Sequence[str]], result: Sequence[str], *, added: bo
         and any(abs(r / n - 1) < 1e-2 for r in _either(ratio) for n in _CONVERSIONS)
     ):
         return False
+    if set(stated) - {name for names in given for name in names} and _is_prefixed(ratio):
+        return False  # ``14 x 435 W = 6.09 kWp``
     if measured and _dimensions(stated) - measured:
         return False  # ``3600 s / 60 = 60 km``: not one calculation
     return not added or _one_unit(given, stated)
+
+
+def _is_prefixed(ratio: float) -> bool:
+    """Tell whether two values differ by what a prefix of a unit stands for: kilo, milli, mega."""
+    return any(abs(each / size - 1) < 5e-3 for each in _either(ratio) for size in (1e3, 1e6))
 
 
 def _one_unit(given: Sequence[Sequence[str]], stated: Sequence[str]) -> bool:

@@ -57,6 +57,7 @@ def test_a_date_one_digit_from_the_returned_one_was_changed(task: str, answer: s
         "Arrive a day early, on 11 March 2027.",
         "After three nights you leave: 15 March 2027, or 18 March for six.",
         "We move in a week earlier, on 5 March 2027, since the fair opens on 12 March.",
+        "The paint needs 10 days, so it has to be dry by 22 March 2027.",
     ],
 )
 def test_a_date_that_was_given_or_follows_from_one_is_right(answer: str) -> None:
@@ -160,6 +161,8 @@ def test_a_call_with_a_slip_of_what_was_asked_for_is_the_mistake(
         ("Pay 49 EUR for each of the 10 trees.", ['{"eur": 490}']),
         ("Sales in Q3 2026 against the year before?", ['{"year": 2026}', '{"year": 2025}']),
         ("What is the weather in Graz on 2027-01-05?", ['{"lat": 47.07, "lon": 15.44, "elevation": 353}']),
+        ("14 Nisan randevumuzu pazartesiye alın.", ['{"tarih": "2026-04-20"}']),  # noqa: RUF001
+        ("Move us from 14 May to the Monday after.", ['{"day": "2026-05-18"}']),
         ("How many loans were there in 2025, against 69,874 in 2024?", ['{"year": 2025}']),
         ("Zaległość z terminem 25 września: ile odsetek?", ['{"od": "2026-09-26", "do": "2026-12-14"}']),
         ("¿Hasta cuándo, desde el 12 de mayo?", ['{"inicio": "2027-05-12", "semanas": [6, 17]}']),

@@ -336,7 +336,6 @@ _STATES: Final = (
 """A field and its value in the result of a run that waits, with another field of the same result: the value
 alone may be the user's (a subscription that is paused).
 """
-_ADK: Final = "google_adk"
 _ADK_CONFIRMATION: Final = "This tool call requires confirmation, please approve or reject."
 """ADK's own result of a call of a tool with ``require_confirmation`` (``google.adk.tools.function_tool``)."""
 
@@ -345,10 +344,10 @@ def is_pending(span: Span, action: Action) -> bool:
     """Say whether an agent's or a workflow's own result says that it waits for a person or a caller.
 
     Only such spans are asked: a model or a tool may say anything. ADK's tools are the exception: the
-    framework answers in place of the tool, in fixed words.
+    framework answers in place of the tool, in fixed words, whichever instrumentation records them.
     """
     if action.kind is ActionKind.TOOL:
-        return action.dialect == _ADK and action.failed and action.error == _ADK_CONFIRMATION
+        return _ADK_CONFIRMATION in {action.error, mapping(action.output).get("error")}
     if action.kind not in _RUNS:
         return False
     return any(_lists_requests(result) for result in _results(span, action))
