@@ -84,7 +84,7 @@ def _all_dates(text: str) -> Iterator[DateFound]:
     for found in _NUMERIC.finditer(text):
         if found[4] or found[2] == ".":
             year, one, other = _full(found[4]), int(found[1]), int(found[3])
-            is_day_first = found[2] == "." or _writes_day_first(text)
+            is_day_first = found[2] == "." or writes_day_first(text)
             both = (Day(year, other, one), *(() if is_day_first else (Day(year, one, other),)))
             yield from _date(found, both)
     for pattern, day, name in ((_DAY_FIRST, 1, 2), (_MONTH_FIRST, 2, 1)):
@@ -95,7 +95,7 @@ def _all_dates(text: str) -> Iterator[DateFound]:
 
 
 @functools.lru_cache(maxsize=32)
-def _writes_day_first(text: str) -> bool:
+def writes_day_first(text: str) -> bool:
     """Tell whether a text is in a language that writes the day first; English is written both ways."""
     if _DAY_THEN_MONTH.search(text[:_HEARD]):
         return True

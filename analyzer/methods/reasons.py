@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Final
 
 from analyzer.inquiry.verdict import FailureMode
-from analyzer.lineage.claims import miscalculated
+from analyzer.lineage.slips import miscalculated
 from analyzer.signals.faults import CODE_ERROR
 from analyzer.signals.run_view import Finding, Reading
 from analyzer.signals.suspicion import MOST_STEPS

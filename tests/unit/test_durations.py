@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.lineage.claims import wrong_figures
 from analyzer.lineage.durations import differences, durations
 from analyzer.lineage.figures import figures
+from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.run_view import read
 from tests.runs import run, step, tool
 

@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from analyzer.lineage.calculations import wrong_sums
-from analyzer.lineage.claims import wrong_figures
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.known import known_of
 from analyzer.lineage.readers import MOST_CLUES, READERS
+from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.run_view import Reading
 from analyzer.signals.suspicion.constraints import broken_constraints
 from analyzer.signals.suspicion.other_language import other_language

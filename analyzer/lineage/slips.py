@@ -1,0 +1,219 @@
+"""Wrong figures of the answer: slips of what a tool returned, of a conversion or of a calculation. Pure.
+
+A figure without a source is not wrong for that: an answer may compute with what it was told in more ways than
+anybody can try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Final
+
+from analyzer.lineage.calculations import factors
+from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, wrong_power
+from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures
+from analyzer.lineage.sources import columns_of, is_blind, results, sources
+from analyzer.signals.normalize import excerpt
+from analyzer.signals.numbers import measure_of
+from analyzer.signals.run_view import HEAD, Reading
+from semconv.model import Evidence, StepKind
+
+_TELLING: Final = 2
+_MOST_STEPS_APART: Final = 12
+_LEAST_COLUMN: Final = 3
+_NOUN: Final = 3
+"""Letters of a word that names what is counted."""
+
+
+def miscalculated(reading: Reading) -> Iterator[Clue]:
+    """Yield those of ``wrong_figures`` for which the run shows the right product.
+
+    Returns early for most runs: few give exactly one rate and its counts.
+    """
+    stated = figures(answer_prose(reading))
+    right = factors(reading.trajectory.task[:HEAD], results(reading), stated) if stated else None
+    if right is not None and any(right.corrects(claim) for claim in stated):
+        yield from (clue for clue in wrong_figures(reading) if clue.is_miscalculated)
+
+
+def wrong_figures(reading: Reading) -> Iterator[Clue]:
+    """Yield the final answer's wrong figures; none if some results of tools are missing.
+
+    A figure without a source is not wrong for that: an answer may compute with what it was told in more ways
+    than anybody can try. It is wrong if the run shows the product that should stand there, or if it is a
+    figure of a result with a slip, and no arithmetic leads from one to the other.
+    """
+    if is_blind(reading):
+        return
+    answer = answer_prose(reading)
+    held = judged(reading, answer)
+    returned = (source.text for source in sources(reading) if source.is_result)
+    right = factors(reading.trajectory.task[:HEAD], returned, figures(answer)) if held.bare else None
+    for claim in held.bare:
+        if right is not None and right.corrects(claim):
+            yield _clue(reading, claim, _Instead(text=right.as_text(claim), is_product=True))
+        elif claim in held.lone and (instead := _slipped(reading, held, claim)) is not None:
+            yield _clue(reading, claim, instead)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Instead:
+    """What should stand in place of a wrong figure."""
+
+    text: str
+    is_product: bool = False
+    quote: tuple[int, str] | None = None
+    """The position of the step that has it, and how it is written there."""
+
+
+def _slipped(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
+    """Return the figure that an answer gives with a slip: a returned, a converted or a computed one."""
+    returned = _returned_nearly(held, claim)
+    if returned is not None:
+        step, one = returned
+        text = f"{reading.steps[step].target or 'the tool'} returned {one.shown}"
+        return _Instead(text=text, quote=(step, one.literal))
+    found = (
+        _converted_nearly(held, claim)
+        or _computed_nearly(reading, held, claim)
+        or _added_up_nearly(reading, held, claim)
+    )
+    return _Instead(text=found) if found else None
+
+
+def _returned_nearly(held: Judged, claim: Figure) -> tuple[int, Figure] | None:
+    """Return the figure of a result from which one differs by a slip; the most alike if there are several.
+
+    A figure that differs in one digit is also what adding a round amount gives, so a known amount of which
+    the difference is a small multiple excuses it.
+    """
+    stated = {one.value for one in held.claims}
+    unlike = [each for each in held.world.results if each[1].value not in stated and _may_be(claim, each[1])]
+    many = len({one.value for _, one in unlike})
+    near = [
+        each
+        for each in unlike
+        if many * alike_by_chance(claim, each[1].value) <= BY_CHANCE
+        and not _is_step_apart(held.world, claim.value - each[1].value)
+    ]
+    same = _of_the_same_noun(claim, held.world.results)
+    if len({one.value for _, one in same}) == 1 and same[0][1].value not in stated:
+        near += same[:1]
+    return max(near, key=lambda each: _overlap(claim, each[1]), default=None)
+
+
+def _of_the_same_noun(claim: Figure, given: Sequence[tuple[int, Figure]]) -> Sequence[tuple[int, Figure]]:
+    """Return the figures of results that count the same as one: seats. Money and measures have many uses."""
+    is_noun = len(claim.unit) >= _NOUN and measure_of(claim.unit) is None and claim.unit not in CURRENCY_CODES
+    return [each for each in given if claim.unit in {each[1].unit, *each[1].words}] if is_noun else []
+
+
+def _may_be(claim: Figure, one: Figure) -> bool:
+    return one.unit == claim.unit or not (one.unit and claim.unit)
+
+
+def _converted_nearly(held: Judged, claim: Figure) -> str:
+    """Return the conversion that a figure misses by one or two powers of ten: 3.42 MWh are no 342 kWh."""
+    stated = {one.value for one in held.claims if one not in held.lone}
+    for step_and_figure in held.world.results:
+        one = step_and_figure[1]
+        right = wrong_power(claim, one.value) if _is_other_measure(claim, one) else None
+        if right is not None and right not in stated:
+            return f"{one.shown} is {claim.shown.replace(claim.literal, f'{right:,.6g}')}"
+    return ""
+
+
+def _is_other_measure(claim: Figure, one: Figure) -> bool:
+    """Tell whether two figures may measure the same in different units."""
+    ours, theirs = measure_of(claim.unit), measure_of(one.unit)
+    if ours is None or len(claim.digits) < _TELLING:
+        return False
+    return not one.unit or (theirs is not None and ours[0] == theirs[0] and ours[1] != theirs[1])
+
+
+def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
+    """Return the sum, difference or product of figures beside one that has its digits in another order."""
+    beside = figures(reading.outputs[_introduced(reading, claim)])
+    lone = {one.value for one in held.lone}
+    known = [one for one in (*beside, *figures(reading.trajectory.task[:HEAD])) if one.value not in lone]
+    operands = list({one.value: one for one in known if not one.is_label}.values())[:MOST_PLAIN]
+    found = [each for one, other in permutations(operands, 2) for each in _operations(one, other)]
+    many = len({value for value, _ in found})
+    near = (
+        text
+        for value, text in found
+        if _is_exchanged(claim, value) and many * alike_by_chance(claim, value) <= BY_CHANCE
+    )
+    return next(near, "")
+
+
+def _added_up_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
+    """Return the sum of a column that a figure gives with a slip."""
+    columns = [column for column in columns_of(reading) if len(column) >= _LEAST_COLUMN]
+    totals = {float(f"{sum(column):.12g}"): column for column in columns}
+    for total, column in totals.items():
+        is_slip = len(totals) * alike_by_chance(claim, total) <= BY_CHANCE
+        if is_slip and not _is_step_apart(held.world, claim.value - total):
+            return f"the {len(column)} values that it adds up are {total:,.10g}"
+    return ""
+
+
+def _operations(one: Figure, other: Figure) -> Iterator[tuple[float, str]]:
+    a, b = one.value, other.value
+    if a > b:
+        yield a - b, f"{one.literal} - {other.literal} is {a - b:,.10g}"
+        yield a + b, f"{one.literal} + {other.literal} is {a + b:,.10g}"
+        yield a * b, f"{one.literal} x {other.literal} is {a * b:,.10g}"
+
+
+def _is_exchanged(claim: Figure, value: float) -> bool:
+    digits = f"{value:.10g}".replace(".", "").strip("0")
+    return sorted(digits) == sorted(claim.digits) and digits != claim.digits
+
+
+def _is_step_apart(world: World, difference: float) -> bool:
+    multiples = (abs(difference / value) for value in world.loose if value)
+    return any(each <= _MOST_STEPS_APART and each.is_integer() for each in multiples)
+
+
+def _overlap(one: Figure, other: Figure) -> float:
+    least = min(len(one.words), len(other.words))
+    return len(one.words & other.words) / least if least else 0.0
+
+
+def _introduced(reading: Reading, claim: Figure) -> int:
+    """Return the position of the step in which an agent first states a figure; by default the last one."""
+    last = 0
+    for position, step in enumerate(reading.steps):
+        if step.kind is StepKind.TOOL:
+            continue
+        last = position
+        if any(figure.value == claim.value for figure in figures(reading.outputs[position])):
+            return position
+    return last
+
+
+def _clue(reading: Reading, claim: Figure, instead: _Instead) -> Clue:
+    position = _introduced(reading, claim)
+    quotes = [*([instead.quote] if instead.quote else []), (position, claim.literal)]
+    quoted = (Evidence(step=reading.steps[at].index, quote=_around(reading, at, word)) for at, word in quotes)
+    return Clue(
+        step=reading.steps[position].index,
+        kind=ClueKind.WRONG_FIGURE,
+        reason=f"gave {claim.shown}; {instead.text}",
+        evidence=tuple(one for one in quoted if one.quote),
+        value=claim.value,
+        is_miscalculated=instead.is_product,
+        signs={"product": float(instead.is_product)},
+    )
+
+
+def _around(reading: Reading, position: int, literal: str) -> str:
+    """Return a step's words around a figure; empty if only the step's input has it."""
+    text = reading.steps[position].output
+    at = text.find(literal)
+    return excerpt(text, at, at + len(literal), before=60, after=60) if at >= 0 else ""
