@@ -28,8 +28,8 @@ _MOST_CALLS: Final = 100
 _LEAST_DIGITS: Final = 3
 _MOST_GIVEN: Final = 8
 _MOST_KEYS: Final = 40
-_NEIGHBOUR: Final = 1
-"""Days around a date that a call may ask for without a reason: a span has a beginning and an end."""
+_NEIGHBOUR: Final = 7
+"""Days around a date that a call may ask for without a reason: the week that begins or ends with it."""
 _YEARS_APART: Final = 5
 """Years within which two years may be taken for each other."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -90,19 +91,32 @@ def _folder_and_type(path: str) -> tuple[str, str]:
 
 
 def _names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
-    words = _WORD.findall(answer)[:_MOST_WORDS]
+    runs = _runs_of_words(answer)
+    words = [word for run in runs for word in run]
     capitals = {word for word in words if word[0].isupper() and word.casefold() not in titles()}
     strange = {word for word in capitals if not known.has(word.casefold())}
     if not strange:
         return
     small = answer.casefold()
     unsaid = [told for told in known.names if told.value.key not in small]
-    yield from _one_word_away(words, strange, [told for told in unsaid if " " in told.value.literal])
+    yield from _one_word_away(runs, strange, [told for told in unsaid if " " in told.value.literal])
     yield from _same_ending(answer, strange, [told for told in unsaid if " " not in told.value.literal])
 
 
+def _runs_of_words(text: str) -> list[list[str]]:
+    """Return the words of a text that only blanks part, together."""
+    runs: list[list[str]] = []
+    end = -1
+    for found in islice(_WORD.finditer(text), _MOST_WORDS):
+        if end < 0 or text[end : found.start()].strip(" "):
+            runs.append([])
+        runs[-1].append(found[0])
+        end = found.end()
+    return runs
+
+
 def _one_word_away(
-    words: Sequence[str], strange: set[str], names: Sequence[Told]
+    runs: Sequence[Sequence[str]], strange: set[str], names: Sequence[Told]
 ) -> Iterator[tuple[str, str, Told]]:
     """Yield words of the answer that are a given name but for one word that nobody gave."""
     masked = {
@@ -112,13 +126,18 @@ def _one_word_away(
         for place, part in enumerate(parts)
         if part[0].isupper()
     }
-    for length in {len(parts) for parts in masked}:
-        for start in range(len(words) - length + 1):
-            parts = words[start : start + length]
-            for place, part in enumerate(parts):
-                told = masked.get((*parts[:place], None, *parts[place + 1 :])) if part in strange else None
-                if told is not None:
-                    yield "the name", " ".join(parts), told
+    lengths = {len(parts) for parts in masked}
+    windows = (
+        run[start : start + length]
+        for run in runs
+        for length in lengths
+        for start in range(len(run) - length + 1)
+    )
+    for parts in windows:
+        for place, part in enumerate(parts):
+            told = masked.get((*parts[:place], None, *parts[place + 1 :])) if part in strange else None
+            if told is not None:
+                yield "the name", " ".join(parts), told
 
 
 def _same_ending(answer: str, strange: set[str], names: Sequence[Told]) -> Iterator[tuple[str, str, Told]]:

@@ -82,7 +82,14 @@ def _same(one: str, other: str) -> bool:
     numbers = [each.value for each in (*figures(one)[:1], *figures(other)[:1])]
     if len(numbers) == 2:
         return numbers[0] == numbers[1]
+    if _shape(a) != _shape(b):
+        return True  # a name and its code
     return not words_in(a).isdisjoint(words_in(b))  # a longer name of the same thing
+
+
+def _shape(text: str) -> tuple[tuple[bool, bool], ...]:
+    """Return which words of a text have letters, and which have digits."""
+    return tuple((any(map(str.isalpha, word)), any(map(str.isdigit, word))) for word in text.split())
 
 
 def _states(text: str, value: str) -> bool:

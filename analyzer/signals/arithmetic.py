@@ -18,7 +18,8 @@ from analyzer.signals.numbers import NUMBER, agree, worth
 
 # Each alternative begins with a literal letter: faster to search than a word boundary.
 _RESULT: Final = re.compile(
-    rf"(?:=|e(?<=\be)quals\b|i(?<=\bi)s equal to\b)\s?[$€£]?\s?({NUMBER})(?![\w%]|[.,]\d)"
+    rf"(?:=|e(?<=\be)quals\b|i(?<=\bi)s equal to\b)\s?[$€£]?\s?({NUMBER})"
+    r"(?![\w%]|[.,]\d|[ \u00a0\u202f]\d{3}(?!\d))"  # a blank may part thousands
 )
 _TOKEN: Final = re.compile(
     rf"(?P<number>(?<![\w.,])(?:{NUMBER})(?![\w.]))"

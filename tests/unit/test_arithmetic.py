@@ -43,6 +43,7 @@ def test_a_sum_that_does_not_add_up_is_found_and_quoted_word_for_word(text: str)
         "2^3 + 4 = 12",
         "16 GPUs at $3 for 10 hours = 450",
         "14 x 435 W = 6.09 kWp",
+        "220 x 14 + 92 x 8 = 3 816,00 €",
         "5 / 0 = 1",
         "a = 3",
         "",

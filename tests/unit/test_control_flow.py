@@ -203,6 +203,9 @@ CANCELS = {
     ),
     "dotnet": everywhere("System.Threading.Tasks.TaskCanceledException", "A task was canceled."),
     "go": lift(**each({"error": "context canceled"})),
+    "go, wrapped": lift(**each({"error": 'Post "http://lifts/7": context canceled'})),
+    "go, with the words as class": everywhere("context canceled", "context canceled"),
+    "go, with its class": everywhere("*url.Error", 'Post "http://lifts/7": context canceled'),
     "deadline of the run": lift(top=LATE, middle=CANCELLED, call=CANCELLED),
     "deadline around a whole loop": (
         agent(1, "warden", parent=None, end=100, **LATE),

@@ -162,6 +162,8 @@ def test_a_call_with_a_slip_of_what_was_asked_for_is_the_mistake(
         ("Sales in Q3 2026 against the year before?", ['{"year": 2026}', '{"year": 2025}']),
         ("What is the weather in Graz on 2027-01-05?", ['{"lat": 47.07, "lon": 15.44, "elevation": 353}']),
         ("14 Nisan randevumuzu pazartesiye alın.", ['{"tarih": "2026-04-20"}']),  # noqa: RUF001
+        ("Who is more than a week late as of today, 18 September?", ['{"sql": "due < \'2025-09-11\'"}']),
+        ("Which tents are free from 4 to 6 July?", ['{"window": "2025-06-28/2025-07-12"}']),
         ("Move us from 14 May to the Monday after.", ['{"day": "2026-05-18"}']),
         ("How many loans were there in 2025, against 69,874 in 2024?", ['{"year": 2025}']),
         ("Zaległość z terminem 25 września: ile odsetek?", ['{"od": "2026-09-26", "do": "2026-12-14"}']),

@@ -160,6 +160,11 @@ def test_a_result_of_something_else_given_for_what_was_asked_is_the_mistake(
         ({"date": "2027-06-22"}, {"date": "22.06.2027", "duty": "Ada"}, "On 22 June 2027 it is Ada."),
         ({"limit": 5}, {"limit": 50, "total": 3}, "The first 5 of 3."),
         ({"price": 40}, {"price": 38.5}, "It costs 38.50."),
+        (
+            {"artikel": "trilplaat 90 kg"},
+            {"artikel": "TP-90", "dag": 45},
+            "Een trilplaat 90 kg kost 45.",
+        ),
     ],
 )
 def test_a_result_that_fits_or_is_told_is_right(arguments: object, result: object, answer: str) -> None:

@@ -19,4 +19,4 @@ def test_every_bounded_cache_of_the_lineage_is_dropped(name: str) -> None:
     found = vars(import_module(name)).values()
     caches = [one for one in found if hasattr(one, "cache_clear") and one.__module__ == name]
     bounded = [one for one in caches if one.cache_parameters()["maxsize"] is not None]
-    assert [one.__name__ for one in bounded if one not in memory._CACHES] == []  # noqa: SLF001
+    assert [one.__name__ for one in bounded if one not in memory._CACHES] == []

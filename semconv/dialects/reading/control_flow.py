@@ -176,6 +176,8 @@ _LEFT: Final = re.compile(
     re.IGNORECASE,
 )
 """What says of the one who asked that he left or stopped the run; a peer or a server does not ask."""
+_GO_CANCELLED: Final = ": context canceled"
+"""How Go ends an error that wraps the cancellation of its context."""
 _CAUSE: Final = "\nCaused by: "
 """In Java's traceback of an error that another one caused: LangChain4j wraps a guardrail that crashed."""
 _SPAN_ERROR: Final = re.compile(r"""\A\{["']message["']: ?["']""")
@@ -253,7 +255,8 @@ def _by_class(name: str, message: str, trace: str = "") -> Raised | None:
         if row.means is _GUARD and _CAUSE in trace[:_MOST_TRACE]:
             return Raised.ERROR
         return Raised.TIMEOUT if is_late else row.means
-    return _by_words(last)
+    is_wrapped = message.rstrip().endswith(_GO_CANCELLED)
+    return _by_words(last) or _MESSAGES.get(message.strip()) or (_CANCEL if is_wrapped else None)
 
 
 def _by_words(name: str) -> Raised | None:
@@ -287,6 +290,8 @@ def _by_message(message: str) -> Raised | None:
     for beginning, means in _BEGINNINGS:
         if head.startswith(beginning):
             return means
+    if head.endswith(_GO_CANCELLED):
+        return _CANCEL
     if _LEFT.fullmatch(head.partition(":")[0].rstrip(" .!")):
         return _GONE
     stated = _CLASS.match(head)
