@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from calendar import isleap
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from typing import Final, NamedTuple
@@ -186,7 +187,9 @@ def _in_years(one: Day, years: Iterable[int]) -> Iterator[date]:
 
 
 def _known_year(one: Day) -> date:
-    return date(one.year or 2000, one.month, one.day if one.year or one[1:] != (2, 29) else 28)
+    year = one.year or 2000
+    is_leap_day = one[1:] == (2, 29) and (not one.year or not isleap(year))
+    return date(year, one.month, 28 if is_leap_day else one.day)
 
 
 def _years(known: Iterable[DateFound]) -> set[int]:

@@ -198,6 +198,8 @@ class _Said:
 
 
 _COLUMN: Final = range(2, 401)
+_LARGEST: Final = 1e15
+"""Size of a number that a person adds up; JSON may hold any, and what is no number."""
 
 
 def listed_columns(stated: Sequence[Figure], loose: frozenset[float]) -> Iterator[tuple[float, ...]]:
@@ -241,7 +243,7 @@ def _json_columns(text: str) -> dict[str, list[float]]:
         elif isinstance(value, list):
             stack += [(key, one) for one in reversed(value)]
             found[f"#{key}"] += [float(len(value))]
-        elif isinstance(value, int | float) and not isinstance(value, bool):
+        elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
             found[key].append(float(value))
         elif isinstance(value, str):
             found[key] += [figure.value for figure in figures(value)[:1]]

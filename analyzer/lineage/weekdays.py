@@ -46,7 +46,7 @@ def _named_beside(text: str, one: DateFound, languages: tuple[str, ...]) -> int 
     found = re.search(rf"({pattern}){_BEFORE}", before, re.IGNORECASE)
     if found is None:
         found = re.search(rf"{_AFTER}({pattern})", text[one.end : one.end + _REACH], re.IGNORECASE)
-    return names[found[1].casefold()] if found else None
+    return names.get(found[1].casefold()) if found else None
 
 
 def _days(known: Known, one: DateFound) -> Iterator[date]:
