@@ -420,7 +420,11 @@ async def test_a_segment_that_cannot_be_compacted_owes_the_disk_its_wal_until_th
         journal.mark_done((await journal.append([entry(_noise(seed)) for seed in range(6)]))[1:])
         await settled(journal)
         assert (tmp_path / "00000001.sqlite").stat().st_size > 5 << 20
-        assert (tmp_path / "00000001.sqlite-wal").stat().st_size == 0
+        assert (tmp_path / "00000001.sqlite-wal").stat().st_size <= ONE_PAGE_OF_MARKS
+
+
+ONE_PAGE_OF_MARKS = 32 + 24 + 4096
+"""Marks wait 50 ms for a commit of rows: on a busy machine the WAL may have been copied before they come."""
 
 
 class FullAtFirst(SegmentFile):
