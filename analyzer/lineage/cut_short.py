@@ -71,6 +71,8 @@ def unread_pages(known: Known) -> Iterator[Clue]:
         is_last = caller < 0 or last[known.reading.steps[caller].target] == caller
         if missing is None or not is_last or missing[1] in counts_in(answer):
             continue
+        if missing[0] in counts_in(known.asked) or not (missing[1] or _claims_all(answer)):
+            continue
         shown, total = missing
         step = known.reading.steps[known.first_said(lambda _text: True, after=position)]
         yield Clue(
@@ -159,6 +161,10 @@ def _parts(told: Sequence[float], left: Sequence[float], is_meant: Callable[[flo
 
 def _wants_all(known: Known) -> bool:
     return phrases("every", known.languages).search(known.asked) is not None
+
+
+def _claims_all(answer: str) -> bool:
+    return phrases("every", languages_in(answer)).search(answer) is not None
 
 
 def _counts(answer: str, count: int, key: str) -> bool:

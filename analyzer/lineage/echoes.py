@@ -1,7 +1,8 @@
 """Results about something else than was asked: week 12 was looked up, the result is of week 10. Pure.
 
-Many tools repeat what they were asked for. Where a result has another value under the key of an argument, and
-the answer states the one that was asked for but never the other, it gives one thing's values as another's.
+Many tools repeat what they were asked for. Where a result has another number, date or code under the key of
+an argument, and the answer states the one that was asked for but never the other, it gives one thing's values
+as another's. Names tell nothing: Köln is returned as Cologne.
 """
 
 from __future__ import annotations
@@ -82,14 +83,13 @@ def _same(one: str, other: str) -> bool:
     numbers = [each.value for each in (*figures(one)[:1], *figures(other)[:1])]
     if len(numbers) == 2:
         return numbers[0] == numbers[1]
-    if _shape(a) != _shape(b):
-        return True  # a name and its code
-    return not words_in(a).isdisjoint(words_in(b))  # a longer name of the same thing
+    return _code_of(a) is None or _code_of(a) != _code_of(b)  # names are written in many ways
 
 
-def _shape(text: str) -> tuple[tuple[bool, bool], ...]:
-    """Return which words of a text have letters, and which have digits."""
-    return tuple((any(map(str.isalpha, word)), any(map(str.isdigit, word))) for word in text.split())
+def _code_of(text: str) -> str | None:
+    """Return the shape of a code, such as ``ab-000``; ``None`` if a text is none."""
+    is_code = " " not in text and any(map(str.isdigit, text))
+    return re.sub(r"\d", "0", text) if is_code else None
 
 
 def _states(text: str, value: str) -> bool:

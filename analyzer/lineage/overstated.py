@@ -75,13 +75,13 @@ def overstated_deeds(known: Known) -> Iterator[Clue]:
         step = known.reading.steps[place]
         if looks_up(step.target or "") or known.reading.faults[place] is not Fault.NONE:
             continue
-        found = _not_done(mapping(step.output[:HEAD]), answer)
+        found = _not_done(mapping(step.output[:HEAD]), f"{known.asked}\n{answer}")
         if found is not None:
             yield _clue(known, place, *found, claims[0])
 
 
 def _not_done(row: Mapping[str, Any], answer: str) -> tuple[str, str] | None:
-    """Return the field that says that a deed is not done, if the answer does not say so."""
+    """Return the field that says that a deed is not done, if neither the answer nor the task says so."""
     for key, value in row.items():
         if value is False and _DONE_KEY.match(str(key)):
             return None if re.search(_UNDONE, answer, re.IGNORECASE) else (str(key), "false")

@@ -28,6 +28,7 @@ _MOST_SENTENCES: Final = 80
 _MOST_TABLES: Final = 40
 _MOST_ROWS: Final = 40
 _NUMBER: Final = re.compile(r"(?<![\w.,:-])\d[\d.,:]*\d(?![\w-])")
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _LEAST_DIGITS: Final = 3
 """Digits of a value that is not equal to another by chance."""
 _WORD: Final = re.compile(r"[^\W\d_]{4,}")
@@ -126,7 +127,7 @@ def _plain(literal: str) -> str:
 
 
 def _is_telling(number: str) -> bool:
-    return sum(map(str.isdigit, number)) >= _LEAST_DIGITS
+    return sum(map(str.isdigit, number)) >= _LEAST_DIGITS and not _YEAR.fullmatch(number)
 
 
 def _mixed_up(

@@ -20,6 +20,7 @@ from analyzer.signals.wordings import languages_in
 _BEFORE: Final = r"\.?,?\s{0,2}(?:den|dem|der|the|le|el|il|o|dia|día|dnia|,|\*\*)?\s?\Z"
 _AFTER: Final = r"\A\s?[(（,]\s?"  # noqa: RUF001 - as Chinese and Japanese write it
 _REACH: Final = 24
+_SHORT: Final = 4
 _ENGLISH: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -43,10 +44,22 @@ def _named_beside(text: str, one: DateFound, languages: tuple[str, ...]) -> int 
         return None
     pattern = alternatives(names)
     before = text[max(0, one.start - _REACH) : one.start]
-    found = re.search(rf"({pattern}){_BEFORE}", before, re.IGNORECASE)
-    if found is None:
-        found = re.search(rf"{_AFTER}({pattern})", text[one.end : one.end + _REACH], re.IGNORECASE)
+    found = re.search(rf"({pattern})({_BEFORE})", before, re.IGNORECASE)
+    if found is not None and _is_name(found[1], found[2]):
+        return names.get(found[1].casefold())
+    found = re.search(rf"{_AFTER}({pattern})", text[one.end : one.end + _REACH], re.IGNORECASE)
     return names.get(found[1].casefold()) if found else None
+
+
+def _is_name(word: str, after: str) -> bool:
+    """Tell whether a word before a date names its day: no full stop ends a sentence between them.
+
+    Short forms are other words too (``so``, ``mar``), and the Japanese ones stand for months as well.
+    """
+    is_short = len(word) <= _SHORT
+    if not word.isascii() and len(word) == 1:
+        return False
+    return (word[0].isupper() or after[:1] in {".", ","}) if is_short else not after.startswith(".")
 
 
 def _days(known: Known, one: DateFound) -> Iterator[date]:

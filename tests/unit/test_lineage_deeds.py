@@ -229,3 +229,8 @@ def test_a_deed_that_its_result_calls_undone_is_no_deed(result: str, answer: str
 def test_a_deed_that_is_told_as_it_stands_is_right(result: str, answer: str) -> None:
     steps = (*called("put_letter", '{"to": "Mrs Lund"}', result), step("teller", answer))
     assert found("Please do it.", *steps) is None
+
+
+def test_a_draft_that_was_asked_for_is_what_was_asked_for() -> None:
+    written = called("put_letter", '{"to": "Mrs Lund"}', '{"id": "M-7", "status": "draft"}')
+    assert found("Draft a letter to Mrs Lund.", *written, step("teller", "I've prepared the letter.")) is None

@@ -408,6 +408,10 @@ def test_a_limit_is_that_of_the_column_it_measures() -> None:
         ("トラックは11月18日(火)に来ます。", True),
         ("Фургон приедет во вторник, 18 ноября.", True),
         ("The van comes on 18 November. On Monday, the gate is shut.", True),
+        ("The gate is shut until Monday. 18 November is the day of the van.", True),
+        ("Das ist so 18.11. vereinbart, der Wagen kommt.", True),
+        ("トラックは来月11月18日に来ます。", True),
+        ("De wagen komt zo 18 november bij ons langs.", True),
     ],
 )
 def test_a_date_has_the_name_of_its_day(answer: str, is_right: bool) -> None:  # noqa: FBT001
@@ -442,6 +446,17 @@ def test_the_first_page_is_not_the_whole_list(result: str, is_right: bool) -> No
     clue = found("List all contracts.", *looked_up(result), step("reader", "These are all of them."))
     assert (clue is None) is is_right
     assert clue is None or "no further page" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("List my last orders.", "Your last orders are N/1 and N/2."),
+        ("List the two newest contracts.", "All done: N/1 and N/2."),
+    ],
+)
+def test_a_first_page_may_be_what_was_asked_for(task: str, answer: str) -> None:
+    assert found(task, *looked_up(PAGES[2]), step("reader", answer)) is None
 
 
 def test_a_search_without_a_hit_gives_no_source() -> None:

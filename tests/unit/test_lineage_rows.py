@@ -64,6 +64,7 @@ def test_a_value_of_another_entry_was_mixed_up(task: str, result: object, answer
         (KILNS, "Süd: 1236 Grad, 12,75 Stunden."),
         (TABLE, "Brise coûte 94,20 euros ; le plus cher coûte 118,50."),
         ([{"kiln": "Nord", "peak_c": 1184}, {"kiln": "Hof", "peak_c": 1184}], "Nord: 1184 Grad."),
+        ([{"kiln": "Nord", "built": 1998}, {"kiln": "Hof", "built": 2021}], "Nord was relined in 2021."),
     ],
 )
 def test_an_entrys_own_value_and_comparisons_are_right(result: object, answer: str) -> None:
@@ -137,7 +138,7 @@ def test_calls_that_what_was_asked_allows_are_right(
     [
         ({"kw": 12}, {"kw": 10, "percent": 8.5}, "In KW 12 sind es 8,5 %."),
         ({"date": "2027-06-22"}, {"date": "2027-06-15", "duty": "Ada"}, "On 22 June 2027 Ada is on duty."),
-        ({"ville": "Lyon"}, {"ville": "Laon", "gares": 3}, "Lyon a 3 gares."),
+        ({"booking": "AB-4711"}, {"booking": "AB-4712", "total": 80}, "Booking AB-4711 comes to 80."),
     ],
 )
 def test_a_result_of_something_else_given_for_what_was_asked_is_the_mistake(
@@ -159,6 +160,9 @@ def test_a_result_of_something_else_given_for_what_was_asked_is_the_mistake(
         ({"city": "Lyon"}, {"city": "Lyon, Rhône", "gates": 3}, "Lyon has 3 gates."),
         ({"date": "2027-06-22"}, {"date": "22.06.2027", "duty": "Ada"}, "On 22 June 2027 it is Ada."),
         ({"limit": 5}, {"limit": 50, "total": 3}, "The first 5 of 3."),
+        ({"stadt": "Köln"}, {"stadt": "Cologne", "tore": 12}, "Köln hat 12 Tore."),
+        ({"currency": "euro"}, {"currency": "EUR", "rate": 1.09}, "The euro stands at 1.09."),
+        ({"booking": "4711"}, {"booking": "AB-4711", "total": 80}, "Booking 4711 comes to 80."),
         ({"price": 40}, {"price": 38.5}, "It costs 38.50."),
         (
             {"artikel": "trilplaat 90 kg"},
