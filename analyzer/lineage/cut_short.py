@@ -14,6 +14,7 @@ from analyzer.lineage.dates import dates_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, counts_in, words_in
+from analyzer.lineage.sources import LARGEST
 from analyzer.lineage.vocabulary import number_words, phrases
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.wordings import languages_in
@@ -202,7 +203,7 @@ def _separates(told: Sequence[Scalar], left: Sequence[Scalar]) -> bool:
 
 def _rank(value: Scalar) -> float | str:
     if isinstance(value, bool | int | float):
-        return float(value)
+        return float(value) if abs(value) <= LARGEST or isinstance(value, float) else str(value)
     if _NUMBER.fullmatch(value):
         return float(value.replace(",", "."))
     days = dates_in(value)

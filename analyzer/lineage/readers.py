@@ -15,10 +15,11 @@ from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_d
 from analyzer.lineage.echoes import answers_to_other_questions
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
+from analyzer.lineage.other_calls import calls_for_other_rows
+from analyzer.lineage.other_values import values_of_other_rows
 from analyzer.lineage.out_of_date import other_periods, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.retold import retold_figures
-from analyzer.lineage.rows import calls_for_other_rows, values_of_other_rows
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays
 

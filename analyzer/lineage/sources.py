@@ -198,7 +198,7 @@ class _Said:
 
 
 _COLUMN: Final = range(2, 401)
-_LARGEST: Final = 1e15
+LARGEST: Final = 1e15
 """Size of a number that a person adds up; JSON may hold any, and what is no number."""
 
 
@@ -243,7 +243,7 @@ def _json_columns(text: str) -> dict[str, list[float]]:
         elif isinstance(value, list):
             stack += [(key, one) for one in reversed(value)]
             found[f"#{key}"] += [float(len(value))]
-        elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
+        elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
             found[key].append(float(value))
         elif isinstance(value, str):
             found[key] += [figure.value for figure in figures(value)[:1]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analyzer.lineage.known import Known
@@ -31,11 +31,19 @@ values = st.recursive(
 sentences = st.lists(st.sampled_from(WORDS) | texts | numbers.map(str), max_size=8).map(" ".join)
 
 
+HUGE = f'[{{"a": {10**400}, "n": "abc"}}, {{"a": 2, "n": "abd"}}, {{"a": 1, "n": "abe"}}]'
+PARTIAL = '[{"n": 118, "name": "Ada Lund"}, {"n": 119, "name": "Bo Berg"}, {"name": "Cy Dahl"}]'
+
+
+@example(task="List all items", arguments=1, result=HUGE, said="abc and abd are all of the rows.")
+@example(task="Close Cy Dahl", arguments=118, result=PARTIAL, said="Done.")
 @given(task=sentences, arguments=values, result=values | sentences, said=sentences)
 def test_no_reader_fails_on_any_run(task: str, arguments: object, result: object, said: str) -> None:
     asked = json.dumps({"id": arguments}, ensure_ascii=False)
     told = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-    steps = (calling("clerk", ("book", asked)), tool("clerk", told, "book", input=asked), step("clerk", said))
+    listed = (calling("clerk", ("find", "{}")), tool("clerk", told, "find", input="{}"))
+    booked = (calling("clerk", ("book", asked)), tool("clerk", told, "book", input=asked))
+    steps = (*listed, *booked, step("clerk", said))
     reading = read(run(*steps, task=task, output=said))
     for reader in READERS:
         list(reader(Known(reading)))

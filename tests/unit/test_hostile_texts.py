@@ -21,7 +21,7 @@ from analyzer.signals.suspicion.other_language import other_language
 from semconv.dialects.generic.speakers import bare_name
 from semconv.dialects.reading.messages import message_of
 from semconv.dialects.reading.python_repr import message_fields
-from semconv.model import StepKind, Trajectory
+from semconv.model import Step, StepKind, Trajectory
 from tests.runs import failed_tool, run, step, tool
 
 _LENGTH = 20_000
@@ -118,9 +118,27 @@ def _listing(number: int) -> Trajectory:
     return run(*calls, step("a", answer), task="What does each book cost, at most 900 EUR?", output=answer)
 
 
+def _polling(number: int) -> Trajectory:
+    """The same sixty entries listed again and again, all of them in each call, all their words asked for."""
+    words = " ".join(f"w{at}q{column}" for at in range(60) for column in range(9))
+    steps = [each for poll in range(number // 50) for each in _poll(poll)]
+    return run(*steps, step("a", "All done."), task=f"Close these: {words} " * 5, output="All done.")
+
+
+def _poll(poll: int) -> tuple[Step, Step, Step]:
+    rows = [
+        {"id": f"T-{at}", "seen": poll, **{f"f{column}": f"w{at}q{column}" for column in range(9)}}
+        for at in range(60)
+    ]
+    asked = json.dumps({f"a{at}": f"T-{at}" for at in range(60)})
+    listed = tool("a", json.dumps(rows), "tickets", input="{}")
+    return listed, step(f"b{poll % 3}", f"Close w{poll}q1."), tool("a", "ok", "close", input=asked)
+
+
 @pytest.mark.parametrize(
     ("read_run", "made"),
     [
+        pytest.param(_read_lineage, _polling, id="long lists, polled"),
         pytest.param(_read_lineage, _listing, id="lists, calls and numbers"),
         pytest.param(lambda made: Ending(made).returned, _failing, id="failures and results"),
         pytest.param(lambda made: list(other_language(read(made))), _copying, id="sentences and results"),

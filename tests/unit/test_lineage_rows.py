@@ -9,8 +9,9 @@ import pytest
 from analyzer.lineage.clue import Clue, ClueKind, weigh
 from analyzer.lineage.echoes import answers_to_other_questions
 from analyzer.lineage.known import Known
+from analyzer.lineage.other_calls import calls_for_other_rows
+from analyzer.lineage.other_values import values_of_other_rows
 from analyzer.lineage.readers import LineageReader
-from analyzer.lineage.rows import calls_for_other_rows, values_of_other_rows
 from analyzer.signals.run_view import read
 from semconv.model import Step
 from tests.runs import calling, run, step, tool

@@ -1,25 +1,17 @@
-"""Values and calls that belong to another entry of a list than the one that is meant. Pure.
-
-Two readers. A sentence names one entry and gives the value of another (the time of the third swimmer, said of
-the second). A call takes the id of one entry where the task describes another by its name (the account of
-M. Okafor in 14B, where N. Okafor in 4B was asked for).
-"""
+"""Values of another entry of a list: the third swimmer's time, said of the second one. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import agree, dates_in
-from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.entries import Entry, Scalar, lists_in
 from analyzer.lineage.known import Known, around, words_in
 from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.wordings import mentions_fault
-from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -33,9 +25,6 @@ _LEAST_DIGITS: Final = 3
 """Digits of a value that is not equal to another by chance."""
 _WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _LEAST_ROWS: Final = 3
-_LEAST_NAME: Final = 3
-_LONG_NUMBER: Final = 5
-"""Digits of a number that names something."""
 
 
 @record
@@ -171,117 +160,4 @@ def _clue(known: Known, position: int, source: int, literal: str, right: str) ->
         kind=ClueKind.CHANGED,
         reason=f"gave {literal}, another entry's; {known.giver(source)} returned {right} for this one",
         evidence=(Evidence(step=step.index, quote=around(step.output, literal, reach=60)),),
-    )
-
-
-def calls_for_other_rows(known: Known) -> Iterator[Clue]:
-    """Yield the calls with the id of one entry of a list where the task names another one."""
-    if mentions_fault(final_answer(known.reading.trajectory)[:HEAD]):
-        return
-    lists = islice(
-        ((source, each) for source, text in known.results() for each in lists_in(text)), _MOST_TABLES
-    )
-    by_value: defaultdict[str, list[tuple[int, Listed]]] = defaultdict(list)
-    for source, listed in lists:
-        for value in {str(each) for entry in listed.entries for each in entry.fields.values()}:
-            by_value[value].append((source, listed))
-    for position, step in enumerate(known.reading.steps if by_value else ()):
-        if step.kind is StepKind.TOOL:
-            yield from _wrong_calls(known, position, by_value)
-
-
-def _wrong_calls(
-    known: Known, position: int, by_value: Mapping[str, list[tuple[int, Listed]]]
-) -> Iterator[Clue]:
-    for value in mapping(known.reading.steps[position].input[:HEAD]).values():
-        if not isinstance(value, str | int) or isinstance(value, bool):
-            continue
-        for source, listed in by_value.get(str(value), ()):
-            meant = _meant(known, listed, str(value), position) if source < position else None
-            if meant is not None and meant[1].casefold() not in known.in_calls:
-                key, right, name = meant
-                yield _wrong_call(known, position, source, f"{key} {value}", f"{right} ({name})")
-
-
-def _meant(known: Known, listed: Listed, value: str, position: int) -> tuple[str, str, str] | None:
-    """Return the key, id and name of the entry that the task describes, if a call takes another one's id."""
-    keys = {key for entry in listed.entries for key, each in entry.fields.items() if str(each) == value}
-    if len(keys) != 1 or len(value) < _LEAST_NAME:
-        return None
-    (key,) = keys
-    ids = [str(entry.fields.get(key, "")) for entry in listed.entries]
-    if len(set(ids)) < len(ids):
-        return None
-    asked = _Asked("\n".join((known.asked, *_told(known, position))))
-    chosen = listed.entries[ids.index(value)]
-    others = [each for each in listed.entries if each is not chosen and False not in each.fields.values()]
-    better = [(each, name) for each in others if (name := _name_of(each, chosen, key, asked))]
-    if len(better) != 1 or any(_name_of(chosen, each, key, asked) for each in others):
-        return None
-    entry, name = better[0]
-    return key, str(entry.fields[key]), name
-
-
-def _told(known: Known, position: int) -> Iterator[str]:
-    """Yield what other agents have said before a call: they pass on what was asked for."""
-    steps = known.reading.steps
-    return (
-        step.output[:HEAD]
-        for step in steps[:position]
-        if step.kind is not StepKind.TOOL and step.agent != steps[position].agent
-    )
-
-
-class _Asked:
-    """What was asked for, by its words and its dates."""
-
-    def __init__(self, text: str) -> None:
-        self.words: Final = words_in(text)
-        self.dates: Final = [one for one in dates_in(text) if one.readings[0].year]
-
-    def has(self, value: str) -> bool:
-        """Tell whether a name or a long number is in it, word for word."""
-        is_name = any(map(str.isalpha, value)) or (value.isdigit() and len(value) >= _LONG_NUMBER)
-        return is_name and len(value) >= _LEAST_NAME and _parts(value) <= self.words
-
-    def has_date(self, value: str) -> bool:
-        """Tell whether a value is a date that is in it."""
-        days = dates_in(value)
-        is_date = len(days) == 1 and days[0].literal == value.strip()
-        return is_date and any(agree(days[0], one) for one in self.dates)
-
-
-def _are_namesakes(entry: Entry, other: Entry, asked: _Asked) -> bool:
-    """Tell whether two entries have the same name, which was asked for: then a date tells them apart."""
-    texts = [value for value in entry.fields.values() if isinstance(value, str) and asked.has(value)]
-    return any(text in other.fields.values() for text in texts)
-
-
-def _name_of(entry: Entry, other: Entry, key: str, asked: _Asked) -> str:
-    """Return a text of an entry that was asked for word for word, where another entry has another one."""
-    for field, value in entry.fields.items():
-        if field == key or not isinstance(value, str):
-            continue
-        words, theirs = _parts(value), _parts(str(other.fields.get(field, "")))
-        if words <= theirs or theirs <= words:
-            continue
-        if asked.has(value) or (asked.has_date(value) and _are_namesakes(entry, other, asked)):
-            return value
-    return ""
-
-
-def _parts(text: str) -> frozenset[str]:
-    return frozenset(part for part in re.split(r"[^\w@-]+", text.casefold()) if part)
-
-
-def _wrong_call(known: Known, position: int, source: int, wrong: str, right: str) -> Clue:
-    call = known.reading.steps[position]
-    step = known.reading.steps[known.origin_of(wrong.partition(" ")[2], position)]
-    return Clue(
-        step=step.index,
-        kind=ClueKind.CHANGED,
-        reason=f"called {call.target or 'a tool'} with {wrong[:60]}, where {known.giver(source)} has"
-        f" {right[:80]} for what was asked",
-        evidence=(Evidence(step=call.index, quote=call.input[:200]),),
-        signs={"argument": 1.0},
     )

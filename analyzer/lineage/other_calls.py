@@ -1,0 +1,204 @@
+"""Calls for another entry of a list: M. Okafor's account is opened where N. Okafor in 4B was asked for. Pure.
+
+What was asked for is read once for all calls that follow the same texts, and an entry is compared only by
+those of its fields that were asked for: lists are long, and most of their entries nobody mentions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import agree, dates_in
+from analyzer.lineage.entries import Entry, Listed, lists_in
+from analyzer.lineage.known import Known, words_in
+from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.wordings import mentions_fault
+from semconv.dialects.reading.values import mapping
+from semconv.model import Evidence, StepKind
+from semconv.record import record
+
+_MOST_LISTS: Final = 40
+_MOST_CHOICES: Final = 2_000
+"""Arguments that take an entry of a list, and are compared with what was asked for."""
+_LEAST_NAME: Final = 3
+_LONG_NUMBER: Final = 5
+"""Digits of a number that names something."""
+
+
+@record
+class _Choice:
+    """An argument that takes one entry of a list by its id."""
+
+    source: int
+    """The position of the step that returned the list."""
+    listed: Listed
+    key: str
+    """The field that has the id."""
+    entry: Entry
+
+
+@record
+class _Field:
+    """A field of an entry, with a text that was asked for."""
+
+    key: str
+    value: str
+    words: frozenset[str]
+    is_date: bool
+
+
+def calls_for_other_rows(known: Known) -> Iterator[Clue]:
+    """Yield the calls with the id of one entry of a list where the task names another one."""
+    if mentions_fault(final_answer(known.reading.trajectory)[:HEAD]):
+        return
+    asked: dict[str, _Asked] = {}
+    for position, value, choice in islice(_chosen(known), _MOST_CHOICES):
+        text = _asked_before(known, position)
+        if text not in asked:
+            asked[text] = _Asked(text)
+        meant = asked[text].meant_by(choice)
+        if meant is not None and meant[0].casefold() not in known.in_calls:
+            yield _clue(known, position, choice, value, f"{meant[0]} ({meant[1]})")
+
+
+def _chosen(known: Known) -> Iterator[tuple[int, str, _Choice]]:
+    """Yield the arguments of calls that take an entry of an earlier list, with the position of the call."""
+    choices = _choices(known)
+    for position, step in enumerate(known.reading.steps if choices else ()):
+        arguments = mapping(step.input[:HEAD]).values() if step.kind is StepKind.TOOL else ()
+        for value in arguments:
+            if isinstance(value, str | int) and not isinstance(value, bool):
+                found = choices.get(str(value), ())
+                yield from ((position, str(value), one) for one in found if one.source < position)
+
+
+def _choices(known: Known) -> Mapping[str, Sequence[_Choice]]:
+    """Return the entries of lists by each id that takes one: a text that stands in one of its fields only."""
+    lists = ((source, one) for source, text in known.results() for one in lists_in(text))
+    found: defaultdict[str, list[_Choice]] = defaultdict(list)
+    for source, listed in islice(lists, _MOST_LISTS):
+        ids, places = _ids(listed), defaultdict[str, list[tuple[str, Entry]]](list)
+        for entry in listed.entries:
+            for key, value in entry.fields.items():
+                places[str(value)].append((key, entry))
+        for text, ((key, entry), *others) in places.items():
+            if not others and key in ids and len(text) >= _LEAST_NAME:
+                found[text].append(_Choice(source=source, listed=listed, key=key, entry=entry))
+    return found
+
+
+def _ids(listed: Listed) -> frozenset[str]:
+    """Return the fields in which all entries of a list differ."""
+    keys = {key for entry in listed.entries for key in entry.fields}
+    count = len(listed.entries)
+    return frozenset(
+        key for key in keys if len({str(entry.fields.get(key, "")) for entry in listed.entries}) == count
+    )
+
+
+def _asked_before(known: Known, position: int) -> str:
+    """Return what people asked for, and what other agents passed on of it before a call."""
+    steps = known.reading.steps
+    parts = [known.asked]
+    left = HEAD - len(known.asked)
+    for step in steps[:position]:
+        if left <= 0:
+            break
+        if step.kind is not StepKind.TOOL and step.agent != steps[position].agent:
+            parts.append(step.output[:left])
+            left -= len(parts[-1]) + 1
+    return "\n".join(parts)
+
+
+class _Asked:
+    """What was asked for before some calls, and the entries of lists that it names."""
+
+    def __init__(self, text: str) -> None:
+        self._words: Final = words_in(text)
+        self._dates: Final = [one for one in dates_in(text) if one.readings[0].year]
+        self._named: Final[dict[int, Sequence[tuple[Entry, Sequence[_Field]]]]] = {}
+        """By the ``id`` of a list, which the choices keep alive."""
+
+    def meant_by(self, choice: _Choice) -> tuple[str, str] | None:
+        """Return the id and the name of the entry that was asked for, if a call takes another one."""
+        meant = (
+            (one, name)
+            for one, own in self._named_in(choice.listed)
+            if _is_free(one, choice) and (name := _name_of(own, choice.entry, choice.key))
+        )
+        better = list(islice(meant, 2))
+        if len(better) != 1 or self._names(choice):
+            return None
+        entry, name = better[0]
+        return (str(entry.fields[choice.key]), name) if choice.key in entry.fields else None
+
+    def _names(self, choice: _Choice) -> bool:
+        """Tell whether the entry that a call takes was asked for as well, in place of another one."""
+        own = next((fields for one, fields in self._named_in(choice.listed) if one is choice.entry), ())
+        others = (one for one in choice.listed.entries if _is_free(one, choice))
+        return bool(own) and any(_name_of(own, one, choice.key) for one in others)
+
+    def _named_in(self, listed: Listed) -> Sequence[tuple[Entry, Sequence[_Field]]]:
+        """Return the entries of a list of which a text was asked for, each with these texts."""
+        if id(listed) not in self._named:
+            found = ((entry, self._fields_of(entry)) for entry in listed.entries)
+            self._named[id(listed)] = [(entry, fields) for entry, fields in found if fields]
+        return self._named[id(listed)]
+
+    def _fields_of(self, entry: Entry) -> Sequence[_Field]:
+        return [
+            _Field(key=key, value=value, words=_parts(value), is_date=not is_name)
+            for key, value in entry.fields.items()
+            if isinstance(value, str) and ((is_name := self._has(value)) or self._has_date(value))
+        ]
+
+    def _has(self, value: str) -> bool:
+        """Tell whether a name or a long number was asked for, word for word."""
+        is_name = any(map(str.isalpha, value)) or (value.isdigit() and len(value) >= _LONG_NUMBER)
+        return is_name and len(value) >= _LEAST_NAME and _parts(value) <= self._words
+
+    def _has_date(self, value: str) -> bool:
+        """Tell whether a value is a date, and was asked for."""
+        days = dates_in(value) if self._dates else ()
+        is_date = len(days) == 1 and days[0].literal == value.strip()
+        return is_date and any(agree(days[0], one) for one in self._dates)
+
+
+def _is_free(entry: Entry, choice: _Choice) -> bool:
+    """Tell whether an entry is another one than a call takes, and could have been taken."""
+    return entry is not choice.entry and False not in entry.fields.values()
+
+
+def _name_of(fields: Sequence[_Field], other: Entry, key: str) -> str:
+    """Return what was asked for of an entry and tells it from another one; empty if nothing does.
+
+    A date tells two entries apart only if they have the same name, which was asked for.
+    """
+    for field in fields:
+        theirs = _parts(str(other.fields.get(field.key, "")))
+        if field.key == key or field.words <= theirs or theirs <= field.words:
+            continue
+        if not field.is_date or any(one.value in other.fields.values() for one in fields if not one.is_date):
+            return field.value
+    return ""
+
+
+def _parts(text: str) -> frozenset[str]:
+    return frozenset(part for part in re.split(r"[^\w@-]+", text.casefold()) if part)
+
+
+def _clue(known: Known, position: int, choice: _Choice, value: str, right: str) -> Clue:
+    call = known.reading.steps[position]
+    return Clue(
+        step=known.reading.steps[known.origin_of(value, position)].index,
+        kind=ClueKind.CHANGED,
+        reason=f"called {call.target or 'a tool'} with {f'{choice.key} {value}'[:60]}, where"
+        f" {known.giver(choice.source)} has {right[:80]} for what was asked",
+        evidence=(Evidence(step=call.index, quote=call.input[:200]),),
+        signs={"argument": 1.0},
+    )
