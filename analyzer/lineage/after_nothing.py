@@ -12,12 +12,16 @@ from analyzer.lineage.dates import clocks_in, dates_in, follows
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, around
 from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.tool_names import deed_of
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import mentions_fault
 from semconv.dialects.reading.values import mapping, structured
 from semconv.model import Evidence, StepKind
 
 _MOST_NODES: Final = 60
+_ERRORS: Final = frozenset({"error", "errors", "warning", "warnings"})
+"""Keys that are empty in any result."""
+_GIVES_NOTHING: Final = frozenset({Fault.NONE, Fault.EMPTY})
 _ROUND: Final = 5
 """Minutes of which a time that somebody proposes is a multiple, and a time that was recorded seldom is."""
 
@@ -44,7 +48,8 @@ def _has(literal: str, text: str) -> bool:
 
 def _calls(known: Known) -> Iterator[tuple[int, str]]:
     for place, step in enumerate(known.reading.steps):
-        if step.kind is StepKind.TOOL and known.reading.faults[place] in {Fault.NONE, Fault.EMPTY}:
+        is_deed = bool(deed_of(step.target or ""))  # it says nothing when it is done
+        if step.kind is StepKind.TOOL and not is_deed and known.reading.faults[place] in _GIVES_NOTHING:
             yield place, step.output[:HEAD]
 
 
@@ -54,7 +59,7 @@ def _failed_at_last(known: Known) -> list[int]:
     for place, step in enumerate(known.reading.steps):
         if step.kind is StepKind.TOOL:
             is_failed = known.reading.faults[place] is Fault.FAILED and not known.reading.repaired[place]
-            found = [*found, place] if is_failed else []
+            found.append(place) if is_failed else found.clear()
     return found
 
 
@@ -68,7 +73,9 @@ def is_empty(result: str, arguments: str) -> bool:
     while waiting:
         one = waiting.pop()
         seen += 1
-        inner: list[Any] = list(one.values()) if isinstance(one, dict) else list(one)
+        inner: list[Any] = (
+            [each for key, each in one.items() if key not in _ERRORS] if isinstance(one, dict) else list(one)
+        )
         for each in inner:
             if each is None or each in ("", [], {}):
                 has_gap = True

@@ -18,8 +18,7 @@ from analyzer.lineage.sources import LARGEST
 from analyzer.lineage.vocabulary import number_words, phrases
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.wordings import languages_in
-from semconv.dialects.reading.values import mapping
-from semconv.model import Evidence, StepKind
+from semconv.model import Evidence
 
 _LEAST: Final = 3
 _SHOWN: Final = 60
@@ -41,78 +40,6 @@ def cut_lists(known: Known) -> Iterator[Clue]:
             is_part = len(named) >= _LEAST and 1 < sum(named) < len(named)
             if is_part and _is_cut(known, listed, named, answer, step):
                 yield _clue(known, listed, named, step)
-
-
-_TOTAL: Final = re.compile(
-    r"(?:total|count|total_?(?:count|items|results|hits)|num_?(?:results|found)|size)$", re.IGNORECASE
-)
-_MORE: Final = re.compile(
-    r"(?:has_?(?:more|next)|next(?:_?(?:page|cursor|token|link|url))?|more|truncated|continuation)$",
-    re.IGNORECASE,
-)
-
-
-_PAGE: Final = re.compile(r"(?:limit|per_?page|page_?size|size|count|top|first)$", re.IGNORECASE)
-_PAGES: Final = re.compile(r"(?:total_?pages|pages|page_?count|last_?page)$", re.IGNORECASE)
-_FOOTER: Final = 400
-_ROWS: Final = re.compile(
-    r"(?<!\d)(\d{1,4})\s?(?:-|–|to|bis|à|a|do|до)\s?(\d{1,4})\s(?:of|von|van|sur|de|di|z|из|/)\s?(\d{1,6})(?!\d)"  # noqa: RUF001 - as written
-)
-
-
-def unread_pages(known: Known) -> Iterator[Clue]:
-    """Yield the results that say that there is more, which no later call reads nor the answer mentions."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
-    last = {
-        step.target: place for place, step in enumerate(known.reading.steps) if step.kind is StepKind.TOOL
-    }
-    for position, text in known.results() if answer and _wants_all(known) else ():
-        missing = _missing(text)
-        caller = position if known.reading.steps[position].kind is StepKind.TOOL else -1
-        is_last = caller < 0 or last[known.reading.steps[caller].target] == caller
-        if missing is None or not is_last or missing[1] in counts_in(answer):
-            continue
-        if missing[0] in counts_in(known.asked) or not (missing[1] or _claims_all(answer)):
-            continue
-        shown, total = missing
-        step = known.reading.steps[known.first_said(lambda _text: True, after=position)]
-        yield Clue(
-            step=step.index,
-            kind=ClueKind.CUT_SHORT,
-            reason=f"read {_part(shown, total)} of {known.giver(position)}, and no further page",
-            evidence=(Evidence(step=step.index, quote=beginning(step.output, QUOTE)),),
-        )
-
-
-def _part(shown: int, total: int) -> str:
-    return f"{shown} of the {total} entries" if total else f"the first {shown} entries"
-
-
-def _missing(text: str) -> tuple[int, int] | None:
-    """Return how many entries a result has and how many there are, 0 if only that there are more."""
-    row = mapping(text)
-    lists = [value for value in row.values() if isinstance(value, list)]
-    if len(lists) != 1 or not lists[0]:
-        return _cut_page(text) if not row else None
-    shown = len(lists[0])
-    wholes = {str(key): value for key, value in row.items() if type(value) is int}
-    is_more = any(value for key, value in row.items() if _MORE.match(key))
-    is_page = any(_PAGE.match(key) and value == shown for key, value in wholes.items())
-    is_first = any(_PAGES.match(key) and value > wholes.get("page", 1) for key, value in wholes.items())
-    totals = [value for value in wholes.values() if value > shown]
-    named = [value for key, value in wholes.items() if _TOTAL.match(key) and value > shown]
-    if named and (is_more or is_page or is_first):
-        return shown, named[0]
-    if is_page and len(totals) == 1:
-        return shown, totals[0]
-    return (shown, 0) if is_more else None
-
-
-def _cut_page(text: str) -> tuple[int, int] | None:
-    """Return the same for a result that ends with such words as ``rows 1-8 of 13``."""
-    found = _ROWS.search(text[-_FOOTER:])
-    first, last, total = map(int, found.groups()) if found else (0, 0, 0)
-    return (last, total) if first == 1 < last < total else None
 
 
 def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, step: int) -> bool:
@@ -162,10 +89,6 @@ def _parts(told: Sequence[float], left: Sequence[float], is_meant: Callable[[flo
 
 def _wants_all(known: Known) -> bool:
     return phrases("every", known.languages).search(known.asked) is not None
-
-
-def _claims_all(answer: str) -> bool:
-    return phrases("every", languages_in(answer)).search(answer) is not None
 
 
 def _counts(answer: str, count: int, key: str) -> bool:

@@ -41,7 +41,7 @@ _ENGLISH: Final = "en"
 _ADVERBS: Final = r"(?:\s(?:also|just|already|now|then|successfully|since|been)){0,3}"
 _SAYS_DONE: Final = re.compile(
     rf"\b(?:I|we)(?:['’]ve|\s(?:have|had))?{_ADVERBS}\s(?:[a-z]{{3,14}}ed|sent|paid|bought)\b"  # noqa: RUF001 - an apostrophe
-    rf"|\b(?:has|have|had|was|were|is|are){_ADVERBS}\s(?:[a-z]{{3,14}}ed|sent|paid|bought)\b",
+    rf"|\b(?:has|have|had|was|were|is|are){_ADVERBS}\s(?:[a-z]{{3,14}}ed|sent|paid|bought)\b(?!\sby\b)",
     re.IGNORECASE,
 )
 """An English sentence that says that something was done, by the speaker or in the passive."""

@@ -216,9 +216,6 @@ def plain_results(values: Sequence[float]) -> list[float]:
     return found
 
 
-_POWERS: Final = (10.0, 0.1, 100.0, 0.01)
-
-
 def _has(ordered: Sequence[float], value: float, within: float) -> bool:
     at = bisect_left(ordered, value - within)
     return at < len(ordered) and ordered[at] <= value + within
@@ -251,14 +248,6 @@ def alike_by_chance(figure: Figure, value: float) -> float:
         return 2 / all_of_length
     is_exchanged = sorted(_digits(value)) == sorted(figure.digits)
     return (digits * (digits - 1) / 2 if is_exchanged else 9 * digits) / all_of_length
-
-
-def wrong_power(figure: Figure, value: float) -> float | None:
-    """Return what a conversion of a value gives that a figure misses by one or two powers of ten."""
-    for factor in (*_FACTORS.get(figure.unit, ()), *_SCALES):
-        if any(figure.is_about(value * factor * power) for power in _POWERS):
-            return value * factor
-    return None
 
 
 def _digits(value: float) -> str:

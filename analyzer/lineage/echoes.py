@@ -1,19 +1,20 @@
 """Results about something else than was asked: week 12 was looked up, the result is of week 10. Pure.
 
-Many tools repeat what they were asked for. Where a result has another number, date or code under the key of
-an argument, and the answer states the one that was asked for but never the other, it gives one thing's values
-as another's. Names tell nothing: Köln is returned as Cologne.
+Many tools repeat what they were asked for. Where a result has another date, code or number (of a week, of an
+order) under the key of an argument, and the answer states the one that was asked for but never the other, it
+gives one thing's values as another's. Other numbers and names tell nothing: an amount is converted, a table
+for five has six seats, Köln is returned as Cologne.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import agree, dates_in
-from analyzer.lineage.figures import figures
+from analyzer.lineage.dates import DateFound, agree, clocks_in, dates_in
 from analyzer.lineage.known import Known, around, words_in
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import deed_of
@@ -23,13 +24,16 @@ from semconv.model import Evidence, StepKind
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _LONGEST: Final = 40
-_HOW: Final = frozenset(
+_WHICH: Final = frozenset(
     """
-    page limit offset cursor q query search sort order format lang language locale unit units fields size
-    count top n max min per_page depth mode type status id_type
+    id no nr num number nummer numero número numéro nro code kw week woche semaine semana settimana tydzien
+    uge vecka неделя week_no month monat mois mes mese year jahr année año ano anno rok год quarter quartal
+    trimestre season saison room raum zimmer flat 号 番号 週 周 月 年
     """.split()  # noqa: SIM905 - readable in this form
 )
-"""Keys that say how to look, not at what."""
+"""Words of keys whose number says which one is meant."""
+_KEY_WORD: Final = re.compile(r"[^\W\d_]+?(?=[A-Z_\W\d]|$)")
+_SATURDAY: Final = 5
 
 
 def answers_to_other_questions(known: Known) -> Iterator[Clue]:
@@ -39,16 +43,11 @@ def answers_to_other_questions(known: Known) -> Iterator[Clue]:
     for position, step in enumerate(reading.steps):
         if step.kind is not StepKind.TOOL or reading.faults[position] is not Fault.NONE:
             continue
-        if deed_of(step.target or "") or _is_asked_again(known, position):
+        if deed_of(step.target or "") or known.last_calls[step.target] != position:
             continue
         for key, asked, given in _differing(mapping(step.input[:HEAD]), mapping(step.output[:HEAD])):
             if _states(answer, asked) and not any(_states(text, given) for text in _said(known, position)):
                 yield _clue(known, position, key, asked, given)
-
-
-def _is_asked_again(known: Known, position: int) -> bool:
-    steps = known.reading.steps
-    return any(step.target == steps[position].target for step in steps[position + 1 :])
 
 
 def _said(known: Known, position: int) -> Iterator[str]:
@@ -62,9 +61,7 @@ def _differing(arguments: Mapping[str, Any], result: Mapping[str, Any]) -> Itera
     for key, value in arguments.items():
         name = str(key).casefold()
         other = given.get(name)
-        if name in _HOW or not (_is_plain(value) and _is_plain(other)):
-            continue
-        if not _same(str(value), str(other)):
+        if _is_plain(value) and _is_plain(other) and not _same(str(key), str(value), str(other)):
             yield str(key), str(value), str(other)
 
 
@@ -73,17 +70,27 @@ def _is_plain(value: Any) -> bool:
     return is_scalar and 0 < len(str(value)) <= _LONGEST
 
 
-def _same(one: str, other: str) -> bool:
+def _same(key: str, one: str, other: str) -> bool:
     a, b = one.casefold().strip(), other.casefold().strip()
     if a in b or b in a:
         return True
     days, others = dates_in(one), dates_in(other)
     if days and others:
-        return agree(days[0], others[0])
-    numbers = [each.value for each in (*figures(one)[:1], *figures(other)[:1])]
-    if len(numbers) == 2:
-        return numbers[0] == numbers[1]
+        return agree(days[0], others[0]) or _is_closed(days[0])
+    if clocks_in(a):
+        return True  # the time elsewhere
+    if _NUMBER.fullmatch(a) and _NUMBER.fullmatch(b):
+        return _WHICH.isdisjoint(_words_of(key)) or float(a) == float(b)
     return _code_of(a) is None or _code_of(a) != _code_of(b)  # names are written in many ways
+
+
+def _words_of(key: str) -> set[str]:
+    return {word.casefold() for word in _KEY_WORD.findall(key)}
+
+
+def _is_closed(day: DateFound) -> bool:
+    """Tell whether a date is at a weekend, for which there is often no value of its own."""
+    return any(date(*each).weekday() >= _SATURDAY for each in day.readings if each.year)
 
 
 def _code_of(text: str) -> str | None:

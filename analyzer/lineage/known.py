@@ -73,6 +73,12 @@ class Known:
         return ((one.step, one.figures) for one in self.sources if one.is_result and one.step is not None)
 
     @functools.cached_property
+    def last_calls(self) -> Mapping[str | None, int]:
+        """The position of the last call of each tool."""
+        steps = enumerate(self.reading.steps)
+        return {step.target: position for position, step in steps if step.kind is StepKind.TOOL}
+
+    @functools.cached_property
     def asked(self) -> str:
         """What people asked for: the task, and what they said later."""
         steps, task = self.reading.steps, self.reading.trajectory.task

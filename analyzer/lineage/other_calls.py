@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -41,6 +42,11 @@ class _Choice:
     """The field that has the id."""
     entry: Entry
 
+    def named(self) -> Entry:
+        """Return the entry without its id: an answer that names it so is open about what was taken."""
+        taken = str(self.entry.fields[self.key]).casefold().strip()
+        return replace(self.entry, names=tuple(name for name in self.entry.names if name != taken))
+
 
 @record
 class _Field:
@@ -54,15 +60,19 @@ class _Field:
 
 def calls_for_other_rows(known: Known) -> Iterator[Clue]:
     """Yield the calls with the id of one entry of a list where the task names another one."""
-    if mentions_fault(final_answer(known.reading.trajectory)[:HEAD]):
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    if mentions_fault(answer):
         return
+    words, small = words_in(answer), answer.casefold()
     asked: dict[str, _Asked] = {}
     for position, value, choice in islice(_chosen(known), _MOST_CHOICES):
         text = _asked_before(known, position)
         if text not in asked:
             asked[text] = _Asked(text)
         meant = asked[text].meant_by(choice)
-        if meant is not None and meant[0].casefold() not in known.in_calls:
+        if meant is None or meant[0].casefold() in known.in_calls:
+            continue
+        if not choice.named().is_named_in(words, small):
             yield _clue(known, position, choice, value, f"{meant[0]} ({meant[1]})")
 
 

@@ -1,4 +1,8 @@
-"""Values of another entry of a list: the third swimmer's time, said of the second one. Pure."""
+"""Values of another entry of a list: the third swimmer's time, said of the second one. Pure.
+
+A sentence may compare entries in words that no table has. So it counts only if it is as short as a row, or if
+the task asks for the very entry that it names and for no other.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,9 @@ _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _LEAST_DIGITS: Final = 3
 """Digits of a value that is not equal to another by chance."""
 _WORD: Final = re.compile(r"[^\W\d_]{4,}")
+_ANY_WORD: Final = re.compile(r"[^\W\d_]+")
+_ROW_WORDS: Final = 2
+"""Words beside an entry's own ones in a sentence that is written like a row: the name of a column, a unit."""
 _LEAST_ROWS: Final = 3
 
 
@@ -123,10 +130,20 @@ def _mixed_up(
     known: Known, rows: tuple[_Row, ...], one: _Told, source: int, stated: set[str]
 ) -> Iterator[Clue]:
     named = [row for row in rows if _is_named(row, one.sentence)]
-    if len(named) == 1 and (other := _other_value(named[0], rows, one, stated)) is not None:
+    if (
+        len(named) == 1
+        and _is_about(known, rows, named[0], one)
+        and (other := _other_value(named[0], rows, one, stated)) is not None
+    ):
         literal, own = other
-        if not known.is_elsewhere(literal.casefold(), source):
+        if not known.is_elsewhere(literal.casefold(), source) and literal not in known.in_calls:
             yield _clue(known, one.position, source, literal, own)
+
+
+def _is_about(known: Known, rows: tuple[_Row, ...], row: _Row, one: _Told) -> bool:
+    """Tell whether a sentence is about an entry alone: it is a row, or the task asks for this entry only."""
+    words = set(_ANY_WORD.findall(one.sentence.casefold())) - row.fields
+    return len(words) <= _ROW_WORDS or [each for each in rows if _is_named(each, known.asked)] == [row]
 
 
 def _is_named(row: _Row, sentence: str) -> bool:

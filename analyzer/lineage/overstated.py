@@ -1,7 +1,8 @@
 """Deeds that the answer reports as done although their result says that they are not: a draft, unsent. Pure.
 
 ``{"status": "draft"}``, ``"pending approval"``, ``"sent": false``: the call succeeded and the deed is not
-done. An answer that says so, in any of the languages, is right; one that only claims the deed is not.
+done. An answer that says so, in any of the languages, is right; one that only claims the deed is not. A state
+denies some deeds and not others: an invoice that is not paid has been made.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import claims_in
+from analyzer.lineage.deeds import acts_in, claims_in, spaced
 from analyzer.lineage.known import Known
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
+from semconv.record import record
 
 _STATE: Final = re.compile(
     r"(?:status|state|outcome|zustand|statut|état|etat|estado|stato|статус|состояние|状态|状態|상태)$",
     re.IGNORECASE,
 )
 _DONE_KEY: Final = re.compile(
-    r"(?:is_?|was_?)?(?:sent|submitted|delivered|published|confirmed|committed|applied|executed|completed|booked)$",
+    r"(?:is_?|was_?)?(?:sent|submitted|published|committed|applied|executed|completed|booked|paid|cancelled)$",
     re.IGNORECASE,
 )
 _LONGEST: Final = 80
@@ -49,47 +51,75 @@ _LIST: Final = (
     r"|лист ожидания|候补|대기자"
 )
 _TRIAL: Final = r"dry[ _-]?run|simulat|simulier|sandbox|probelauf"
+_CONFIRM: Final = r"confirm|bestätig|conferma|potwierd|onaylan|подтвер|确认|確認|확인|تأكيد"
+_FINAL: Final = frozenset({"send", "pay", "publish", "submit", "order", "book", "refund"})
+_AGREED: Final = _FINAL - {"send", "submit"} | {"cancel", "approve", "delete", "restart"}
+
+
+@record
+class _State:
+    """A state in which a deed is not done."""
+
+    says: re.Pattern[str]
+    """Matches what a result says."""
+    tells: re.Pattern[str]
+    """Matches what an answer says that tells it."""
+    denies: frozenset[str] | None = None
+    """The deeds that are not done; ``None`` for those that the words of the state name."""
+
+
+def _state(says: str, tells: str, denies: frozenset[str] | None = None) -> _State:
+    return _State(says=re.compile(says, re.IGNORECASE), tells=re.compile(tells, re.IGNORECASE), denies=denies)
+
+
 _STATES: Final = (
-    (re.compile(rf"(?:{_DRAFT})", re.IGNORECASE),) * 2,
-    (re.compile(_UNDONE, re.IGNORECASE), re.compile(rf"{_UNDONE}|{_DRAFT}", re.IGNORECASE)),
-    (
-        re.compile(
-            rf"(?:{_OPEN}).{{0,20}}(?:{_AGREEMENT})|(?:{_AGREEMENT}).{{0,20}}(?:{_OPEN})", re.IGNORECASE
-        ),
-        re.compile(_AGREEMENT, re.IGNORECASE),
+    _state(_DRAFT, _DRAFT, _FINAL),
+    _state(_UNDONE, rf"{_UNDONE}|{_DRAFT}"),
+    _state(
+        rf"(?:{_OPEN}).{{0,20}}(?:{_AGREEMENT})|(?:{_AGREEMENT}).{{0,20}}(?:{_OPEN})",
+        rf"{_AGREEMENT}|{_CONFIRM}",
+        _AGREED,
     ),
-    (re.compile(rf"(?:{_LIST})", re.IGNORECASE),) * 2,
-    (re.compile(rf"(?:{_TRIAL})", re.IGNORECASE), re.compile(rf"{_TRIAL}|test", re.IGNORECASE)),
+    _state(_LIST, _LIST, frozenset({"book", "submit"})),
+    _state(_TRIAL, rf"{_TRIAL}|test", _FINAL | _AGREED),
 )
-"""What a state says of a deed that is not done, and what an answer says that tells it."""
 
 
 def overstated_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims while the last call of their tool says that they are not."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
-    claims = [sentence for sentence, _ in claims_in(answer)] if answer else []
-    last = {
-        step.target: place for place, step in enumerate(known.reading.steps) if step.kind is StepKind.TOOL
-    }
-    for place in last.values() if claims else ():
+    claims = list(claims_in(answer)) if answer else []
+    done = acts_in(answer) if claims else frozenset()
+    for place in known.last_calls.values() if claims else ():
         step = known.reading.steps[place]
         if looks_up(step.target or "") or known.reading.faults[place] is not Fault.NONE:
             continue
-        found = _not_done(mapping(step.output[:HEAD]), f"{known.asked}\n{answer}")
-        if found is not None:
-            yield _clue(known, place, *found, claims[0])
+        row = mapping(step.output[:HEAD])
+        for key, value, denied in _not_done(row, f"{known.asked}\n{answer}"):
+            claim = next((sentence for sentence, acts in claims if acts & denied), claims[0][0])
+            if not done.isdisjoint(denied) and not _goes_on(known, place, row):
+                yield _clue(known, place, key, value, claim)
+                break
 
 
-def _not_done(row: Mapping[str, Any], answer: str) -> tuple[str, str] | None:
-    """Return the field that says that a deed is not done, if neither the answer nor the task says so."""
+def _not_done(row: Mapping[str, Any], answer: str) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Yield the fields that deny deeds, and these, unless the answer or the task says so."""
     for key, value in row.items():
         if value is False and _DONE_KEY.match(str(key)):
-            return None if re.search(_UNDONE, answer, re.IGNORECASE) else (str(key), "false")
-        if isinstance(value, str) and len(value) <= _LONGEST and _STATE.search(str(key)):
-            told = next((tells for state, tells in _STATES if state.search(value)), None)
-            if told is not None and not told.search(answer):
-                return str(key), value
-    return None
+            if not re.search(_UNDONE, answer, re.IGNORECASE):
+                yield str(key), "false", acts_in(spaced(str(key))) or _FINAL
+        elif isinstance(value, str) and len(value) <= _LONGEST and _STATE.search(str(key)):
+            state = next((one for one in _STATES if one.says.search(value)), None)
+            if state is not None and not state.tells.search(answer):
+                yield str(key), value, acts_in(spaced(value)) if state.denies is None else state.denies
+
+
+def _goes_on(known: Known, place: int, row: Mapping[str, Any]) -> bool:
+    """Tell whether a later call takes a value of a result: it finishes what the result left open."""
+    own = {str(value) for value in row.values() if isinstance(value, str | int) and len(str(value)) > 1}
+    steps = known.reading.steps[place + 1 :]
+    later = (step for step in steps if step.kind is StepKind.TOOL and not looks_up(step.target or ""))
+    return any(str(value) in own for step in later for value in mapping(step.input[:HEAD]).values())
 
 
 def _clue(known: Known, place: int, key: str, value: str, claim: str) -> Clue:

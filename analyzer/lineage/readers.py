@@ -10,7 +10,7 @@ from analyzer.lineage.arguments import contradicting_arguments
 from analyzer.lineage.changed import changed_values
 from analyzer.lineage.checks import refused_deeds
 from analyzer.lineage.clue import Clue
-from analyzer.lineage.cut_short import cut_lists, unread_pages
+from analyzer.lineage.cut_short import cut_lists
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
 from analyzer.lineage.echoes import answers_to_other_questions
 from analyzer.lineage.known import Known
@@ -19,6 +19,7 @@ from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.other_values import values_of_other_rows
 from analyzer.lineage.out_of_date import other_periods, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
+from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays

@@ -6,7 +6,7 @@ anybody can try.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
@@ -14,19 +14,15 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, wrong_power
-from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
+from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
 from analyzer.signals.normalize import excerpt
-from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, Reading
 from semconv.model import Evidence, StepKind
 
-_TELLING: Final = 2
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3
-_NOUN: Final = 3
-"""Letters of a word that names what is counted."""
 
 
 def miscalculated(reading: Reading) -> Iterator[Clue]:
@@ -77,11 +73,7 @@ def _slipped(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
         step, one = returned
         text = f"{reading.steps[step].target or 'the tool'} returned {one.shown}"
         return _Instead(text=text, quote=(step, one.literal))
-    found = (
-        _converted_nearly(held, claim)
-        or _computed_nearly(reading, held, claim)
-        or _added_up_nearly(reading, held, claim)
-    )
+    found = _computed_nearly(reading, held, claim) or _added_up_nearly(reading, held, claim)
     return _Instead(text=found) if found else None
 
 
@@ -100,39 +92,11 @@ def _returned_nearly(held: Judged, claim: Figure) -> tuple[int, Figure] | None:
         if many * alike_by_chance(claim, each[1].value) <= BY_CHANCE
         and not _is_step_apart(held.world, claim.value - each[1].value)
     ]
-    same = _of_the_same_noun(claim, held.world.results)
-    if len({one.value for _, one in same}) == 1 and same[0][1].value not in stated:
-        near += same[:1]
     return max(near, key=lambda each: _overlap(claim, each[1]), default=None)
-
-
-def _of_the_same_noun(claim: Figure, given: Sequence[tuple[int, Figure]]) -> Sequence[tuple[int, Figure]]:
-    """Return the figures of results that count the same as one: seats. Money and measures have many uses."""
-    is_noun = len(claim.unit) >= _NOUN and measure_of(claim.unit) is None and claim.unit not in CURRENCY_CODES
-    return [each for each in given if claim.unit in {each[1].unit, *each[1].words}] if is_noun else []
 
 
 def _may_be(claim: Figure, one: Figure) -> bool:
     return one.unit == claim.unit or not (one.unit and claim.unit)
-
-
-def _converted_nearly(held: Judged, claim: Figure) -> str:
-    """Return the conversion that a figure misses by one or two powers of ten: 3.42 MWh are no 342 kWh."""
-    stated = {one.value for one in held.claims if one not in held.lone}
-    for step_and_figure in held.world.results:
-        one = step_and_figure[1]
-        right = wrong_power(claim, one.value) if _is_other_measure(claim, one) else None
-        if right is not None and right not in stated:
-            return f"{one.shown} is {claim.shown.replace(claim.literal, f'{right:,.6g}')}"
-    return ""
-
-
-def _is_other_measure(claim: Figure, one: Figure) -> bool:
-    """Tell whether two figures may measure the same in different units."""
-    ours, theirs = measure_of(claim.unit), measure_of(one.unit)
-    if ours is None or len(claim.digits) < _TELLING:
-        return False
-    return not one.unit or (theirs is not None and ours[0] == theirs[0] and ours[1] != theirs[1])
 
 
 def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:

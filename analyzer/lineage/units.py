@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.derivation import BY_CHANCE
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, unit_of
-from analyzer.lineage.known import Known
+from analyzer.lineage.known import Known, counts_in
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, final_answer
@@ -24,12 +26,22 @@ from semconv.record import record
 _LEAST_DIGITS: Final = 2
 _MOST_NODES: Final = 2_000
 _MONEY: Final = "money"
-_SIZES: Final = {
-    "ug": 1e-6, "mg": 1e-3, "g": 1.0, "kg": 1e3, "t": 1e6, "mm": 1e-3, "cm": 1e-2, "m": 1.0, "km": 1e3,
-    "ml": 1e-3, "cl": 1e-2, "l": 1.0, "wh": 1.0, "kwh": 1e3, "mwh": 1e6, "w": 1.0, "kw": 1e3, "mw": 1e6,
-    "m2": 1.0, "ha": 1e4, "km2": 1e6, "ms": 1e-3, "s": 1.0,
+_MOST_GIVEN: Final = 40
+_BESIDE: Final = 80
+"""Characters around a figure in which it may say by what it was multiplied."""
+_POWERS: Final = (10.0, 0.1, 100.0, 0.01)
+_BYTES: Final = 1e6
+"""A whole number from which a result without a unit may be bytes."""
+_SIZES: Final[Mapping[str, tuple[float, ...]]] = {
+    "ug": (1e-6,), "mg": (1e-3,), "g": (1.0,), "kg": (1e3,), "t": (1e6,),
+    "mm": (1e-3,), "cm": (1e-2,), "m": (1.0,), "km": (1e3,),
+    "ml": (1e-3,), "cl": (1e-2,), "l": (1.0,), "m2": (1.0,), "ha": (1e4,), "km2": (1e6,),
+    "wh": (1.0,), "kwh": (1e3,), "mwh": (1e6,), "w": (1.0,), "kw": (1e3,), "mw": (1e6,),
+    "ms": (1e-3,), "s": (1.0,),
+    "b": (1.0,), "kb": (1e3, 1024.0), "mb": (1e6, 1024.0**2), "gb": (1e9, 1024.0**3), "tb": (1e12, 1024.0**4),
+    "kib": (1024.0,), "mib": (1024.0**2,), "gib": (1024.0**3,), "tib": (1024.0**4,),
 }  # fmt: skip
-"""Sizes of metric units within their dimension."""
+"""Sizes of units within their dimension; of bytes both that are in use."""
 _UNIT_KEYS: Final = frozenset(
     """
     currency unit units uom einheit unité unite unidad unidade unità eenheid jednostka birim satuan währung
@@ -50,60 +62,91 @@ class _Returned:
 
 
 def changed_units(known: Known) -> Iterator[Clue]:
-    """Yield the figures that an agent gave in another unit than the tool, with the same digits."""
-    returned: defaultdict[tuple[str, str], list[_Returned]] = defaultdict(list)
+    """Yield the figures in another unit than a returned one that its conversion does not give."""
+    returned: defaultdict[str, dict[tuple[str, float], _Returned]] = defaultdict(dict)
     for one in _returned(known):
         dimension = _dimension(one.unit)
         if dimension is not None and dimension[0] != "scale":
-            returned[one.figure.digits, dimension[0]].append(one)
+            returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
     if not returned:
         return
-    given = {(figure.value, figure.unit) for source in known.sources for figure in source.figures}
     answered = figures(final_answer(known.reading.trajectory)[:HEAD])
     digits, stated = {one.digits for one in answered}, {(one.value, one.unit) for one in answered}
-    seen: set[tuple[float, str]] = set()
-    for position, step in enumerate(known.reading.steps):
-        for figure in (
-            figures(prose_of(known.reading.outputs[position])) if step.kind is not StepKind.TOOL else ()
-        ):
-            dimension = _dimension(figure.unit)
-            found = returned.get((figure.digits, dimension[0])) if dimension else None
-            if not found or (figure.value, figure.unit) in given | seen or figure.digits not in digits:
-                continue
-            if any((one.figure.value, one.unit) in stated or _is_rate(known, figure, one) for one in found):
-                continue
-            if len(figure.literal_digits) >= _LEAST_DIGITS and all(_is_wrong(figure, one) for one in found):
-                seen.add((figure.value, figure.unit))
+    seen = {(figure.value, figure.unit) for source in known.sources for figure in source.figures}
+    for position, figure in _said(known):
+        if figure.digits not in digits or (figure.value, figure.unit) in seen:
+            continue
+        seen.add((figure.value, figure.unit))
+        dimension = _dimension(figure.unit)
+        given = [*islice(returned[dimension[0]].values(), _MOST_GIVEN)] if dimension else []
+        found = _misconverted(figure, given)
+        if found and not any((one.figure.value, one.unit) in stated for one in found):
+            rates = _rates(known, position, figure)
+            if not any(
+                math.isclose(each, rate) for one in found for each in _times(figure, one) for rate in rates
+            ):
                 yield _clue(known, position, figure, found[0])
 
 
-def _is_wrong(figure: Figure, one: _Returned) -> bool:
-    """Tell whether a figure has another unit than a returned one, and is not what the conversion gives."""
+def _said(known: Known) -> Iterator[tuple[int, Figure]]:
+    for position, step in enumerate(known.reading.steps):
+        if step.kind is not StepKind.TOOL:
+            yield from ((position, one) for one in figures(prose_of(known.reading.outputs[position])))
+
+
+def _misconverted(figure: Figure, given: Sequence[_Returned]) -> Sequence[_Returned]:
+    """Return the figures of which another is a wrong conversion; none if it is a right one of any."""
+    digits = len(figure.digits)
+    if any(figure.is_about(right) for one in given for right in _conversions(figure, one)):
+        return []
+    found = [one for one in given if _keeps_digits(figure, one) or _is_powers_apart(figure, one)]
+    by_chance = len(_POWERS) * len(given) / (9 * 10.0 ** (digits - 1))
+    return found if digits >= _LEAST_DIGITS and by_chance <= BY_CHANCE else []
+
+
+def _keeps_digits(figure: Figure, one: _Returned) -> bool:
+    """Tell whether a figure has the value of another, and another unit."""
+    return figure.value == one.figure.value and _dimension(figure.unit) != _dimension(one.unit)
+
+
+def _is_powers_apart(figure: Figure, one: _Returned) -> bool:
+    rights = _conversions(figure, one) if figure.unit != one.unit else ()
+    return any(figure.is_about(right * power) for right in rights for power in _POWERS)
+
+
+def _conversions(figure: Figure, one: _Returned) -> Sequence[float]:
+    """Return what a returned figure is in the unit of another; none if the sizes are unknown."""
     ours, theirs = _dimension(figure.unit), _dimension(one.unit)
-    if ours is None or theirs is None or ours[1] == theirs[1]:
-        return False
-    sizes = _size(ours[1]), _size(theirs[1])
-    if sizes[0] and sizes[1]:
-        return not math.isclose(figure.value * sizes[0], one.figure.value * sizes[1], rel_tol=1e-9)
-    return figure.value == one.figure.value
+    if ours is None or theirs is None:
+        return ()
+    to, of = _SIZES.get(ours[1].partition("/")[0], ()), _SIZES.get(theirs[1].partition("/")[0], ())
+    return [one.figure.value * size / each for each in to for size in of]
 
 
-def _is_rate(known: Known, figure: Figure, one: _Returned) -> bool:
-    """Tell whether a rate that was given leads from a returned figure to another of the same digits."""
-    ratio = figure.value / one.figure.value if one.figure.value else 1.0
-    rates = (each.value for source in known.sources for each in source.figures)
-    return not math.isclose(ratio, 1.0) and any(math.isclose(ratio, rate) for rate in rates)
+def _times(figure: Figure, one: _Returned) -> Iterator[float]:
+    """Yield how many times another a figure may be: 100 laps of 250 m are 25 km.
+
+    The same number in another unit is no multiple.
+    """
+    if one.figure.value not in {0.0, figure.value}:
+        yield figure.value / one.figure.value
+        yield from (figure.value / right for right in _conversions(figure, one))
 
 
-def _size(unit: str) -> float:
-    return _SIZES.get(unit.partition("/")[0], 0.0)
+def _rates(known: Known, position: int, figure: Figure) -> frozenset[float]:
+    """Return the numbers by which a figure may have been multiplied: those given, and those beside it."""
+    beside = known.reading.outputs[position][max(0, figure.start - _BESIDE) : figure.end + _BESIDE]
+    given = (one.value for source in known.sources for one in source.figures)
+    stated = (one.value for one in figures(beside))
+    return frozenset({*given, *stated, *map(float, (*known.counts, *counts_in(beside)))} - {1.0})
 
 
 def _returned(known: Known) -> Iterator[_Returned]:
     for step, found in known.figures():
         for one in found:
-            if one.unit:
-                yield _Returned(unit=one.unit, figure=one, step=step)
+            is_bytes = not one.unit and one.value >= _BYTES and one.value.is_integer()
+            if one.unit or is_bytes:
+                yield _Returned(unit=one.unit or "b", figure=one, step=step)
     for step, text in known.results():
         for literal, unit in _beside_units(text):
             for one in figures(literal):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -19,6 +19,7 @@ from analyzer.signals.wordings import languages_in
 
 _BEFORE: Final = r"\.?,?\s{0,2}(?:den|dem|der|the|le|el|il|o|dia|día|dnia|,|\*\*)?\s?\Z"
 _AFTER: Final = r"\A\s?[(（,]\s?"  # noqa: RUF001 - as Chinese and Japanese write it
+_END: Final = r"\.?\s?(?:[)）,;:.]|\Z)"  # noqa: RUF001 - as Chinese and Japanese write it
 _REACH: Final = 24
 _SHORT: Final = 4
 _ENGLISH: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -46,8 +47,11 @@ def _named_beside(text: str, one: DateFound, languages: tuple[str, ...]) -> int 
     before = text[max(0, one.start - _REACH) : one.start]
     found = re.search(rf"({pattern})({_BEFORE})", before, re.IGNORECASE)
     if found is not None and _is_name(found[1], found[2]):
+        earlier = before[: found.start()].rstrip()
+        if re.search(rf"(?:{pattern})\.?\s?\S{{0,4}}\Z", earlier, re.IGNORECASE):
+            return None  # from Monday to Friday, 18 November
         return names.get(found[1].casefold())
-    found = re.search(rf"{_AFTER}({pattern})", text[one.end : one.end + _REACH], re.IGNORECASE)
+    found = re.search(rf"{_AFTER}({pattern}){_END}", text[one.end : one.end + _REACH], re.IGNORECASE)
     return names.get(found[1].casefold()) if found else None
 
 
@@ -63,13 +67,18 @@ def _is_name(word: str, after: str) -> bool:
 
 
 def _days(known: Known, one: DateFound) -> Iterator[date]:
-    """Yield the days that a date may mean; without a year, those that the run has for this day and month."""
+    """Yield the days that a date may mean; without a year, those of the run with this day and month.
+
+    A year far before the latest one of the run is that of a birth or a founding.
+    """
+    begun = datetime.fromtimestamp(known.reading.steps[0].start_ns / 1e9, tz=UTC).year
+    latest = max(begun, *(day.year for each in known.all_dates for day in each.readings))
     for reading in one.readings:
         if reading.year:
             yield date(*reading)
         else:
             given = (day for each in known.all_dates for day in each.readings if day[1:] == reading[1:])
-            yield from (date(*day) for day in given if day.year)
+            yield from (date(*day) for day in given if day.year and abs(day.year - latest) <= 1)
 
 
 def _is_given(text: str, one: DateFound, named: int) -> bool:

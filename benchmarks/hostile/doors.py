@@ -109,10 +109,25 @@ def _together(count: int) -> list[Span]:
     return [chat(50, heard=heard, answer="I see.")]
 
 
+def _polled(times: int) -> list[Span]:
+    """Return calls that list the same sixty entries again, and ask for all of them by their id."""
+    rows = [{"id": f"T-{at}", **{f"f{column}": f"w{at}q{column}" for column in range(9)}} for at in range(60)]
+    listed = [json.dumps([row | {"seen": at} for row in rows]) for at in range(times)]
+    asked = json.dumps({f"a{at}": row["id"] for at, row in enumerate(rows)})
+    return [tool(10 + at, "tickets", arguments=asked, result=text) for at, text in enumerate(listed)]
+
+
 _USUAL: Final = (
     agent(1, "asker", parent=None, end=900),
     chat(2, heard=[said("user", "What do 17 tables cost?")], answer="I look."),
     chat(60, heard=[said("user", "And?")], answer="They cost 4711.5 EUR; 12 of 83 are gone."),
+)
+
+
+_POLLING: Final = (
+    agent(1, "closer", parent=None, end=900),
+    chat(2, heard=[said("user", " ".join(f"w{at % 60}q{at % 9}" for at in range(4_000)))], answer="I look."),
+    chat(60, heard=[said("user", "And?")], answer="All of them are closed."),
 )
 
 
@@ -152,6 +167,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "a span's name of 30 KB": _run(lambda: _named("agent x" + " step" * 6_000 + "!"), ()),
     "12,000 results of one message": _run(lambda: _together(12_000)),
     "an answer of 600 capitals": _answer("A" * 600),
+    "a list of 60 polled 40 times": _run(lambda: _polled(40), _POLLING),
     "a request without an end": _run(lambda: _browser("<user_request>" + " " * 20_000)),
     "1 MB of indexed headers": _headers(lambda: indexed(1_000_000)),
     "15 MB of indexed headers": _headers(lambda: indexed(15_000_000)),

@@ -1,0 +1,272 @@
+"""Right runs that tempt a reader of the lineage: each has what another kind of run gets wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import pytest
+
+from analyzer.lineage.clue import Clue
+from analyzer.lineage.known import Known
+from analyzer.lineage.readers import READERS
+from analyzer.lineage.slips import wrong_figures
+from analyzer.signals.run_view import read
+from semconv.model import Step
+from tests.runs import calling, run, step, tool
+
+Call: TypeAlias = "tuple[str, object, object]"
+"""The name of a tool, its arguments, and its result as JSON or as a text."""
+
+
+def clues_of(task: str, calls: Sequence[Call], answer: str) -> list[Clue]:
+    steps = [one for call in calls for one in _steps(*call)]
+    reading = read(run(*steps, step("clerk", answer), task=task, output=answer))
+    known = Known(reading)
+    return [*(clue for reader in READERS for clue in reader(known)), *wrong_figures(reading)]
+
+
+def _steps(name: str, arguments: object, result: object) -> tuple[Step, Step]:
+    asked = json.dumps(arguments, ensure_ascii=False)
+    told = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    return calling("clerk", (name, asked)), tool("clerk", told, name, input=asked)
+
+
+FIVE = [{"nr": f"N/{at}"} for at in range(5)]
+FIRST, SECOND = [{"nr": "N/1"}, {"nr": "N/2"}, {"nr": "N/3"}], [{"nr": "N/4"}, {"nr": "N/5"}, {"nr": "N/6"}]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        *(
+            [("list", {}, {"count": 5, "items": FIVE, key: value})]
+            for key, value in (
+                ("took_ms", 13),
+                ("size_bytes", 48213),
+                ("project_id", 4711),
+                ("year", 2025),
+                ("amount", 510),
+            )
+        ),
+        [
+            ("list", {"offset": 0}, {"limit": 3, "total": 6, "offset": 0, "items": FIRST}),
+            ("list", {"offset": 3}, {"limit": 3, "total": 6, "offset": 3, "items": SECOND}),
+        ],
+        [
+            ("list", {"page": 1}, {"page": 1, "size": 3, "total": 6, "items": FIRST}),
+            ("list", {"page": 2}, {"page": 2, "size": 3, "total": 6, "items": SECOND}),
+        ],
+        [
+            ("list", {"page": 0}, {"page": 0, "pages": 2, "total": 6, "items": FIRST}),
+            ("list", {"page": 1}, {"page": 1, "pages": 2, "total": 6, "items": SECOND}),
+        ],
+        [("list", {}, {"items": FIVE, "more": "https://example.org/tags"})],
+        [("list", {}, "N/1 Lund\nN/2 Okoro\nfloors: from 1 to 3 of 10")],
+        [("list", {}, "N/1 Lund\nN/2 Okoro\nlesson 1 - 5 of 12 weeks")],
+    ],
+)
+def test_pages_that_are_read_and_other_numbers_beside_a_list(calls: list[Call]) -> None:
+    assert clues_of("List all contracts.", calls, "These are all contracts: see above.") == []
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (
+            ("convert", {"amount": 100, "to": "EUR"}, {"amount": 92.513, "currency": "EUR"}),
+            "100 USD are about 92.51 EUR.",
+        ),
+        (("convert", {"value": 12, "unit": "kg"}, {"value": 26.4555, "unit": "lb"}), "12 kg are 26.46 lb."),
+        (("zone", {"time": "15:00", "to": "New York"}, {"time": "09:00"}), "15:00 in Vienna is 9 am there."),
+        (("table", {"people": 5}, {"people": 6, "table": "T4"}), "A table for 5 people is free: T4."),
+        (
+            ("plan", {"budget": 1500}, {"budget": 1200, "trip": "Graz"}),
+            "Within 1500 there is Graz for 1,200.",
+        ),
+        (
+            ("quote", {"date": "2025-11-16"}, {"date": "2025-11-14", "close": 41.2}),
+            "The close for Sunday, 16 November 2025 is Friday's, 41.20.",
+        ),
+        (("shift", {"days": 5}, {"days": 7, "price": 70}), "For 5 days you pay the week, 70."),
+    ],
+)
+def test_results_that_convert_round_or_move_what_was_asked(call: Call, answer: str) -> None:
+    assert clues_of("?", [call], answer) == []
+
+
+@pytest.mark.parametrize(
+    ("calls", "answer"),
+    [
+        ([("book", {}, {"booked": True, "delivered": False})], "I have booked the flowers."),
+        (
+            [("schedule_mail", {}, {"sent": False, "send_at": "2027-05-04T08:00"})],
+            "I have scheduled the mail for 4 May 2027, 8:00.",
+        ),
+        ([("create_invoice", {}, {"invoice": "R-12", "status": "not paid"})], "I created invoice R-12."),
+        ([("create_task", {}, {"task": "T-12", "status": "not started"})], "I created task T-12."),
+        ([("unlock_account", {}, {"state": "not_locked"})], "I have unlocked the account."),
+        (
+            [
+                ("create_invoice", {}, {"id": "R-12", "status": "draft"}),
+                ("finalize_invoice", {"id": "R-12"}, {"id": "R-12", "status": "final"}),
+            ],
+            "I have sent invoice R-12.",
+        ),
+        (
+            [("book_trip", {}, {"status": "pending approval"})],
+            "I have booked the trip; your manager still has to confirm it.",
+        ),
+        ([("open_pr", {}, {"pr": 12, "status": "needs review"})], "I opened pull request 12."),
+        ([("crear_factura", {}, {"estado": "no pagada"})], "He creado la factura."),
+    ],
+)
+def test_deeds_whose_result_denies_another_stage(calls: list[Call], answer: str) -> None:
+    assert clues_of("Please do it.", calls, answer) == []
+
+
+ROOMS = [
+    {"id": "R-11", "name": "Blauer Saal", "seats": 40},
+    {"id": "R-12", "name": "Grüner Saal", "seats": 60},
+]
+HOTELS = [{"id": "H-1", "name": "Post", "area": "old town"}, {"id": "H-2", "name": "Lamm", "area": "station"}]
+STAFF = [{"id": "E-1", "name": "Ada Lund"}, {"id": "E-2", "name": "Jo Berg"}]
+KETTLES = [{"sku": "K-10", "name": "Kettle Alpha"}, {"sku": "K-20", "name": "Kettle Beta"}]
+
+
+@pytest.mark.parametrize(
+    ("task", "entries", "arguments", "answer"),
+    [
+        ("Book any room other than the Grüner Saal.", ROOMS, {"room": "R-11"}, "The Blauer Saal is booked."),
+        ("The cheapest hotel near the station?", HOTELS, {"hotel": "H-1"}, "The Post is the cheapest."),
+        ("Pass on Ada Lund's request to her manager.", STAFF, {"to": "E-2"}, "Jo Berg has it."),
+        ("Kettle Alpha broke, order the successor.", KETTLES, {"sku": "K-20"}, "Kettle Beta is ordered."),
+        (
+            "Buche den Grüner Saal.",
+            [ROOMS[0], {**ROOMS[1], "status": "belegt"}],
+            {"room": "R-11"},
+            "Der Grüner Saal ist belegt, ich habe den Blauer Saal gebucht.",
+        ),
+    ],
+)
+def test_calls_for_an_entry_that_the_answer_names(
+    task: str, entries: object, arguments: object, answer: str
+) -> None:
+    assert clues_of(task, [("find", {}, entries), ("act", arguments, "ok")], answer) == []
+
+
+STORES = [
+    {"store": "York", "sold": 50120},
+    {"store": "Leeds", "sold": 48310},
+    {"store": "Bath", "sold": 31090},
+]
+PLANS = [{"plan": "Basic", "fee": 490}, {"plan": "Plus", "fee": 1490}, {"plan": "Gold", "fee": 2490}]
+
+
+@pytest.mark.parametrize(
+    ("calls", "answer"),
+    [
+        ([("sales", {}, STORES)], "Leeds trails the best store, which sold 50120."),
+        ([("sales", {}, STORES)], "Leeds would have to sell more than 50120 to lead."),
+        (
+            [("sales", {}, STORES), ("update", {"store": "Leeds", "sold": 50120}, "ok")],
+            "Leeds now has a target of 50120.",
+        ),
+        ([("plans", {}, PLANS)], "Upgrading from Basic costs 1490 a year."),
+        (
+            [("bus", {}, [{"stop": "Central", "at": "08:31"}, {"stop": "Harbour", "at": "08:45"}])],
+            "Take the bus to Central and change there at 08:45.",
+        ),
+        (
+            [("levels", {}, [{"month": "spring", "level": 48310}, {"month": "autumn", "level": 50120}])],
+            "It has risen since spring, to 50120.",
+        ),
+    ],
+)
+def test_values_of_another_entry_in_a_comparison(calls: list[Call], answer: str) -> None:
+    assert clues_of("How do they compare?", calls, answer) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "result", "answer"),
+    [
+        ("How far do I swim?", {"lap": "250 m"}, "100 laps of 250 m are 25 km."),
+        ("Weight of 100 pieces?", {"piece": "25 g"}, "100 pieces of 25 g weigh 2.5 kg."),
+        ("How much power?", {"day": "12.5 kWh"}, "Over ten days it is 0.125 MWh."),
+        ("How is it baked?", "Bake 30 min.", "Bake it for 30 min; stir for 30 seconds before."),
+        ("Which dose?", {"weight": "25 kg"}, "Give 2.5 mg, as 0.1 mg per kg applies."),
+        ("How much is that in cl?", {"bottle": "330 ml"}, "330 ml are 33 cl."),
+        ("Thickness?", {"board": "45 mm"}, "The board is 4.5 cm thick."),
+        ("How much?", {"bottle": "0.75 l"}, "The bottle has 75 cl."),
+        ("Wie breit?", {"tisch": "1250 mm"}, "Der Tisch ist 125 cm breit."),
+        ("Combien ?", {"bouteille": "75 cl"}, "Elle contient 0,75 l, soit 750 ml."),
+    ],
+)
+def test_conversions_and_measures_of_several_pieces(task: str, result: object, answer: str) -> None:
+    assert clues_of(task, [("look_up", {}, result)], answer) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        (
+            {"from": "2025-11-18", "to": "2025-11-22"},
+            "It runs from Monday to Friday, 18 November 2025 to 22 November 2025 without the first day.",
+        ),
+        ({"day": "2025-11-18"}, "It is 18 November 2025 (Monday is booked by the other team)."),
+        (
+            {"born": "1990-11-18", "issued": "2025-03-02", "on": "18 November"},
+            "See you on Tuesday, 18 November.",
+        ),
+        ({"day": "2025-11-18"}, "2025年11月18日(月次締め)です。"),
+    ],
+)
+def test_names_of_days_that_belong_to_something_else(result: object, answer: str) -> None:
+    assert clues_of("When is it?", [("look_up", {}, result)], answer) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "calls", "answer"),
+    [
+        (
+            "How many meals?",
+            [("guests", {}, {"accepted_guests": 48})],
+            "48 guests have accepted; order meals for 55 guests to be safe.",
+        ),
+        (
+            "Can we stay on the free plan?",
+            [("count", {}, {"users": 48})],
+            "You have 48 users, and the free plan ends at 25 users.",
+        ),
+        (
+            "The sum?",
+            [
+                ("rates", {}, {"shipping": 10}),
+                (
+                    "orders",
+                    {},
+                    [{"id": "a1", "net": 1234}, {"id": "b2", "net": 2345}, {"id": "c3", "net": 3456}],
+                ),
+            ],
+            "They come to 7,035; with shipping 7,045.",
+        ),
+        (
+            "Remind me in 45 minutes, it is 14:02.",
+            [("remind", {"minutes": 45}, {"error": None})],
+            "Set for 14:47.",
+        ),
+        (
+            "Invoice Lund.",
+            [("search", {}, {"hits": []}), ("create", {"number": "INV-20452"}, {"ok": True})],
+            "No invoice of Lund existed, so I created INV-20452.",
+        ),
+        (
+            "Notice for 28 May 2027?",
+            [("rules", {}, {"notice": "two weeks"})],
+            "Give notice by 14 May 2027, a fortnight before 28 May.",
+        ),
+    ],
+)
+def test_figures_that_are_the_agents_own_advice(task: str, calls: list[Call], answer: str) -> None:
+    assert clues_of(task, calls, answer) == []
