@@ -260,6 +260,14 @@ FAILURES = {
     "everyday word": (everywhere("Cancelled", "order 5 is void"), "warden"),
     "permission that is missing": (everywhere("PermissionRequired", "key is read-only"), "warden"),
     "connection that a server closed": (everywhere("ServerDisconnectedError", "closed"), "warden"),
+    "approval that is not there": (
+        everywhere("NoApprovalRequired", "the order is already approved"),
+        "warden",
+    ),
+    "what a customer cancelled": (
+        lift(top=QUIET, middle=QUIET, call={"error": "cancelled by customer: order 5 cannot be changed"}),
+        "warden",
+    ),
     "settings to confirm": (everywhere("ConfirmationError", "mail address is invalid"), "warden"),
     "name in the middle": (
         lift(top=QUIET, middle=QUIET, call={"error": "could not raise GraphInterrupt: x"}),

@@ -164,6 +164,7 @@ _CONSENTS: Final = frozenset({"approval", "confirmation", "consent", "signoff"})
 _OUTSTANDING: Final = frozenset(
     {"required", "requires", "needed", "needs", "pending", "requested", "awaiting", "awaited", "waiting"}
 )
+_NONE: Final = frozenset({"no", "not", "non", "without", "never"})
 _ACTION: Final = ({"requires", "action"}, {"action", "required"})
 """OpenAI's status of a run whose calls its caller has to answer (``requires_action``)."""
 _LATE: Final = ("timeout", "timedout", "deadlineexceeded")
@@ -175,7 +176,9 @@ _LEFT: Final = re.compile(
     rf"(?:cancell?ed|aborted|stopped|interrupted|closed) by (?:the )?{_ASKERS}",
     re.IGNORECASE,
 )
-"""What says of the one who asked that he left or stopped the run; a peer or a server does not ask."""
+"""Says that whoever started the run left or stopped it; a peer or a server did not start it."""
+_TRADERS: Final = re.compile("client|customer", re.IGNORECASE)
+"""People of the task, if more follows: ``cancelled by customer: order 4711 cannot be changed``."""
 _GO_CANCELLED: Final = ": context canceled"
 """How Go ends an error that wraps the cancellation of its context."""
 _CAUSE: Final = "\nCaused by: "
@@ -255,8 +258,7 @@ def _by_class(name: str, message: str, trace: str = "") -> Raised | None:
         if row.means is _GUARD and _CAUSE in trace[:_MOST_TRACE]:
             return Raised.ERROR
         return Raised.TIMEOUT if is_late else row.means
-    is_wrapped = message.rstrip().endswith(_GO_CANCELLED)
-    return _by_words(last) or _MESSAGES.get(message.strip()) or (_CANCEL if is_wrapped else None)
+    return _by_words(last) or _cancelled(message.strip())
 
 
 def _by_words(name: str) -> Raised | None:
@@ -265,7 +267,7 @@ def _by_words(name: str) -> Raised | None:
     if words[-1:] in (["error"], ["exception"]):
         words.pop()
     has = frozenset(words)
-    if (has & _CONSENTS and has & _OUTSTANDING) or has in _ACTION:
+    if has.isdisjoint(_NONE) and ((has & _CONSENTS and has & _OUTSTANDING) or has in _ACTION):
         return Raised.WAIT
     if _LEFT.fullmatch(" ".join(words)):
         return Raised.ABANDONED
@@ -285,19 +287,24 @@ def _row(package: str, name: str) -> _Row | None:
 def _by_message(message: str) -> Raised | None:
     """Read an error's message that is, or begins with, what only such an error says."""
     head = _SPAN_ERROR.sub("", message[:1_000].strip(), count=1)
-    if whole := _MESSAGES.get(head):
-        return whole
     for beginning, means in _BEGINNINGS:
         if head.startswith(beginning):
             return means
-    if head.endswith(_GO_CANCELLED):
-        return _CANCEL
-    if _LEFT.fullmatch(head.partition(":")[0].rstrip(" .!")):
+    said, _, rest = head.partition(":")
+    is_of_work = bool(rest) and _cancelled(rest.strip()) is None and _TRADERS.search(said)
+    if not is_of_work and _LEFT.fullmatch(said.rstrip(" .!")):
         return _GONE
+    if found := _cancelled(head):
+        return found
     stated = _CLASS.match(head)
     if stated is None or stated[1] in _WRAPPERS:
         return None
     return _by_class(stated[1], head)
+
+
+def _cancelled(message: str) -> Raised | None:
+    """Read the message of a cancellation, whole or as Go wraps it."""
+    return _MESSAGES.get(message) or (_CANCEL if message.endswith(_GO_CANCELLED) else None)
 
 
 def _members(trace: str) -> set[Raised]:
