@@ -106,6 +106,9 @@ def _years(case: _Case) -> Iterator[_Slip]:
     used = [(call, year) for call in case.calls for year in years_in(call.text)]
     if len(asked) != 1 or any(year == asked[0] for _, year in used):
         return
+    years = [year for _, year in used]
+    if years and min(years) < asked[0] < max(years):
+        return  # a range around it
     for call, year in used:
         if abs(year - asked[0]) <= _YEARS_APART and not case.known.is_number_read(year, call.position):
             yield _Slip(position=call.position, what="the year", used=str(year), given=str(asked[0]))
@@ -116,7 +119,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
     unused = [one for one in asked if not case.is_used(one.key)][:_MOST_GIVEN]
     for call in case.calls if unused else ():
         for one in values_in(call.text):
-            if one.kind is not ValueKind.CODE:
+            if one.kind is not ValueKind.CODE or years_in(one.literal):
                 continue
             near = next((given for given in unused if _one_slip(one.key, given.key)), None)
             if near is not None and not case.known.is_read(one.key, call.position):
@@ -133,7 +136,8 @@ def _figures(case: _Case) -> Iterator[_Slip]:
     pairs = len(values) * len(unused)
     for call, one in used if unused else ():
         near = next((each for each in unused if pairs * alike_by_chance(one, each.value) <= BY_CHANCE), None)
-        is_derived = any(one.is_about(result) for result in worked_out)
+        beside = [each.value for each in figures(call.text) if each.value != one.value][:_MOST_GIVEN]
+        is_derived = any(map(one.is_about, (*worked_out, *(plain_results(beside) if near else ()))))
         is_read = case.known.is_number_read(one.value, call.position) or case.known.is_read(
             one.literal, call.position
         )

@@ -83,10 +83,8 @@ class Known:
         """What people asked for: the task, and what they said later."""
         steps, task = self.reading.steps, self.reading.trajectory.task
         people = (step.output for step in steps if step.kind is StepKind.HUMAN)
-        said = (
-            step.input[one.start : one.end] for step in steps[:1] for one in step.heard if one.role == "user"
-        )
-        return "\n".join(dict.fromkeys([*([task] if task else said), *people]))[:HEAD]
+        said = (one.text for one in self.sources if not one.is_result and one.step is not None)
+        return "\n".join(dict.fromkeys([*([task] if task else []), *people, *said]))[:HEAD]
 
     @functools.cached_property
     def languages(self) -> tuple[str, ...]:

@@ -142,16 +142,15 @@ class _Asked:
             if _is_free(one, choice) and (name := _name_of(own, choice.entry, choice.key))
         )
         better = list(islice(meant, 2))
-        if len(better) != 1 or self._names(choice):
+        if len(better) != 1 or self._tells_from(choice, better[0][0]):
             return None
         entry, name = better[0]
         return (str(entry.fields[choice.key]), name) if choice.key in entry.fields else None
 
-    def _names(self, choice: _Choice) -> bool:
-        """Tell whether the entry that a call takes was asked for as well, in place of another one."""
+    def _tells_from(self, choice: _Choice, other: Entry) -> bool:
+        """Tell whether the entry that a call takes was asked for as well, and not as the other one."""
         own = next((fields for one, fields in self._named_in(choice.listed) if one is choice.entry), ())
-        others = (one for one in choice.listed.entries if _is_free(one, choice))
-        return bool(own) and any(_name_of(own, one, choice.key) for one in others)
+        return bool(_name_of(own, other, choice.key))
 
     def _named_in(self, listed: Listed) -> Sequence[tuple[Entry, Sequence[_Field]]]:
         """Return the entries of a list of which a text was asked for, each with these texts."""

@@ -1,9 +1,12 @@
-"""First pages given for the whole list: the result says that there is more, and no call reads on. Pure."""
+"""First pages given for the whole list: the result says that there is more, and no call reads on. Pure.
+
+Whoever asks for all of it wants the whole list, and whoever is told the length of the page as the number.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -29,7 +32,9 @@ _TOTAL: Final = re.compile(
     re.IGNORECASE,
 )
 """Keys that count the entries of the list, or sum something up."""
-_MORE: Final = re.compile(r"(?:has_?(?:more|next)|more|truncated)$", re.IGNORECASE)
+_MORE: Final = re.compile(
+    r"(?:has_?(?:more|next)(?:_?page)?|more|(?:is_?)?truncated|limit_?reached)$", re.IGNORECASE
+)
 _NEXT: Final = re.compile(r"(?:next(?:_?(?:page|cursor|token|link|url))?|continuation)$", re.IGNORECASE)
 _LIMIT: Final = re.compile(r"(?:limit|per_?page|page_?size|size|top|first)$", re.IGNORECASE)
 _PAGES: Final = re.compile(r"(?:total_?pages|pages|page_?count|last_?page)$", re.IGNORECASE)
@@ -63,10 +68,11 @@ def unread_pages(known: Known) -> Iterator[Clue]:
     """Yield the results that say that there is more, which no later call reads nor the answer mentions."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     steps = known.reading.steps
+    wants_all, counted = _wants_all(known), counts_in(answer)
     read: dict[str, dict[str, _Page]] = {}
-    for position, text in islice(known.results(), _MOST_PAGES) if answer and _wants_all(known) else ():
+    for position, text in islice(known.results(), _MOST_PAGES) if answer else ():
         page = _page(text)
-        if page is None:
+        if page is None or not (wants_all or (page.total and page.shown in counted)):
             continue
         is_call = steps[position].kind is StepKind.TOOL
         target = (steps[position].target or "") if is_call else ""
@@ -95,7 +101,7 @@ def _clue(known: Known, position: int, page: _Page) -> Clue:
 
 def _page(text: str) -> _Page | None:
     """Return a result as a page, if it has one list and says how it goes on."""
-    row = mapping(text)
+    row = _flat(mapping(text))
     lists = [value for value in row.values() if isinstance(value, list)]
     if len(lists) != 1 or not lists[0]:
         return _printed_page(text) if not row else None
@@ -110,6 +116,12 @@ def _page(text: str) -> _Page | None:
     if total == shown:
         return None
     return _Page(shown=shown, total=total if total > shown else 0, pages=pages, is_more=is_more)
+
+
+def _flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of an object together with those of the objects in it: ``{"paging": {…}}``."""
+    inner = [value for value in row.values() if isinstance(value, dict)]
+    return {key: value for one in (*inner, row) for key, value in one.items() if not isinstance(value, dict)}
 
 
 def _says_more(key: str, value: Any) -> bool:

@@ -59,6 +59,7 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
             if one.value not in said
             and _is_telling(one)
             and (one.unit == figure.unit or not one.unit or not figure.unit)
+            and (one.unit == figure.unit != "" or one.digits != figure.digits)  # centimetres of millimetres
             and near_miss(figure, one.value)
             and sorted(one.digits) == sorted(figure.digits)
         )

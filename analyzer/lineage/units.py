@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ _UNIT_KEYS: Final = frozenset(
 
 @record
 class _Returned:
-    """A figure of a result, with its unit and the step that returned it."""
+    """A figure of a result or of another agent, with its unit and the step that gave it."""
 
     unit: str
     figure: Figure
@@ -68,24 +68,34 @@ def changed_units(known: Known) -> Iterator[Clue]:
         dimension = _dimension(one.unit)
         if dimension is not None and dimension[0] != "scale":
             returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
-    if not returned:
-        return
     answered = figures(final_answer(known.reading.trajectory)[:HEAD])
     digits, stated = {one.digits for one in answered}, {(one.value, one.unit) for one in answered}
     seen = {(figure.value, figure.unit) for source in known.sources for figure in source.figures}
-    for position, figure in _said(known):
-        if figure.digits not in digits or (figure.value, figure.unit) in seen:
+    for position, figure in _said(known) if any(_dimension(one.unit) for one in answered) else ():
+        dimension = _dimension(figure.unit)
+        if dimension is None or (figure.value, figure.unit) in seen:
             continue
         seen.add((figure.value, figure.unit))
-        dimension = _dimension(figure.unit)
-        given = [*islice(returned[dimension[0]].values(), _MOST_GIVEN)] if dimension else []
-        found = _misconverted(figure, given)
+        given = [*islice(_heard(known, position, returned[dimension[0]].values()), _MOST_GIVEN)]
+        returned[dimension[0]][figure.unit, figure.value] = _Returned(
+            unit=figure.unit, figure=figure, step=position
+        )
+        found = _misconverted(figure, given) if figure.digits in digits else ()
         if found and not any((one.figure.value, one.unit) in stated for one in found):
             rates = _rates(known, position, figure)
-            if not any(
-                math.isclose(each, rate) for one in found for each in _times(figure, one) for rate in rates
-            ):
+            times = (each for one in found for each in _times(figure, one))
+            if not any(math.isclose(each, rate) for each in times for rate in rates):
                 yield _clue(known, position, figure, found[0])
+
+
+def _heard(known: Known, position: int, given: Iterable[_Returned]) -> Iterator[_Returned]:
+    """Yield the figures that a tool returned or another agent said: an agent may correct its own."""
+    steps = known.reading.steps
+    return (
+        one
+        for one in given
+        if steps[one.step].kind is StepKind.TOOL or steps[one.step].agent != steps[position].agent
+    )
 
 
 def _said(known: Known) -> Iterator[tuple[int, Figure]]:

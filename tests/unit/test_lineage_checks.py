@@ -211,3 +211,40 @@ def test_a_result_of_another_period_is_out_of_date(task: str, label: str) -> Non
     assert clue.kind is ClueKind.OUT_OF_DATE
     told_so = step("porter", f"For {label}, the latest there is: 812 members.")
     assert found(task, *called("members", "{}", result), told_so) is None
+
+
+@pytest.mark.parametrize(
+    ("second", "is_right"),
+    [
+        ("The crates weigh 1,843.2 kg, the lorry is booked.", False),
+        ("Die Kisten wiegen 1.843,2 kg, der Wagen ist bestellt.", False),
+        ("The crates weigh 1,843.2 lb, the lorry is booked.", True),
+        ("The crates weigh 836 kg, the lorry is booked.", True),
+    ],
+)
+def test_a_figure_that_an_agent_passes_on_in_another_unit_was_changed(second: str, is_right: bool) -> None:  # noqa: FBT001
+    first = "32 crates of 57.6 lb weigh 1,843.2 lb."
+    listed = called("crates", "{}", '{"crates": 32, "each_lb": 57.6}')
+    clue = found(
+        "Book a lorry.", *listed, step("packer", first), hearing(step("buyer", second), ("user", first))
+    )
+    assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "is_right"),
+    [
+        ("How many plots have a well?", "2 plots have a well.", False),
+        ("Wie viele Parzellen haben einen Brunnen?", "Es sind zwei Parzellen.", False),
+        ("How many plots have a well?", "2 plots of 5 that I could read have a well.", True),
+        ("Name two plots with a well.", "2 plots: PL-1041 and PL-1077.", True),
+    ],
+)
+def test_the_length_of_a_page_is_not_the_number_that_was_asked_for(
+    task: str,
+    answer: str,
+    is_right: bool,  # noqa: FBT001
+) -> None:
+    page = '{"items": [{"id": "PL-1041"}, {"id": "PL-1077"}], "paging": {"page": 1, "pages": 3, "total": 5}}'
+    clue = found(task, *called("plots", "{}", page), step("porter", answer))
+    assert (clue is None) is is_right

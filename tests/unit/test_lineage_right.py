@@ -13,8 +13,9 @@ from analyzer.lineage.known import Known
 from analyzer.lineage.readers import READERS
 from analyzer.lineage.slips import wrong_figures
 from analyzer.signals.run_view import read
+from analyzer.signals.suspicion.unsourced import unsourced
 from semconv.model import Step
-from tests.runs import calling, run, step, tool
+from tests.runs import calling, hearing, run, step, tool
 
 Call: TypeAlias = "tuple[str, object, object]"
 """The name of a tool, its arguments, and its result as JSON or as a text."""
@@ -270,3 +271,37 @@ def test_names_of_days_that_belong_to_something_else(result: object, answer: str
 )
 def test_figures_that_are_the_agents_own_advice(task: str, calls: list[Call], answer: str) -> None:
     assert clues_of(task, calls, answer) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "calls", "answer"),
+    [
+        (
+            "How much syrup, 1.5 l for each of the 12 hives?",
+            [("note", {"text": "14 hives x 1.5 l = 21 l; 3 bags"}, {"ok": True})],
+            "It is 21 l; I noted it.",
+        ),
+        (
+            "Un partido de Mendoza, 1961 más o menos.",
+            [("buscar", {"lugar": "Mendoza", "desde": 1958, "hasta": 1964}, {"partidos": ["Lund"]})],
+            "Es el de Lund.",
+        ),
+        (
+            "Gibt es das für ARM?",
+            [("issues", {"q": "arm"}, {"items": [{"number": 655, "state": "open"}]})],
+            "Nein, Ticket #655 ist noch offen.",
+        ),
+    ],
+)
+def test_figures_of_notes_ranges_around_and_numbers_with_a_sign(
+    task: str, calls: list[Call], answer: str
+) -> None:
+    assert clues_of(task, calls, answer) == []
+    steps = [one for call in calls for one in _steps(*call)]
+    assert list(unsourced(read(run(*steps, step("clerk", answer), task=task, output=answer)))) == []
+
+
+def test_a_figure_retold_in_a_larger_unit_of_its_column() -> None:
+    heard = hearing(step("printer", '[{"id": "A-17", "width_cm": 24.5}]'), ("user", "A-17: 245x330, in mm"))
+    reading = read(run(step("finder", "A-17: 245x330, in mm"), heard, task="As JSON?", output=heard.output))
+    assert [clue for reader in READERS for clue in reader(Known(reading))] == []

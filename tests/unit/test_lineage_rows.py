@@ -81,6 +81,7 @@ PEOPLE = [
     {"id": "P-204", "name": "Ada García", "born": "1986-03-14"},
     {"id": "P-118", "name": "Ada García", "born": "1968-03-14"},
 ]
+MORE_PEOPLE = [*PEOPLE, {"id": "P-077", "name": "Ada García-Ruiz", "born": "1971-01-30"}]
 OFFERS = "carrier;price;insured;arrives\nAdria;148,00;5000;2027-11-06\nFuma;172,50;12000;2027-11-07"
 ROOMS = [
     {"id": "R-11", "name": "Blauer Saal", "seats": 40, "free": True},
@@ -94,6 +95,7 @@ ROOMS = [
         ("What does N. Okoro in 4B owe?", TENANTS, "ledger", {"tenant": "T-208"}, "T-331 (N. Okoro)"),
         ("Buche den Grüner Saal für Montag.", ROOMS, "buchen", {"raum": "R-11"}, "R-12 (Grüner Saal)"),
         ("La analítica de Ada García, nacida el 14/03/1968.", PEOPLE, "ver", {"nhc": "P-204"}, "P-118"),
+        ("The tests of Ada García, born 14 March 1968.", MORE_PEOPLE, "view", {"no": "P-204"}, "P-118"),
     ],
 )
 def test_a_call_for_another_entry_than_the_one_asked_for_is_the_mistake(

@@ -71,7 +71,7 @@ def _references(
     links = _LINK.sub(" ", answer)
     shapes = {_shape(found) for found in _ID.findall(small)}
     for found in dict.fromkeys(_ID.findall(links)):
-        if found.casefold() in small or _SPOKEN.fullmatch(found):
+        if found.casefold() in small or _SPOKEN.fullmatch(found) or _is_number(found, small):
             continue
         yield "the id", found, {"id": 1.0, "alike": float(_shape(found) in shapes)}
     for found in dict.fromkeys(_LINK.findall(answer)):
@@ -84,6 +84,11 @@ def _references(
         name = (match[1] or match[2]).strip()
         if name.casefold() not in small and name not in agents and len(name) > 3:
             yield "as a source", name, {"name": 1.0}
+
+
+def _is_number(found: str, small: str) -> bool:
+    """Tell whether a text has the number of ``#655``, which data holds without its sign."""
+    return found.startswith("#") and re.search(rf"(?<!\d){found[1:]}(?!\d)", small) is not None
 
 
 def _host(link: str) -> str:
