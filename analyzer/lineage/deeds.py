@@ -26,7 +26,7 @@ from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
-_SENTENCE: Final = re.compile(r"[^.!?。！？।\n]+(?:[.!?](?!\s|$)[^.!?。！？।\n]*)*[.!?。！？।]?")  # noqa: RUF001 - other scripts
+SENTENCE: Final = re.compile(r"[^.!?。！？।\n]+(?:[.!?](?!\s|$)[^.!?。！？।\n]*)*[.!?。！？।]?")  # noqa: RUF001 - other scripts
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _LIMITS: Final = frozenset(
     {"max", "maximum", "limit", "allowed", "allowance", "cap", "ceiling", "upto", "most"}
@@ -45,7 +45,7 @@ _SAYS_DONE: Final = re.compile(
     re.IGNORECASE,
 )
 """An English sentence that says that something was done, by the speaker or in the passive."""
-_NOT_DONE: Final = re.compile(
+NOT_DONE: Final = re.compile(
     r"\b(?:if|once|when|unless|until|no|not|nothing|nobody|none|never|cannot|whether|to be|be)\b",
     re.IGNORECASE,
 )
@@ -147,9 +147,9 @@ def claims_in(answer: str) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the sentences that say that something was done, each with what."""
     languages = languages_in(answer)
     others = tuple(code for code in languages if code != _ENGLISH)
-    for found in list(_SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
+    for found in list(SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
         sentence = found[0].strip()
-        is_english = _ENGLISH in languages and _SAYS_DONE.search(sentence) and not _NOT_DONE.search(sentence)
+        is_english = _ENGLISH in languages and _SAYS_DONE.search(sentence) and not NOT_DONE.search(sentence)
         is_claim = is_english or (others and said(Kind.CLAIM_DONE, sentence, others))
         if is_claim and not sentence.endswith("?"):
             yield sentence, acts_in(sentence)
@@ -291,7 +291,7 @@ class _Report:
 
 
 def _reports(answer: str, stated: Sequence[Figure]) -> Iterator[_Report]:
-    for found in list(_SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
+    for found in list(SENTENCE.finditer(answer))[:_MOST_SENTENCES]:
         inside = [one for one in stated if found.start() <= one.start < found.end() and one.unit]
         units = [one.unit for one in inside]
         yield from (

@@ -15,12 +15,14 @@ from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_d
 from analyzer.lineage.echoes import answers_to_other_questions
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
+from analyzer.lineage.offered import unmade_calls
 from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.other_values import values_of_other_rows
 from analyzer.lineage.out_of_date import other_periods, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
+from analyzer.lineage.totals import wrong_totals
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays
 
@@ -42,10 +44,12 @@ READERS: Final[tuple[LineageReader, ...]] = (
     retold_figures,
     misreported_deeds,
     claimed_deeds,
+    unmade_calls,
     overstated_deeds,
     values_after_nothing,
     values_of_other_rows,
     calls_for_other_rows,
     answers_to_other_questions,
     wrong_weekdays,
+    wrong_totals,
 )

@@ -248,3 +248,30 @@ def test_the_length_of_a_page_is_not_the_number_that_was_asked_for(
     page = '{"items": [{"id": "PL-1041"}, {"id": "PL-1077"}], "paging": {"page": 1, "pages": 3, "total": 5}}'
     clue = found(task, *called("plots", "{}", page), step("porter", answer))
     assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        (
+            "| Item | € |\n|---|---|\n| Rope | 3,996.00 |\n| Nets | 1,785.00 |\n| **Total** | **5,871.00** |",
+            False,
+        ),
+        ("- Seil: 1.250,40 €\n- Netze: 820,35 €\n- Boje: 310,00 €\n\nSumme: 2.308,75 €", False),
+        ("绳子: 3996元\n渔网: 1785元\n合计: 5871元", False),
+        (
+            "| Item | € |\n|---|---|\n| Rope | 3,996.00 |\n| Nets | 1,785.00 |\n| **Total** | **5,781.00** |",
+            True,
+        ),
+        ("- Seil: 1.250,40 €\n- Netze: 820,35 €\n- Boje: 310,00 €\n\nSumme: 2.380,75 €", True),
+        ("- Rope: 3,996 EUR\n- Nets: 1,785 EUR\n- Total: 5,681 EUR, as 100 EUR are off for members", True),
+        ("- Rope: 3,996 EUR\n- Nets: 1,785 EUR\n- Total (mean): 2,890.50 EUR", True),
+        ("- Rope: 12.4 %\n- Nets: 40.0 %\n- Total: 51.4 %", True),
+        ("- Rope: 3,996 EUR\n- Total of the year before: 5,871 EUR", True),
+    ],
+)
+def test_a_total_is_what_the_lines_above_it_add_up_to(answer: str, is_right: bool) -> None:  # noqa: FBT001
+    items = '{"rope": 3996.0, "nets": 1785.0, "seil": "1.250,40", "netze": "820,35", "boje": 310.0}'
+    clue = found("What does it cost?", *called("prices", "{}", items), step("porter", answer))
+    assert (clue is None) is is_right
+    assert clue is None or clue.kind is ClueKind.WRONG_SUM

@@ -234,3 +234,71 @@ def test_a_deed_that_is_told_as_it_stands_is_right(result: str, answer: str) -> 
 def test_a_draft_that_was_asked_for_is_what_was_asked_for() -> None:
     written = called("put_letter", '{"to": "Mrs Lund"}', '{"id": "M-7", "status": "draft"}')
     assert found("Draft a letter to Mrs Lund.", *written, step("teller", "I've prepared the letter.")) is None
+
+
+OFFERED = "change_address(): sets the address\nnotify_carrier(): tells the carrier about an order"
+ANGEBOTEN = "adresse_aendern(): neue Adresse\nspediteur_benachrichtigen(): Nachricht an den Spediteur"
+OFRECIDAS = "cambiar_direccion(): nueva dirección\navisar_transportista(): mensaje al transportista"
+
+
+@pytest.mark.parametrize(
+    ("tools", "task", "first", "answer"),
+    [
+        (
+            OFFERED,
+            "Change the address and notify the carrier.",
+            "change_address",
+            "I have changed the address and notified the carrier.",
+        ),
+        (
+            ANGEBOTEN,
+            "Ändere die Adresse und benachrichtige den Spediteur.",
+            "adresse_aendern",
+            "Erledigt: Die Adresse ist geändert. Der Spediteur weiß Bescheid und ist benachrichtigt.",
+        ),
+        (
+            OFRECIDAS,
+            "Cambia la dirección y avisa al transportista.",
+            "cambiar_direccion",
+            "Todo hecho. He avisado al transportista de la nueva dirección.",
+        ),
+    ],
+)
+def test_a_claim_in_the_words_of_a_tool_that_was_never_called_is_the_mistake(
+    tools: str, task: str, first: str, answer: str
+) -> None:
+    clue = found(task, *called(first, "{}", '{"ok": true}'), step("teller", answer, tools=tools))
+    assert clue is not None
+    assert clue.kind is ClueKind.CLAIMED
+    assert "was offered, and did not call it" in clue.reason
+
+
+@pytest.mark.parametrize(
+    ("task", "first", "answer"),
+    [
+        (
+            "Change the address and notify the carrier.",
+            "change_address",
+            "I have changed the address. I could not notify the carrier.",
+        ),
+        (
+            "Change the address and notify the carrier.",
+            "change_address",
+            "I have changed the address. Shall I notify the carrier?",
+        ),
+        (
+            "Change the address and notify the carrier.",
+            "change_address",
+            "I have changed the address. Please notify the carrier yourself once it has left.",
+        ),
+        ("Change the address.", "change_address", "I have changed the address; the carrier follows."),
+        (
+            "Change the address and notify the carrier.",
+            "notify_carrier",
+            "I have notified the carrier of the new address.",
+        ),
+        ("Notify the carrier of the new address.", "send_mail", "I have sent the carrier a mail."),
+    ],
+)
+def test_what_is_left_open_or_done_by_another_tool_is_right(task: str, first: str, answer: str) -> None:
+    assert found(task, *called(first, "{}", '{"ok": true}'), step("teller", answer, tools=OFFERED)) is None

@@ -1,0 +1,97 @@
+"""Totals that the lines above them do not add up to: 6,750.50 below four amounts of 6,850.50. Pure.
+
+Such a line may also hold a mean, or leave out what is included; so only a total counts that looks like a slip
+of the sum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
+from analyzer.lineage.figures import Figure, figures
+from analyzer.lineage.known import Known
+from analyzer.lineage.vocabulary import phrases
+from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.wordings import languages_in
+from semconv.record import record
+
+_MARKS: Final = " |*_-•>#\t"
+_RULE: Final = re.compile(r"[\s|:+=—–-]*")  # noqa: RUF001 - as written
+_LEAST: Final = 2
+_MOST: Final = 60
+_REACH: Final = 24
+"""Characters of a line in which it may say that it is the total."""
+
+
+@record
+class _Block:
+    """A total, and the figures of the lines above it."""
+
+    total: Figure
+    parts: tuple[Figure, ...]
+
+    @property
+    def sum(self) -> float:
+        """What the parts add up to."""
+        return float(f"{sum(one.value for one in self.parts):.12g}")
+
+    def is_wrong(self) -> bool:
+        """Tell whether the total is a slip of the sum, and not a rounded one."""
+        within = 0.51 * max(one.step for one in self.parts) * len(self.parts)
+        if abs(self.total.value - self.sum) <= within:
+            return False
+        return alike_by_chance(self.total, self.sum) <= BY_CHANCE
+
+
+def wrong_totals(known: Known) -> Iterator[Clue]:
+    """Yield the totals of the answer that are a slip of what the lines above them add up to."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    for block in _blocks(answer) if "\n" in answer else ():
+        total = block.total
+        difference = abs(total.value - block.sum)
+        if block.is_wrong() and not any(one.is_about(difference) for one in figures(answer)):
+            yield _clue(known, block)
+
+
+def _clue(known: Known, block: _Block) -> Clue:
+    total = block.total
+    position = known.first_said(lambda text: total.literal in text)
+    return Clue(
+        step=known.reading.steps[position].index,
+        kind=ClueKind.WRONG_SUM,
+        reason=f"gave {total.shown} as the total of {len(block.parts)} lines, which add up to"
+        f" {block.sum:,.10g}",
+        evidence=(known.quote(position, total.literal),),
+        value=total.value,
+        is_miscalculated=True,
+        signs={"in_answer": 1.0},
+    )
+
+
+def _blocks(answer: str) -> Iterator[_Block]:
+    """Yield the totals below neighbouring lines that have one figure of their unit in the same place."""
+    is_total = phrases("total", languages_in(answer))
+    lines = [line for line in answer.splitlines()[:_MOST] if not _RULE.fullmatch(line)]
+    for has_figures, group in groupby(lines, key=lambda line: bool(_amounts(line))):
+        above: list[Sequence[Figure]] = []
+        for line in group if has_figures else ():
+            if is_total.match(line.lstrip(_MARKS)[:_REACH]) is None:
+                above.append(_amounts(line))
+                continue
+            yield from _block(_amounts(line), above)
+            above = []
+
+
+def _block(own: Sequence[Figure], above: Sequence[Sequence[Figure]]) -> Iterator[_Block]:
+    parts = tuple(row[-1] for row in above)
+    if len(own) == 1 and len(parts) >= _LEAST and {one.unit for one in parts} <= {own[0].unit, ""}:
+        yield _Block(total=own[0], parts=parts)
+
+
+def _amounts(line: str) -> Sequence[Figure]:
+    return [one for one in figures(line) if not one.is_label and one.unit != "%"]
