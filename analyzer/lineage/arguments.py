@@ -122,7 +122,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
             if one.kind is not ValueKind.CODE or years_in(one.literal):
                 continue
             near = next((given for given in unused if _one_slip(one.key, given.key)), None)
-            if near is not None and not case.known.is_read(one.key, call.position):
+            if near is not None:
                 yield _Slip(position=call.position, what="the number", used=one.literal, given=near.literal)
 
 

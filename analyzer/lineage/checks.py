@@ -1,7 +1,8 @@
 """Deeds that a check had refused: it returned ``"accepted": false``, and the next call books all the same.
 
 A refused check is no failure: it is there to refuse. The failure is a deed on the same thing afterwards, if
-no later check of the same tool allows it and no person decides between. Pure.
+no later check of the same tool allows it and no person decides between. A deed whose verb is unknown counts
+unless the answer says that something is amiss: it may only have told somebody. Pure.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any, Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_in, spaced
 from analyzer.lineage.known import Known, words_in
-from analyzer.signals.run_view import HEAD
+from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import deed_of, looks_up
+from analyzer.signals.wordings import Kind, languages_in, said
 from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
 from semconv.record import record
@@ -31,8 +33,20 @@ _DECIDES: Final = re.compile(
     r"(?:decision|verdict|outcome|check|approval|entscheidung|decisión|decision|esito|decisão|решение)$",
     re.IGNORECASE,
 )
+_STATES: Final = re.compile(
+    r"(?:result|status|state|action|advice|recommendation|ergebnis|zustand|résultat|resultat|état|etat|estado|resultado"
+    r"|risultato|stato|wynik|результат|статус|结果|結果|결과|durum|sonuç)$",
+    re.IGNORECASE,
+)
+"""Keys that say the same in the result of a tool that checks; elsewhere they tell how a thing stands."""
+_CHECKS: Final = re.compile(
+    r"check|verif|valid|screen|vet(?:_|$)|eligib|complian|control|prüf|pruef|kontrol|vérif|contrôle|comprob|valida|controll"
+    r"|sprawd|weryf|провер|检查|核验|审查|確認|検査|審査|검사|확인",
+    re.IGNORECASE,
+)
 _REFUSED: Final = re.compile(
-    r"\W*(?:refus|reject|den(?:y|ied)|declin|forbidden|blocked|refer\b"
+    r"\W*(?:refus|reject|den(?:y|ied)|declin|forbidden|blocked|refer\b|no[_ -]?match|mismatch"
+    r"|hold\b|on[_ -]hold"
     r"|not[_ ](?:allowed|approved|accepted|permitted|eligible)"
     r"|abgelehnt|verweigert|rechazad|denegad|rifiutat|recusad|отказ|拒绝|拒絕|却下|거부)",
     re.IGNORECASE,
@@ -45,7 +59,12 @@ _GRANTING: Final = frozenset(
 )
 """Deeds that a check can refuse; to tell somebody, to escalate or to cancel follows from a refusal."""
 _ACTS: Final = frozenset({"book", "pay", "order", "approve", "publish", "ship"})
+_TELLS: Final = re.compile(
+    r"mail|message|sms|notif|notice|reply|respond|chat|post|slack|teams|note|alert", re.IGNORECASE
+)
+"""Names of tools that tell somebody."""
 _LEAST_NAME: Final = 3
+_MOST_FIELDS: Final = 40
 
 
 @record
@@ -63,17 +82,17 @@ class _Refusal:
 def refused_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds on a thing that the last check of it had refused."""
     refusals: dict[str, _Refusal] = {}
+    answer = final_answer(known.reading.trajectory)[:HEAD]
     for position, step in enumerate(known.reading.steps):
         if step.kind is StepKind.HUMAN:
             refusals.clear()
         if step.kind is not StepKind.TOOL:
             continue
         tool = step.target or ""
-        if _is_granting(tool):
-            own = _names(step.input)
-            found = next((one for one in refusals.values() if own & one.about and one.tool != tool), None)
-            if found is not None:
-                yield _clue(known, position, found)
+        own = _names(step.input)
+        found = next((one for one in refusals.values() if own & one.about and one.tool != tool), None)
+        if found is not None and (_is_granting(tool) or (_is_unknown(tool) and not _is_open(answer))):
+            yield _clue(known, position, found)
         elif not deed_of(tool):
             refused = _refusal(position, tool, step.input, step.output)
             refusals.pop(tool, None)
@@ -87,21 +106,42 @@ def _is_granting(tool: str) -> bool:
     return deed_of(tool) in _GRANTING or bool(acts_in(spaced(tool), with_tools=True) & _ACTS)
 
 
+def _is_unknown(tool: str) -> bool:
+    """Tell whether a tool's name says neither that it reads or checks, nor what else it does."""
+    if looks_up(tool) or _CHECKS.search(tool) or _TELLS.search(tool):
+        return False
+    return deed_of(tool) in {"", "send"} and acts_in(spaced(tool), with_tools=True) <= {"send"}
+
+
+def _is_open(answer: str) -> bool:
+    """Tell whether an answer says that something is amiss."""
+    languages = languages_in(answer)
+    return any(said(kind, answer, languages) for kind in (Kind.ADMISSION, Kind.EXCUSE, Kind.GIVING_UP))
+
+
 def _refusal(position: int, tool: str, arguments: str, result: str) -> _Refusal | None:
     row = mapping(result[:HEAD])
-    found = next((each for each in row.items() if _refuses(*each)), None)
+    is_check = _CHECKS.search(tool) is not None
+    found = next((each for each in _fields(row) if _refuses(*each, is_check=is_check)), None)
     if found is None:
         return None
     about = _names(arguments) | _values(row)
     return _Refusal(position=position, tool=tool, key=str(found[0]), value=str(found[1]), about=about)
 
 
-def _refuses(key: str, value: Any) -> bool:
+def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a result, and those of the objects in its lists."""
+    yield from ((str(key), value) for key, value in row.items())
+    for value in list(row.values())[:_MOST_FIELDS]:
+        for one in value[:_MOST_FIELDS] if isinstance(value, list) else ():
+            yield from ((str(key), each) for key, each in one.items()) if isinstance(one, dict) else ()
+
+
+def _refuses(key: str, value: Any, *, is_check: bool) -> bool:
     if value is False:
-        return _PERMITS.match(str(key)) is not None
-    return (
-        isinstance(value, str) and _DECIDES.search(str(key)) is not None and _REFUSED.match(value) is not None
-    )
+        return _PERMITS.match(key) is not None
+    is_verdict = bool(_DECIDES.search(key) or (is_check and _STATES.search(key)))
+    return isinstance(value, str) and is_verdict and _REFUSED.match(value) is not None
 
 
 def _names(arguments: str) -> frozenset[str]:

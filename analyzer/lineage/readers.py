@@ -13,6 +13,7 @@ from analyzer.lineage.clue import Clue
 from analyzer.lineage.cut_short import cut_lists
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
 from analyzer.lineage.echoes import answers_to_other_questions
+from analyzer.lineage.flags import unmet_flags
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.offered import unmade_calls
@@ -39,6 +40,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     other_periods,
     changed_units,
     broken_limits,
+    unmet_flags,
     exceeded_maxima,
     refused_deeds,
     retold_figures,

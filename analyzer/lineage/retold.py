@@ -22,12 +22,14 @@ _MOST_HEARD: Final = 200
 """Figures that an agent is taken to remember."""
 _MOST_WORKED: Final = 8
 """Latest figures that an agent has heard and may compute with."""
+_LONG: Final = 4
+"""Digits from which a figure with a slip counts even if the answer only has what was computed with it."""
 _LEAST_DIGITS: Final = 3
 """Digits from which two figures that differ in one place are not alike by chance."""
 
 
 def retold_figures(known: Known) -> Iterator[Clue]:
-    """Yield the figures of the answer that an agent wrote with a slip of one that it had heard."""
+    """Yield the figures that an agent wrote with a slip of one that it had heard."""
     answered = {one.value for one in figures(prose_of(final_answer(known.reading.trajectory)[:HEAD]))}
     heard: defaultdict[str, list[Figure]] = defaultdict(list)
     said: set[float] = set()
@@ -37,7 +39,8 @@ def retold_figures(known: Known) -> Iterator[Clue]:
         heard[step.agent] = [*heard[step.agent], *figures(step.input[:HEAD])][-_MOST_HEARD:]
         text = prose_of(known.reading.outputs[position])
         own = figures(text)
-        new = [one for one in own if one.value in answered and _is_telling(one) and one.value not in said]
+        new = [one for one in own if _is_telling(one) and one.value not in said]
+        new = [one for one in new if one.value in answered or len(one.digits) >= _LONG]
         for figure, given in _slips(new, heard[step.agent], {one.value for one in own}):
             yield _clue(known, position, figure, given)
         said |= {one.value for one in own}

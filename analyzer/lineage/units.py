@@ -42,6 +42,8 @@ _SIZES: Final[Mapping[str, tuple[float, ...]]] = {
     "kib": (1024.0,), "mib": (1024.0**2,), "gib": (1024.0**3,), "tib": (1024.0**4,),
 }  # fmt: skip
 """Sizes of units within their dimension; of bytes both that are in use."""
+_WHOLE: Final = "jpy"
+"""The currency without cents (ISO 4217): its amounts are no hundredths, as those of others often are."""
 _UNIT_KEYS: Final = frozenset(
     """
     currency unit units uom einheit unité unite unidad unidade unità eenheid jednostka birim satuan währung
@@ -120,6 +122,8 @@ def _keeps_digits(figure: Figure, one: _Returned) -> bool:
 
 
 def _is_powers_apart(figure: Figure, one: _Returned) -> bool:
+    if figure.unit == one.unit == _WHOLE:
+        return figure.is_about(one.figure.value * 0.01)
     rights = _conversions(figure, one) if figure.unit != one.unit else ()
     return any(figure.is_about(right * power) for right in rights for power in _POWERS)
 
@@ -164,23 +168,28 @@ def _returned(known: Known) -> Iterator[_Returned]:
 
 
 def _beside_units(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the numbers of each record of a JSON document that gives their unit in a field of its own."""
-    queue: list[Any] = [document_in(text)]
-    for value in queue:
+    """Yield the numbers of a JSON document whose record gives their unit in a field of its own.
+
+    A currency holds for the records inside as well.
+    """
+    queue: list[tuple[Any, str]] = [(document_in(text), "")]
+    for value, outer in queue:
+        own = _unit_of(value) if isinstance(value, dict) else ""
+        unit = own or outer
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-        queue += [one for one in inner if isinstance(one, dict | list)][: max(0, _MOST_NODES - len(queue))]
-        if isinstance(value, dict):
-            units = [
-                unit_of(one)
-                for key, one in value.items()
-                if key.casefold() in _UNIT_KEYS and isinstance(one, str)
-            ]
-            numbers = [
-                str(one) for one in inner if isinstance(one, str | int | float) and not isinstance(one, bool)
-            ]
-            yield from (
-                (one, unit) for unit in units[:1] for one in numbers if one.replace(".", "", 1).isdigit()
-            )
+        below = unit if unit in CURRENCY_CODES else ""
+        nodes = [(one, below) for one in inner if isinstance(one, dict | list)]
+        queue += nodes[: max(0, _MOST_NODES - len(queue))]
+        plain = (one for one in inner if isinstance(one, str | int | float) and not isinstance(one, bool))
+        if unit and isinstance(value, dict):
+            yield from ((str(one), unit) for one in plain if str(one).replace(".", "", 1).isdigit())
+
+
+def _unit_of(record: Mapping[str, Any]) -> str:
+    found = (
+        unit_of(one) for key, one in record.items() if key.casefold() in _UNIT_KEYS and isinstance(one, str)
+    )
+    return next(found, "")
 
 
 def _dimension(unit: str) -> tuple[str, str] | None:

@@ -72,7 +72,7 @@ def _days(known: Known, one: DateFound) -> Iterator[date]:
     A year far before the latest one of the run is that of a birth or a founding.
     """
     begun = datetime.fromtimestamp(known.reading.steps[0].start_ns / 1e9, tz=UTC).year
-    latest = max(begun, *(day.year for each in known.all_dates for day in each.readings))
+    latest = max([begun, *(day.year for each in known.all_dates for day in each.readings)])
     for reading in one.readings:
         if reading.year:
             yield date(*reading)

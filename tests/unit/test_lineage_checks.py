@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -275,3 +277,116 @@ def test_a_total_is_what_the_lines_above_it_add_up_to(answer: str, is_right: boo
     clue = found("What does it cost?", *called("prices", "{}", items), step("porter", answer))
     assert (clue is None) is is_right
     assert clue is None or clue.kind is ClueKind.WRONG_SUM
+
+
+@pytest.mark.parametrize(
+    ("check", "deed", "answer", "is_right"),
+    [
+        (
+            ("verify_payee", '{"iban": "FR76-4021"}', '{"result": "NO_MATCH"}'),
+            ("executer_virement", "FR76-4021"),
+            "La facture est réglée.",
+            False,
+        ),
+        (
+            ("check_allergies", '{"order": "O-118"}', '{"findings": [{"with": "nuts", "action": "hold"}]}'),
+            ("send_order", "O-118"),
+            "The order has gone to the kitchen.",
+            False,
+        ),
+        (
+            ("controle_lote", '{"lote": "N-52"}', '{"lote": "N-52", "conforme": false}'),
+            ("liberar_resultados", "N-52"),
+            "Os resultados foram liberados.",
+            False,
+        ),
+        (
+            ("verify_payee", '{"iban": "FR76-4021"}', '{"result": "NO_MATCH"}'),
+            ("executer_virement", "FR76-4021"),
+            "Le virement n'a pas pu être exécuté, le bénéficiaire est introuvable.",
+            True,
+        ),
+        (
+            ("verify_payee", '{"iban": "FR76-4021"}', '{"result": "NO_MATCH"}'),
+            ("notify_payee", "FR76-4021"),
+            "I wrote to them.",
+            True,
+        ),
+        (
+            ("get_order", '{"order": "O-118"}', '{"status": "rejected"}'),
+            ("resubmit_form", "O-118"),
+            "I submitted it again.",
+            True,
+        ),
+        (
+            ("verify_payee", '{"iban": "FR76-4021"}', '{"result": "MATCH"}'),
+            ("executer_virement", "FR76-4021"),
+            "La facture est réglée.",
+            True,
+        ),
+    ],
+)
+def test_a_deed_of_any_name_after_a_check_that_refused_it(
+    check: tuple[str, str, str],
+    deed: tuple[str, str],
+    answer: str,
+    is_right: bool,  # noqa: FBT001
+) -> None:
+    done = called(deed[0], json.dumps({"ref": deed[1]}), '{"ok": true}')
+    clue = found("Please see to it.", *called(*check), *done, step("porter", answer))
+    assert (clue is None) is is_right
+
+
+CRANES = [
+    {"ref": "Q1", "firm": "Aske Lifting", "operator": "not included (+210)", "rate": 545},
+    {"ref": "Q2", "firm": "Dunmore Cranes", "operator": "included", "rate": 640},
+]
+ADUBOS = "cod;produto;cert. orgânica\nA14;Serra Verde;sim\nA22;Cama;não\nA31;Torta;sim"
+
+
+@pytest.mark.parametrize(
+    ("task", "result", "answer", "is_right"),
+    [
+        (
+            "Hire a crane; the operator has to be included.",
+            json.dumps(CRANES),
+            "Aske Lifting comes on Monday.",
+            False,
+        ),
+        ("Encomende adubo com certificação orgânica.", ADUBOS, "Pedido feito: Cama, 24 t.", False),
+        ("Hire a crane; the operator has to be included.", json.dumps(CRANES), "Dunmore Cranes comes.", True),
+        ("Hire a crane, without operator.", json.dumps(CRANES), "Aske Lifting comes on Monday.", True),
+        (
+            "Hire a crane; the operator has to be included.",
+            json.dumps(CRANES),
+            "Aske Lifting comes on Monday, its operator costs 210 more.",
+            True,
+        ),
+        ("Hire a crane.", json.dumps(CRANES), "Aske Lifting comes on Monday.", True),
+        ("Encomende adubo com certificação orgânica.", ADUBOS, "Pedido feito: Serra Verde.", True),
+    ],
+)
+def test_an_entry_that_lacks_what_the_task_asks_for(
+    task: str,
+    result: str,
+    answer: str,
+    is_right: bool,  # noqa: FBT001
+) -> None:
+    clue = found(task, *called("quotes", "{}", result), step("porter", answer))
+    assert (clue is None) is is_right
+    assert clue is None or clue.kind is ClueKind.CONSTRAINT
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "is_right"),
+    [
+        ("Release container MSKU7431902.", '{"container": "MSKU7431920"}', False),
+        ("Release container MSKU7431902.", '{"container": "MSKU7431902"}', True),
+    ],
+)
+def test_a_listed_neighbour_is_not_what_was_asked_for(task: str, arguments: str, is_right: bool) -> None:  # noqa: FBT001
+    yard = called("yard", "{}", '{"containers": ["MSKU7431902", "MSKU7431920"]}')
+    clue = found(
+        task, *yard, *called("issue_release", arguments, '{"ok": true}'), step("porter", "Released.")
+    )
+    assert (clue is None) is is_right

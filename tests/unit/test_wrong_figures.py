@@ -29,15 +29,6 @@ def found(task: str, result: str, answer: str) -> Clue | None:
             "Le solde est de 2 841,60 €.",
             "look_up returned 2481.6",
         ),
-        ("How many seats has it?", '{"seats": 120}', "It has 140 seats.", "look_up returned 120"),
-        ("Wie viele Betten sind frei?", "120 Betten", "Es sind 150 Betten.", "look_up returned 120"),
-        ("How many grams are 7.25 kg?", '{"sack": "7.25 kg"}', "They are 72,500 g.", "7.25 kg is 7,250 g"),
-        (
-            "¿Cuántos litros son?",
-            '{"v": "3.75 l"}',
-            "Son 375 ml.",
-            "3.75 l is 3,750 ml",
-        ),
         (
             "What do 2 tickets cost?",
             '{"price": 171.5}',
@@ -157,14 +148,6 @@ def test_the_sum_of_a_column_has_no_slip(answer: str, is_right: bool) -> None:  
     clue = found("What did it cost?", COSTS, answer)
     assert (clue is None) is is_right
     assert clue is None or "the 3 values that it adds up are 4,433.75" in clue.reason
-
-
-def test_a_calculation_proves_its_result_only_from_figures_with_a_source() -> None:
-    task, result = "What does the grower get?", '{"fed": "3.42 MWh", "per_kwh": 0.055}'
-    wrong = found(task, result, "342 kWh x 0.055 = 18.81.")
-    assert wrong is not None
-    assert "3.42 MWh is 3,420 kWh" in wrong.reason
-    assert found(task, result, "3,420 kWh x 0.055 = 188.10.") is None
 
 
 def test_a_day_of_a_month_has_a_number_that_a_day_can_have() -> None:

@@ -1,0 +1,93 @@
+"""Conditions of the task that are a yes or no of each entry: an operator, organic, refundable. Pure.
+
+The task names the column, the chosen entry says no where another one says yes, and the answer leaves the
+column out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
+from analyzer.lineage.known import Known, words_in
+from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.wordings import mentions_fault
+
+_NO: Final = re.compile(
+    r"(?:no|not|none|non|nein|nicht|kein\w*|nee|niet|geen|não|nao|nie|brak|нет|не|yok|hay\u0131r|tidak|لا"
+    r"|نہیں|नहीं|না|否|无|無|なし|없음|아니\w*)(?!\w)",
+    re.IGNORECASE,
+)
+"""How a field begins that denies something: ``not included``, ``não``."""
+_YES: Final = re.compile(
+    r"(?:yes|y|ja|oui|si|sí|sì|sim|tak|да|evet|ya|نعم|ہاں|हाँ|হ্যাঁ|是|有|あり|예|있음|included|inclu\w*|inbegriffen|compr\w+)(?!\w)",
+    re.IGNORECASE,
+)
+_NEGATED: Final = re.compile(
+    r"(?:\b(?:no|not|without|non|except|ohne|kein\w*|nicht|sans|pas|sin|senza|sem|zonder|geen|bez|без)\b|n't)\W(?:\w+\W){0,2}$",
+    re.IGNORECASE,
+)
+_WORD: Final = re.compile(r"[^\W\d_]{5,}")
+_BEGINNING: Final = 5
+
+
+def unmet_flags(known: Known) -> Iterator[Clue]:
+    """Yield the entries that the answer chose although they lack what the task asks for."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    if not answer or mentions_fault(answer):
+        return
+    small, words = answer.casefold(), words_in(answer)
+    wanted, told = _wanted(known.asked), _beginnings(answer)
+    for _step, text in known.results() if wanted else ():
+        for listed in lists_in(text):
+            named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
+            for key in _flags(listed) if len(named) == 1 else ():
+                asked = _beginnings(key)
+                if asked & wanted and asked.isdisjoint(told) and _is_no(named[0].fields[key]):
+                    yield _clue(known, named[0], key, small)
+
+
+def _wanted(asked: str) -> frozenset[str]:
+    """Return the beginnings of the words of the task that no negation precedes."""
+    found = ((one, asked[max(0, one.start() - 30) : one.start()]) for one in _WORD.finditer(asked))
+    return frozenset(one[0].casefold()[:_BEGINNING] for one, before in found if not _NEGATED.search(before))
+
+
+def _beginnings(text: str) -> frozenset[str]:
+    return frozenset(word.casefold()[:_BEGINNING] for word in _WORD.findall(text.replace("_", " ")))
+
+
+def _flags(listed: Listed) -> Iterator[str]:
+    """Yield the columns in which some entries say yes and some say no."""
+    keys: Mapping[str, Scalar] = listed.entries[0].fields
+    for key in keys:
+        values = [entry.fields.get(key, "") for entry in listed.entries]
+        if all(_is_no(one) or _is_yes(one) for one in values) and 0 < sum(map(_is_no, values)) < len(values):
+            yield key
+
+
+def _is_no(value: Scalar) -> bool:
+    return value is False or (isinstance(value, str) and _NO.match(value) is not None)
+
+
+def _is_yes(value: Scalar) -> bool:
+    return value is True or (isinstance(value, str) and _YES.match(value) is not None)
+
+
+def _clue(known: Known, entry: Entry, key: str, answer: str) -> Clue:
+    name = next((one for one in entry.names if one in answer), entry.names[0])
+    position = known.first_said(lambda text: name in text.casefold())
+    step = known.reading.steps[position]
+    at = max(0, step.output.casefold().find(name))
+    shown = step.output[at : at + len(name)] or name
+    return Clue(
+        step=step.index,
+        kind=ClueKind.CONSTRAINT,
+        reason=f"chose {shown[:60]} ({key[:40]}: {str(entry.fields[key])[:40]}), which the task asks for",
+        evidence=tuple(one for one in (known.quote(position, shown),) if one.quote),
+        signs={"limit": 1.0},
+        most=0.8,
+    )
