@@ -29,7 +29,12 @@ _ROUND: Final = 5
 def values_after_nothing(known: Known) -> Iterator[Clue]:
     """Yield the first value from nowhere that an agent gave after its last look-up came to nothing."""
     answer = prose_of(final_answer(known.reading.trajectory)[:HEAD])
-    empty = [place for place, text in _calls(known) if is_empty(text, known.reading.steps[place].input)]
+    steps = known.reading.steps
+    found = [(place, is_empty(text, steps[place].input)) for place, text in _calls(known)]
+    given = {steps[place].target: place for place, has_nothing in found if not has_nothing}
+    empty = [
+        place for place, has_nothing in found if has_nothing and given.get(steps[place].target, 0) < place
+    ]
     empty += _failed_at_last(known)
     if not empty or not answer or mentions_fault(answer):
         return

@@ -2,24 +2,27 @@
 
 An argument may be anything an agent knows. It is a slip of a given value if it differs from that in one
 place, nothing that the agent had read has it, nothing gives it by counting or arithmetic, and no call uses
-the given one: whoever tries several values uses that one too.
+the given one: whoever tries several values uses that one too. Dates, figures and plain numbers count in deeds
+only: searches and calculations take what is near to what was asked for.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, years_in
+from analyzer.lineage.deeds import acts_in, spaced
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import weekdays_in
 from analyzer.signals.run_view import HEAD
-from analyzer.signals.tool_names import deed_of
+from analyzer.signals.tool_names import deed_of, looks_up
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
@@ -62,6 +65,11 @@ class _Case:
     calls: tuple[_Call, ...]
     known: Known
 
+    @property
+    def deeds(self) -> tuple[_Call, ...]:
+        """The calls that change something."""
+        return tuple(call for call in self.calls if _is_deed(call.tool))
+
     def is_used(self, literal: str) -> bool:
         """Tell whether a call uses a value."""
         return literal.casefold() in self.known.in_calls
@@ -88,8 +96,9 @@ def _dates(case: _Case) -> Iterator[_Slip]:
     used = [(call, one) for call in case.calls for one in dates_in(call.text)] if asked else []
     unused = [given for given in asked if not any(agree(given, one) for _, one in used)]
     named = weekdays_in(case.asked, case.known.languages) if unused else frozenset()
+    deeds = case.deeds
     for call, one in used:
-        near = [given for given in unused if differ_in_one(one, given)]
+        near = [given for given in unused if differ_in_one(one, given)] if call in deeds else []
         if not near:
             continue
         read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
@@ -109,20 +118,26 @@ def _years(case: _Case) -> Iterator[_Slip]:
     years = [year for _, year in used]
     if years and min(years) < asked[0] < max(years):
         return  # a range around it
+    deeds = case.deeds
     for call, year in used:
-        if abs(year - asked[0]) <= _YEARS_APART and not case.known.is_number_read(year, call.position):
+        is_name = re.search(rf"[^\W\d]\w*{year}", call.text) is not None  # of a table or a file
+        is_meant = (is_name or call in deeds) and abs(year - asked[0]) <= _YEARS_APART
+        if is_meant and not case.known.is_number_read(year, call.position):
             yield _Slip(position=call.position, what="the year", used=str(year), given=str(asked[0]))
 
 
 def _codes(case: _Case) -> Iterator[_Slip]:
     asked = [one for one in values_in(case.asked) if one.kind is ValueKind.CODE]
     unused = [one for one in asked if not case.is_used(one.key)][:_MOST_GIVEN]
+    deeds = case.deeds
     for call in case.calls if unused else ():
         for one in values_in(call.text):
             if one.kind is not ValueKind.CODE or years_in(one.literal):
                 continue
             near = next((given for given in unused if _one_slip(one.key, given.key)), None)
-            if near is not None:
+            is_name = any(map(str.isalpha, one.key))
+            is_other = call in deeds and not case.known.is_read(one.key, call.position)
+            if near is not None and (is_name or is_other):
                 yield _Slip(position=call.position, what="the number", used=one.literal, given=near.literal)
 
 
@@ -133,8 +148,10 @@ def _figures(case: _Case) -> Iterator[_Slip]:
     values = {one.value for _, one in used}
     unused = [one for one in asked if one.value not in values][:_MOST_GIVEN]
     worked_out = plain_results([one.value for one in figures(case.asked)][:_MOST_GIVEN]) if unused else []
-    pairs = len(values) * len(unused)
+    pairs, deeds = len(values) * len(unused), case.deeds
     for call, one in used if unused else ():
+        if call not in deeds:
+            continue
         near = next((each for each in unused if pairs * alike_by_chance(one, each.value) <= BY_CHANCE), None)
         beside = [each.value for each in figures(call.text) if each.value != one.value][:_MOST_GIVEN]
         is_derived = any(map(one.is_about, (*worked_out, *(plain_results(beside) if near else ()))))
@@ -181,8 +198,12 @@ _MAKES_IDS: Final = frozenset(
 """Deeds whose ids the caller may choose."""
 
 
+def _is_deed(tool: str) -> bool:
+    return not looks_up(tool) and bool(deed_of(tool) or acts_in(spaced(tool), with_tools=True))
+
+
 def _is_id(value: str) -> bool:
-    return " " not in value and any(map(str.isdigit, value)) and bool(_kind_of_id(value))
+    return " " not in value and "/" not in value and any(map(str.isdigit, value)) and bool(_kind_of_id(value))
 
 
 def _kind_of_id(value: str) -> str:

@@ -12,13 +12,11 @@ from analyzer.lineage.checks import refused_deeds
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.cut_short import cut_lists
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
-from analyzer.lineage.echoes import answers_to_other_questions
 from analyzer.lineage.flags import unmet_flags
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.offered import unmade_calls
 from analyzer.lineage.other_calls import calls_for_other_rows
-from analyzer.lineage.other_values import values_of_other_rows
 from analyzer.lineage.out_of_date import other_periods, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
@@ -49,9 +47,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     unmade_calls,
     overstated_deeds,
     values_after_nothing,
-    values_of_other_rows,
     calls_for_other_rows,
-    answers_to_other_questions,
     wrong_weekdays,
     wrong_totals,
 )

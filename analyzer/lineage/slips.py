@@ -15,14 +15,17 @@ from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
-from analyzer.lineage.figures import Figure, figures
+from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
 from analyzer.signals.normalize import excerpt
+from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, Reading
 from semconv.model import Evidence, StepKind
 
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3
+_NOUN: Final = 3
+"""Letters of a word that names what is counted."""
 
 
 def miscalculated(reading: Reading) -> Iterator[Clue]:
@@ -68,7 +71,7 @@ class _Instead:
 
 def _slipped(reading: Reading, held: Judged, claim: Figure) -> _Instead | None:
     """Return the figure that an answer gives with a slip: a returned, a converted or a computed one."""
-    returned = _returned_nearly(held, claim)
+    returned = _returned_nearly(held, claim) or _of_the_noun_asked_for(reading, held, claim)
     if returned is not None:
         step, one = returned
         text = f"{reading.steps[step].target or 'the tool'} returned {one.shown}"
@@ -93,6 +96,19 @@ def _returned_nearly(held: Judged, claim: Figure) -> tuple[int, Figure] | None:
         and not _is_step_apart(held.world, claim.value - each[1].value)
     ]
     return max(near, key=lambda each: _overlap(claim, each[1]), default=None)
+
+
+def _of_the_noun_asked_for(reading: Reading, held: Judged, claim: Figure) -> tuple[int, Figure] | None:
+    """Return the only figure of results for the noun that the task asks for: the seats of a ship.
+
+    Money and measures have many uses, and of nouns that the task does not name an answer may count others.
+    """
+    is_noun = len(claim.unit) >= _NOUN and measure_of(claim.unit) is None and claim.unit not in CURRENCY_CODES
+    if not is_noun or claim.unit not in words_of(reading.trajectory.task[:HEAD]):
+        return None
+    same = [each for each in held.world.results if claim.unit in {each[1].unit, *each[1].words}]
+    is_one = len({one.value for _, one in same}) == 1
+    return same[0] if is_one and same[0][1].value not in {one.value for one in held.claims} else None
 
 
 def _may_be(claim: Figure, one: Figure) -> bool:

@@ -218,6 +218,9 @@ CANCELS = {
     "cancelled by the user": lift(
         top={"error": "Run cancelled by user: not needed"}, middle=QUIET, call=QUIET
     ),
+    "socket of the browser closed": lift(
+        top=raising("starlette.websockets.WebSocketDisconnect", "1001"), middle=QUIET, call=CANCELLED
+    ),
     "application's word for it": everywhere("ClientDisconnectedError", "tab closed"),
     "client gone": (
         span(100, name="POST /ask", kind=2, start=0, end=110, attributes={"http.response.status_code": 499}),

@@ -145,7 +145,9 @@ def test_names_that_were_given_or_do_not_replace_one_are_right(answer: str) -> N
 def test_a_call_with_a_slip_of_what_was_asked_for_is_the_mistake(
     task: str, arguments: str, given: str
 ) -> None:
-    clue = found(task, *looked_up('{"ok": true}', name="act", arguments=arguments), step("reader", "Done."))
+    clue = found(
+        task, *looked_up('{"ok": true}', name="update", arguments=arguments), step("reader", "Done.")
+    )
     assert clue is not None
     assert clue.step == 0, "the model call that wrote the argument, and not the tool"
     assert f"the task gave {given}" in clue.reason
@@ -172,7 +174,7 @@ def test_a_call_with_a_slip_of_what_was_asked_for_is_the_mistake(
     ],
 )
 def test_arguments_that_follow_from_the_task_are_right(task: str, arguments: list[str]) -> None:
-    steps = [one for each in arguments for one in looked_up("[]", name="act", arguments=each)]
+    steps = [one for each in arguments for one in looked_up("[]", name="update", arguments=each)]
     assert found(task, *steps, step("reader", "Done.")) is None
 
 

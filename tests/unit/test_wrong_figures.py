@@ -29,6 +29,8 @@ def found(task: str, result: str, answer: str) -> Clue | None:
             "Le solde est de 2 841,60 €.",
             "look_up returned 2481.6",
         ),
+        ("How many seats has it?", '{"seats": 120}', "It has 140 seats.", "look_up returned 120"),
+        ("Wie viele Betten sind frei?", "120 Betten", "Es sind 150 Betten.", "look_up returned 120"),
         (
             "What do 2 tickets cost?",
             '{"price": 171.5}',
