@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Totals,
         VerdictVersion,
     )
+    from analyzer.web.workflow_records import Workflow, WorkflowInFull
 
 _PLACES = {
     "analyzer.api.client": ("AsyncClient", "Client", "ServiceError"),
@@ -57,6 +58,7 @@ _PLACES = {
         ),
         *("RunPage", "RunSteps", "RunVerdict", "Suspect", "Totals", "VerdictVersion"),
     ),
+    "analyzer.web.workflow_records": ("Workflow", "WorkflowInFull"),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
@@ -97,6 +99,8 @@ __all__ = [
     "VerdictVersion",
     "WholeRun",
     "WholeStep",
+    "Workflow",
+    "WorkflowInFull",
     "attribute",
     "attribute_async",
     "diff",

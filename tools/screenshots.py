@@ -33,7 +33,8 @@ async def take(folder: Path) -> list[Path]:
         pages = {
             **{name.replace(" ", "-"): path_of(name, id_) for name, id_ in ids.items()},
             "compare": f"/compare?a={ids['demo']}&b={ids['parallel']}",
-            "runs": "/runs", "issues": "/issues", "health": "/health", "try": "/try",
+            "runs": "/runs", "issues": "/issues", "workflows": "/workflows", "health": "/health",
+            "try": "/try",
         }  # fmt: skip
         async with serving(stage.parts()) as address, browsing() as browser:
             return [
@@ -43,7 +44,9 @@ async def take(folder: Path) -> list[Path]:
 
 
 def path_of(name: str, id_: str) -> str:
-    """Return the path of the page of a run or an issue."""
+    """Return the path of the page of a run, an issue or a workflow, which is its own."""
+    if name.endswith(" workflow"):
+        return id_
     return f"/{'issues' if name.endswith(' issue') else 'runs'}/{id_}"
 
 

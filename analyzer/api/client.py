@@ -29,6 +29,7 @@ from analyzer.web.json_records import (
     RunSteps,
     read_answer,
 )
+from analyzer.web.workflow_records import Workflow, WorkflowInFull
 
 T = TypeVar("T")
 
@@ -114,6 +115,15 @@ class Client:
         """Return recurring failures; filters are ``state``, ``service``, ``agent``, ``limit``."""
         found = self._get("/api/issues", filters)
         return _read(_Issues, found).issues
+
+    def workflows(self) -> tuple[Workflow, ...]:
+        """Return the workflows with runs in the last 30 days, latest run first, at most 50."""
+        return _read(_Workflows, self._get("/api/workflows")).workflows
+
+    def workflow(self, service: str, workflow: str) -> WorkflowInFull:
+        """Return a workflow with what its passing runs always do; both names may be empty."""
+        asked: Mapping[str, str | float] = {"service": service, "workflow": workflow}
+        return _read(WorkflowInFull, self._get("/api/workflow", asked))
 
     def label(
         self, run_id: str, *, agent: str | None = None, step: int | None = None, failed: bool = True
@@ -224,6 +234,14 @@ class AsyncClient:
         """As ``Client.issues``."""
         return await asyncio.to_thread(partial(self._client.issues, **filters))
 
+    async def workflows(self) -> tuple[Workflow, ...]:
+        """As ``Client.workflows``."""
+        return await asyncio.to_thread(self._client.workflows)
+
+    async def workflow(self, service: str, workflow: str) -> WorkflowInFull:
+        """As ``Client.workflow``."""
+        return await asyncio.to_thread(self._client.workflow, service, workflow)
+
     async def label(
         self, run_id: str, *, agent: str | None = None, step: int | None = None, failed: bool = True
     ) -> GivenLabel:
@@ -254,6 +272,11 @@ class AsyncClient:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Issues:
     issues: tuple[Issue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Workflows:
+    workflows: tuple[Workflow, ...]
 
 
 def _read(kind: type[T], document: object) -> T:

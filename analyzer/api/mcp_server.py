@@ -116,6 +116,28 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
         """List recurring failures; those that came back and new ones first."""
         return await _written(await _answered(source.issues(max(1, min(limit, MOST_RUNS)))), 500)
 
+    @server.tool(annotations=_READS, structured_output=False)
+    async def list_workflows(service: str = "", limit: int = 20) -> str:
+        """List workflows of the last 30 days: how often they pass and fail, the newest version, what changed.
+
+        Args:
+            service: only this service's workflows.
+            limit: at most 50.
+        """
+        found = (await _answered(source.workflows()))["workflows"]
+        rows = [_newest_only(one) for one in found if service in {"", one["service"]}]
+        return await _written({"workflows": rows[: max(1, min(limit, MOST_RUNS))]}, 500)
+
+    @server.tool(annotations=_READS, structured_output=False)
+    async def get_workflow(service: str, workflow: str) -> str:
+        """Return what a workflow's passing runs always do, with examples; its versions, and when it changed.
+
+        Args:
+            service: its service, as in list_workflows; may be empty.
+            workflow: its name, as in list_workflows; may be empty.
+        """
+        return await _written(await _answered(source.workflow(service, workflow)), 500)
+
     if allows_writes:
 
         @server.tool(annotations=_WRITES, structured_output=False)
@@ -140,6 +162,11 @@ _LISTED: Final = (
     "run_id", "status", "agent", "step", "confidence", "failed_probability", "reason", "mode", "service",
     "version", "decided_ns", "totals",
 )  # fmt: skip
+
+
+def _newest_only(workflow: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row of the list: ``get_workflow`` has all versions."""
+    return {**workflow, "versions": workflow["versions"][-1:], "changes": workflow["changes"][-1:]}
 
 
 async def _answered(work: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any]:

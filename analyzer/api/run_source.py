@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,14 @@ from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import accept_label, find_run
 from analyzer.issues.labels.run_label import Statement
 from analyzer.issues.report import IssueReports, Wanted, to_json
+from analyzer.issues.workflow_reports import (
+    NO_WORKFLOW,
+    NOT_FAIR,
+    WorkflowRefused,
+    WorkflowReports,
+    listed_json,
+)
+from analyzer.issues.workflow_reports import to_json as workflow_json
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.run_api import kept_steps, page_document, run_document, versions_document
 from analyzer.web.run_list import read_filters
@@ -32,7 +40,7 @@ Document = Mapping[str, Any]
 
 
 class RunSource(Protocol):
-    """Runs, verdicts, steps and issues as JSON; methods raise ``AnalyzerError`` or ``CollectorError``."""
+    """What a service knows, as JSON; methods raise ``AnalyzerError`` or ``CollectorError``."""
 
     async def runs(self, filters: Mapping[str, str]) -> Document:
         """Return a page of runs, by the filters of the API."""
@@ -48,6 +56,14 @@ class RunSource(Protocol):
 
     async def issues(self, limit: int) -> Document:
         """Return recurring failures."""
+        ...
+
+    async def workflows(self) -> Document:
+        """Return how often workflows succeed."""
+        ...
+
+    async def workflow(self, service: str, workflow: str) -> Document:
+        """Return a workflow with what it always does."""
         ...
 
     async def label(self, run_id: str, statement: Statement) -> Document:
@@ -80,6 +96,14 @@ class ServiceSource:
                 asdict(one) for one in await asyncio.to_thread(lambda: self.client.issues(limit=limit))
             ]
         }
+
+    async def workflows(self) -> Document:
+        """As ``RunSource.workflows``."""
+        return {"workflows": [asdict(one) for one in await asyncio.to_thread(self.client.workflows)]}
+
+    async def workflow(self, service: str, workflow: str) -> Document:
+        """As ``RunSource.workflow``."""
+        return asdict(await asyncio.to_thread(self.client.workflow, service, workflow))
 
     async def label(self, run_id: str, statement: Statement) -> Document:
         """As ``RunSource.label``."""
@@ -155,6 +179,14 @@ class StoreSource:
 
         return await asyncio.to_thread(read)
 
+    async def workflows(self) -> Document:
+        """As ``RunSource.workflows``."""
+        return await asyncio.to_thread(self._workflows)
+
+    async def workflow(self, service: str, workflow: str) -> Document:
+        """As ``RunSource.workflow``."""
+        return await asyncio.to_thread(self._workflow, service, workflow)
+
     async def label(self, run_id: str, statement: Statement) -> Document:
         """As ``RunSource.label``."""
 
@@ -165,6 +197,26 @@ class StoreSource:
                 return accept_label(labels, verdict, statement, time.time_ns(), verdicts=verdicts).to_json()
 
         return await asyncio.to_thread(write)
+
+    def _workflows(self) -> Document:
+        with self._workflow_reports() as reports:
+            found = reports.reports(time.time_ns(), self._tenant or None)
+            return {"workflows": [listed_json(report) for report in found]}
+
+    def _workflow(self, service: str, workflow: str) -> Document:
+        with self._workflow_reports() as reports:
+            now_ns = time.time_ns()
+            row = reports.only(service, workflow, now_ns, self._tenant or None)
+            if row is None:
+                raise ServiceError(NO_WORKFLOW, 404)
+            return workflow_json(reports.with_always(reports.report(row, now_ns)))
+
+    @contextmanager
+    def _workflow_reports(self) -> Iterator[WorkflowReports]:
+        if not self._is_fair_sample:
+            raise WorkflowRefused(NOT_FAIR)
+        with _opened(self._database) as db:
+            yield WorkflowReports(IssueStore(db))
 
     def _find(self, run_id: str) -> StoredVerdict:
         with _opened(self._database) as db:

@@ -10,7 +10,7 @@ level needs no correction.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Final
@@ -88,18 +88,22 @@ def equality(one: Spectrum, other: Spectrum) -> Equality:
     """Compare two versions by their share of failing runs and by how often their elements occur."""
     if not one.runs.n or not other.runs.n:
         return Equality(decision=Decision.UNKNOWN, reason="one of them has no run with a known outcome")
-    shares = {"the share of failing runs": (_pair(one.runs.failed, one), _pair(other.runs.failed, other))}
-    for number, digest in enumerate(sorted({*one.counts, *other.counts})):
+    shares = [("the share of failing runs", _pair(one.runs.failed, one), _pair(other.runs.failed, other))]
+    for digest in sorted({*one.counts, *other.counts}):
         ours, theirs = one.counts.get(digest, Count()), other.counts.get(digest, Count())
         if (ours.n + theirs.n) / (one.runs.n + other.runs.n) >= RARE:
-            shares[f"element {number}"] = (_pair(ours.n, one), _pair(theirs.n, other))
+            shares.append((_OF_STEP, _pair(ours.n, one), _pair(theirs.n, other)))
     return _decided(shares)
 
 
-def _decided(shares: Mapping[str, tuple[tuple[int, int], tuple[int, int]]]) -> Equality:
+_OF_STEP: Final = "the share of runs with a certain step"
+"""An element has no text here, only its digest."""
+
+
+def _decided(shares: Sequence[tuple[str, tuple[int, int], tuple[int, int]]]) -> Equality:
     widest, unsure = 0.0, ""
     z = _corrected(len(shares))
-    for name, (ours, theirs) in shares.items():
+    for name, ours, theirs in shares:
         apart = newcombe(ours, theirs, z)
         if apart.low > 0 or apart.high < 0:
             return Equality(decision=Decision.DIFFERENT, reason=f"{name} differs: {_shown(ours, theirs)}")

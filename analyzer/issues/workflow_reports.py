@@ -24,12 +24,15 @@ from analyzer.history.changes import (
     regression,
 )
 from analyzer.history.elements import unpack
-from analyzer.history.mining import LEAST_RUNS, MAX_RUNS, mine
+from analyzer.history.facts import Facts
+from analyzer.history.invariants import Broken, Held, Run, check
+from analyzer.history.mining import LEAST_RUNS, MAX_RUNS, Mined, mine
 from analyzer.history.spectrum import Said, spectrum_of
 from analyzer.history.versions import Equality, equality
 from analyzer.history.wording import rule, told
+from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.issue_store import DAY_NS, IssueStore
-from analyzer.issues.report import iso
+from analyzer.issues.report import SAMPLED, iso
 from analyzer.telemetry.issue_metrics import MAX_WORKFLOWS
 from collector_processor.otlp import Tenant
 from collector_processor.store.run_history import HistoryRow, RunHistoryRows, WorkflowRow
@@ -40,6 +43,20 @@ DAYS: Final = 30
 MOST_RUNS: Final = 1_000
 """Newest runs of a workflow that are read."""
 RECENT: Final = 100
+MOST_VERSIONS: Final = 50
+"""Newest versions of a workflow that are reported: a prompt with a user's name makes each run a version."""
+MOST_EXAMPLES: Final = 5
+"""Runs that are named for each invariant, of those that hold it and of those that break it."""
+NOT_FAIR: Final = f"shares of runs are {SAMPLED}"
+"""Why no workflow is reported if the sample is unfair."""
+NO_WORKFLOW: Final = f"no such workflow in the last {DAYS} days"
+SEVERAL: Final = (
+    "several tenants have a workflow of this name: name the tenant, by its header or with --tenant"
+)
+
+
+class WorkflowRefused(AnalyzerError):  # noqa: N818 - a statement reads better at the ``raise``
+    """A workflow is not reported; the text says why."""
 
 
 @record
@@ -84,6 +101,10 @@ class AlwaysReport:
     """Passing runs that had occasion to."""
     accuses: bool
     """Whether a run that reports nothing is suspected for not doing it."""
+    kept_by: tuple[str, ...]
+    """Ids of passing runs that did it, newest first, at most ``MOST_EXAMPLES``."""
+    broken_by: tuple[str, ...]
+    """Ids of passing runs that had occasion to and did not, likewise."""
 
 
 @record
@@ -95,7 +116,7 @@ class WorkflowReport:
     workflow: str
     said: Counter[str]
     versions: tuple[VersionReport, ...]
-    """By their first run, oldest first."""
+    """The newest ``MOST_VERSIONS``, by their first run, oldest first."""
     changes: tuple[ChangeReport, ...]
     recent: tuple[int, int]
     """Runs that passed, and all, of the newest ``RECENT`` with a known outcome."""
@@ -103,6 +124,8 @@ class WorkflowReport:
     """Comparison of the newest version's runs with the others'; ``None`` if there is no other one."""
     always: tuple[AlwaysReport, ...] = ()
     """What it always does, by its passing runs; empty until ``with_always`` reads it."""
+    basis: tuple[str, ...] = ()
+    """Ids of the passing runs that ``always`` is mined from, newest first; below ten, nothing is mined."""
     fix: FixReport | None = None
     """The runs before and after a fix; ``None`` if none was asked about, or it is not of this workflow."""
 
@@ -145,16 +168,44 @@ class WorkflowReports:
             fix: also compare the runs before and after this.
         """
         since_ns = now_ns - DAYS * DAY_NS
+        of = {} if tenant is None else {"tenant": tenant}
         return [
-            self._report(one, since_ns, fix)
-            for one in self._history.workflows(since_ns, MAX_WORKFLOWS)
-            if tenant is None or one.tenant == tenant
+            self._report(one, since_ns, fix) for one in self._history.workflows(since_ns, MAX_WORKFLOWS, **of)
         ]
+
+    def only(
+        self, service: str, workflow: str, now_ns: int, tenant: Tenant | None = None
+    ) -> WorkflowRow | None:
+        """Return the workflow of this name, also one beyond ``MAX_WORKFLOWS``; ``None`` if there is none.
+
+        Raises:
+            WorkflowRefused: several tenants have one.
+        """
+        of = {} if tenant is None else {"tenant": tenant}
+        since_ns = now_ns - DAYS * DAY_NS
+        found = self._history.workflows(since_ns, 2, service=service, workflow=workflow, **of)
+        if len(found) > 1:
+            raise WorkflowRefused(SEVERAL)
+        return found[0] if found else None
+
+    def report(self, row: WorkflowRow, now_ns: int) -> WorkflowReport:
+        """Return one workflow, of the last ``DAYS`` days."""
+        return self._report(row, now_ns - DAYS * DAY_NS, None)
 
     def with_always(self, report: WorkflowReport) -> WorkflowReport:
         """Return the report with what the workflow always does, mined anew: up to a quarter of a second."""
-        rows = self._history.told(report.tenant, report.service, report.workflow, MOST_RUNS)
-        return replace(report, always=_always(rows))
+        rows = _basis(self._history.told(report.tenant, report.service, report.workflow, MOST_RUNS))
+        return replace(report, always=_always(rows), basis=tuple(row.run_id for row in rows))
+
+    def is_current(self, report: WorkflowReport) -> bool:
+        """Return whether all runs that ``always`` is mined from are still kept."""
+        return self._history.has_all(report.tenant, report.basis)
+
+    def titles(self, report: WorkflowReport) -> dict[str, str]:
+        """Return the titles of the issues that explain its changes, by id; forgotten ones are left out."""
+        ids = sorted({one.issue for change in report.changes for one in change.issues if one.issue})
+        found = self._store.issues_of([(report.tenant, issue) for issue in ids])
+        return {issue.fingerprint.id: issue.fingerprint.title for _, issue in found}
 
     def _report(self, row: WorkflowRow, since_ns: int, fix: Fix | None) -> WorkflowReport:
         tenant, service, workflow = row.tenant, row.service, row.workflow
@@ -217,11 +268,12 @@ def _versions(runs: Sequence[HistoryRow]) -> tuple[VersionReport, ...]:
     own: dict[str, list[HistoryRow]] = {}
     for row in runs:
         own.setdefault(row.version, []).append(row)
-    spectra = {
-        version: spectrum_of((Said(row.said), unpack(row.elements)) for row in each)
-        for version, each in own.items()
-    }
     order = list(own)
+    first = max(0, len(order) - MOST_VERSIONS)
+    spectra = {
+        version: spectrum_of((Said(row.said), unpack(row.elements)) for row in own[version])
+        for version in order[max(0, first - 1) :]
+    }
     return tuple(
         VersionReport(
             version=version,
@@ -230,28 +282,76 @@ def _versions(runs: Sequence[HistoryRow]) -> tuple[VersionReport, ...]:
             said=Counter(row.said for row in own[version]),
             against_before=equality(spectra[order[at - 1]], spectra[version]) if at else None,
         )
-        for at, version in enumerate(order)
+        for at, version in enumerate(order[first:], start=first)
     )
 
 
-def _always(rows: Sequence[HistoryRow]) -> tuple[AlwaysReport, ...]:
-    """Return what the passing runs of the newest version did, or those of all versions if it has few.
+def _basis(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    """Return the passing runs of the newest version, or those of all versions if it has fewer than ten.
 
-    With fewer than ten passing runs, nothing is known. ``rows`` are the newest first.
+    ``rows`` are the newest first.
     """
     passed = [row for row in rows if row.said == Said.PASSED and row.invariants]
     own = [row for row in passed if row.version == passed[0].version]
-    basis = own if len(own) >= LEAST_RUNS else passed
-    mined = mine([facts.unpack(row.invariants) for row in basis[:MAX_RUNS]])
-    return tuple(
-        AlwaysReport(
-            rule=rule(one.invariant),
-            support=one.support,
-            runs=one.support + one.broken,
-            accuses=mined.accuses(one),
-        )
-        for one in told(mined)
+    return (own if len(own) >= LEAST_RUNS else passed)[:MAX_RUNS]
+
+
+def _always(rows: Sequence[HistoryRow]) -> tuple[AlwaysReport, ...]:
+    """Return what these runs did; with fewer than ten, nothing is known."""
+    known = [facts.unpack(row.invariants) for row in rows]
+    mined, checked = mine(known), _CheckedRuns(rows, known)
+    return tuple(_always_report(one, mined, checked.examples(one)) for one in told(mined))
+
+
+def _always_report(one: Held, mined: Mined, examples: _Examples) -> AlwaysReport:
+    return AlwaysReport(
+        rule=rule(one.invariant),
+        support=one.support,
+        runs=one.support + one.broken,
+        accuses=mined.accuses(one),
+        kept_by=tuple(examples.kept[:MOST_EXAMPLES]),
+        broken_by=tuple(examples.broken[:MOST_EXAMPLES]),
     )
+
+
+@record
+class _Examples:
+    """Ids of runs that keep and that break an invariant, newest first."""
+
+    kept: list[str]
+    broken: list[str]
+
+    def are_enough(self, one: Held) -> bool:
+        """Return whether no further run is needed."""
+        kept, broken = min(MOST_EXAMPLES, one.support), min(MOST_EXAMPLES, one.broken)
+        return len(self.kept) >= kept and len(self.broken) >= broken
+
+
+class _CheckedRuns:
+    """Runs that are checked from the newest on; each is indexed when it is first needed."""
+
+    def __init__(self, rows: Sequence[HistoryRow], known: Sequence[Facts]) -> None:
+        self._rows: Final = rows
+        self._known: Final = known
+        self._runs: Final[list[Run]] = []
+
+    def examples(self, one: Held) -> _Examples:
+        """Return the newest runs that keep and that break an invariant; checks no more runs than needed."""
+        found = _Examples(kept=[], broken=[])
+        for place, row in enumerate(self._rows):
+            if found.are_enough(one):
+                break
+            result = check(one.invariant, self._run(place))
+            if isinstance(result, Broken):
+                found.broken.append(row.run_id)
+            elif result:
+                found.kept.append(row.run_id)
+        return found
+
+    def _run(self, place: int) -> Run:
+        while len(self._runs) <= place:
+            self._runs.append(Run(self._known[len(self._runs)]))
+        return self._runs[place]
 
 
 def _newest(known: Sequence[HistoryRow]) -> Regression | None:
@@ -270,6 +370,16 @@ def _newest(known: Sequence[HistoryRow]) -> Regression | None:
 
 def to_json(report: WorkflowReport) -> dict[str, Any]:
     """Return a workflow as JSON for programs, always with the same keys."""
+    return {
+        **listed_json(report),
+        "mined_runs": len(report.basis),
+        "always": [asdict(one) for one in report.always],
+        "fix": None if report.fix is None else _fix_json(report.fix),
+    }
+
+
+def listed_json(report: WorkflowReport) -> dict[str, Any]:
+    """Return what a list has of a workflow: all but what it always does, and a fix."""
     newest = report.newest
     return {
         "tenant": report.tenant,
@@ -291,8 +401,6 @@ def to_json(report: WorkflowReport) -> dict[str, Any]:
             for one in report.changes
         ],
         "newest_version": None if newest is None else asdict(newest),
-        "always": [asdict(one) for one in report.always],
-        "fix": None if report.fix is None else _fix_json(report.fix),
     }
 
 

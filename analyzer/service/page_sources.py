@@ -29,6 +29,7 @@ from analyzer.web.pages.front import shown_settings
 from analyzer.web.pages.run_pages import Pages
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import JobLimits, Jobs
 from analyzer.web.views.run_page import TraceLink
 from collector_processor.mapping_files import open_reader
@@ -76,6 +77,7 @@ def web_parts(
             tenant=lambda tenant: examiner.in_turn(delete_tenant, files.db, tenant),
         ),
         issues=analysis.issues.service,
+        workflows=_open_workflows(settings, lifetime, files),
         token=settings.token,
         metrics_token=settings.metrics_token,
         tenant_header_names=settings.tenant_header_names,
@@ -114,6 +116,13 @@ def _open_pages(settings: Settings, lifetime: Lifetime, files: Files, analysis: 
         now_ns=time.time_ns,
         card=_card(analysis.analyst),
     )
+
+
+def _open_workflows(settings: Settings, lifetime: Lifetime, files: Files) -> WorkflowReader:
+    store = IssueStore(files.database.connect())
+    workflows = WorkflowReader(store, time.time_ns, is_fair_sample=settings.is_fair_sample)
+    lifetime.watched.callback(workflows.close)
+    return workflows
 
 
 def _card(analyst: Analyst) -> Mapping[str, Any]:

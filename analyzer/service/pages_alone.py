@@ -30,6 +30,7 @@ from analyzer.web.pages.front import shown_settings
 from analyzer.web.pages.run_pages import Pages
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.views.run_page import TraceLink
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
@@ -67,6 +68,10 @@ def open_pages_alone(settings: Settings, stack: AsyncExitStack, lifetime: Lifeti
     lifetime.background(announcer.run())
     runs = RunStore(store.db)
     issues = _issues(settings, store, stack)
+    workflows = WorkflowReader(
+        IssueStore(store.database.connect()), time.time_ns, is_fair_sample=settings.is_fair_sample
+    )
+    stack.callback(workflows.close)
     parts = WebParts(
         is_ready=lambda: True,
         stores={"verdicts": store.thread.condition},
@@ -75,6 +80,7 @@ def open_pages_alone(settings: Settings, stack: AsyncExitStack, lifetime: Lifeti
         metrics=registry,
         labels=_labels(store, runs),
         issues=issues,
+        workflows=workflows,
         token=settings.token,
         metrics_token=settings.metrics_token,
         tenant_header_names=settings.tenant_header_names,

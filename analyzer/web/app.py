@@ -42,17 +42,20 @@ from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
 from analyzer.web.pages.side_pages import health_routes, issue_pages
 from analyzer.web.pages.step_pages import step_routes
 from analyzer.web.pages.try_pages import again_routes, try_routes
+from analyzer.web.pages.workflow_pages import WorkflowContext, workflow_pages
 from analyzer.web.reads.label_queue import LabelQueue
 from analyzer.web.reads.page_records import RunQuery
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
+from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.rendering import Renderer, renderer
 from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, run_document
 from analyzer.web.run_list import InvalidFilter
 from analyzer.web.schemas import openapi
 from analyzer.web.short_turns import in_short_turns
 from analyzer.web.signed_out import SignedOut
+from analyzer.web.workflow_api import workflow_routes
 from collector_processor.otlp import Address, MalformedRequestError, Tenant
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers import ListenError
@@ -90,6 +93,8 @@ class WebParts:
     """``None`` if nothing can be deleted."""
     issues: IssueService | None = None
     """``None`` if recurring failures are not stored."""
+    workflows: WorkflowReader | None = None
+    """``None`` if runs are not compared with each other."""
     token: str | None = field(default=None, repr=False)
     metrics_token: str | None = field(default=None, repr=False)
     tenant_header_names: tuple[str, ...] = ()
@@ -211,6 +216,11 @@ def make_app(parts: WebParts) -> web.Application:
                 else ()
             ),
             *(issue_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else ()),
+            *(
+                workflow_routes(parts.workflows, lambda request: _tenant(parts, request))
+                if parts.workflows
+                else ()
+            ),
         ]
     )
     if pages is not None and memory is not None:
@@ -292,6 +302,7 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
             *(() if pages.jobs is None else analyse_routes(pages.jobs)),
             *again_routes(context),
             *issue_pages(context),
+            *workflow_pages(WorkflowContext(shared=context, workflows=parts.workflows)),
             *health_routes(context, parts.metrics, recent),
             *sign_in_routes(front, parts.token),
             web.get(EVENTS, changes.listen),

@@ -22,6 +22,7 @@ from analyzer.inquiry.visible import visible
 from analyzer.web.long_answers import long_answer
 from analyzer.web.views.run_listing import AGES, NUMBERS, SORT_WORDS
 from analyzer.web.views.run_page import telling
+from analyzer.web.views.workflow_page import workflow_path
 from collector_processor.rebuild.run_totals import RunTotals
 from semconv.model import (
     Status,
@@ -72,6 +73,7 @@ class Renderer:
         self._env.globals["ages"] = AGES
         self._env.globals["numbers"] = NUMBERS
         self._env.globals["sort_words"] = SORT_WORDS
+        self._env.globals["workflow_path"] = workflow_path
         filters: dict[str, Callable[..., Any]] = {
             "when": when,
             "percent": percent,

@@ -32,6 +32,7 @@ from analyzer.web.json_records import (
     RunSteps,
     RunVerdict,
 )
+from analyzer.web.workflow_records import Workflow, WorkflowInFull
 
 _ANSWERS: Final = (
     RunVerdict,
@@ -44,6 +45,8 @@ _ANSWERS: Final = (
     GivenLabel,
     Issue,
     IssueFix,
+    Workflow,
+    WorkflowInFull,
     Job,
     RunDiff,
 )

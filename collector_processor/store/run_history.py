@@ -37,7 +37,7 @@ MOST_SEARCHED: Final = 2_000
 """Newest runs of a workflow among which those with a known outcome are looked for."""
 _WORKFLOWS: Final = (
     "SELECT tenant, service, workflow, count(*), max(decided_ns) FROM run_totals"
-    " WHERE decided_ns >= ? AND workflow IS NOT NULL GROUP BY tenant, service, workflow"
+    " WHERE decided_ns >= ? AND workflow IS NOT NULL{conditions} GROUP BY tenant, service, workflow"
     " ORDER BY 5 DESC LIMIT ?"
 )
 
@@ -125,13 +125,25 @@ class RunHistoryRows:
         rows = self._db.read_rows("run_id, said, elements", "run_history", "tenant, run_id", keys)
         return [RunOutcome(run_id=row[0], said=row[1], elements=bytes(row[2])) for row in rows]
 
-    def workflows(self, since_ns: int, limit: int) -> list[WorkflowRow]:
-        """Return the workflows with runs since ``since_ns``, latest run first."""
-        rows = self._db.execute(_WORKFLOWS, (since_ns, limit))
+    def workflows(self, since_ns: int, limit: int, **of: str) -> list[WorkflowRow]:
+        """Return the workflows with runs since ``since_ns``, latest run first.
+
+        Args:
+            since_ns: Unix ns.
+            limit: the most to return.
+            of: values of ``tenant``, ``service`` or ``workflow``, to return only such workflows.
+        """
+        conditions = "".join(f" AND {name} = ?" for name in of)
+        rows = self._db.execute(_WORKFLOWS.format(conditions=conditions), (since_ns, *of.values(), limit))
         return [
             WorkflowRow(tenant=Tenant(row[0]), service=row[1], workflow=row[2], runs=row[3], last_ns=row[4])
             for row in rows
         ]
+
+    def has_all(self, tenant: Tenant, run_ids: Sequence[str]) -> bool:
+        """Return whether all these runs are still kept."""
+        keys = [(tenant, run_id) for run_id in run_ids]
+        return len(self._db.read_rows("run_id", "run_history", "tenant, run_id", keys)) == len(keys)
 
     def workflows_of(self, tenant: Tenant, run_ids: Sequence[str]) -> list[tuple[str, str]]:
         """Return the services and workflows of runs, the most frequent first; unknown runs have none."""

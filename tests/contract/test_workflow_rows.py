@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
-from analyzer.history import facts
 from analyzer.history.elements import elements_of, pack
 from analyzer.issues.issue_service import passed_of, regressed_of
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.report import iso
-from analyzer.issues.workflow_reports import DAYS, WorkflowReports, read_fix, to_json
+from analyzer.issues.workflow_reports import (
+    DAYS,
+    MOST_EXAMPLES,
+    MOST_VERSIONS,
+    WorkflowRefused,
+    WorkflowReports,
+    read_fix,
+    to_json,
+)
+from analyzer.telemetry.issue_metrics import MAX_WORKFLOWS
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.deletion import delete_run
 from collector_processor.store.records import Commit
 from collector_processor.store.run_history import RunFacts
 from collector_processor.store.verdicts import RunStore
-from tests.runs import run, step, tool
+from tests.runs import run, step
 from tests.verdicts import stored
+from tests.workflows import RULE, Place, keep_runs
 
 NOW_NS: Final = 1_000 * DAY_NS
 HOUR_NS: Final = DAY_NS // 24
@@ -107,27 +118,102 @@ def test_a_fix_is_compared_by_its_release_or_its_time(
     assert document["fewer"] == [{"issue": "", "before": [20, 40], "after": [2, 40], "fall": 0.45}]
 
 
+RECENT: Final = Place(start_ns=NOW_NS - DAY_NS)
+
+
+def always(reports: WorkflowReports, tenant: Tenant | None = None) -> list[dict[str, Any]]:
+    (report,) = reports.reports(NOW_NS, tenant)
+    found: list[dict[str, Any]] = json.loads(json.dumps(to_json(reports.with_always(report))))["always"]
+    return found
+
+
 def test_what_passing_runs_always_did_is_reported(db: StoreConnection, reports: WorkflowReports) -> None:
-    store, start = RunStore(db), NOW_NS - DAY_NS
-    for number in range(12):
-        found, asked = json.dumps({"seat": f"S-{number}"}), json.dumps({"seat": f"S-{number}"})
-        done = run(
-            tool("clerk", found, "find"), tool("clerk", "{}", "reserve", input=asked), step("clerk", "ok")
-        )
-        verdict = stored(run_id=f"run-{number}", decided_ns=start + number)
-        store.commit(Commit(analysed=(), verdicts=(verdict,)))
-        with db.transaction():
-            store.totals.total([(NO_TENANT, verdict.run_id, TOTALS)])
-            kept = RunFacts(
-                version="v", release="", elements=ELEMENTS, invariants=facts.pack(facts.collect(done))
-            )
-            store.history.note([(NO_TENANT, verdict.run_id, "passed", kept)])
-    (report,) = reports.reports(NOW_NS)
-    assert report.always == ()
-    rules = to_json(reports.with_always(report))["always"]
-    told = {"rule": "`seat` of reserve equalled `seat` of find", "support": 12, "runs": 12, "accuses": True}
-    assert rules[0] == told
+    names = keep_runs(db, RECENT, ["passed"] * 12)
+    assert [one.always for one in reports.reports(NOW_NS)] == [()]
+    rules = always(reports)
+    assert rules[0] == {
+        "rule": RULE,
+        "support": 12,
+        "runs": 12,
+        "accuses": True,
+        "kept_by": names[: -MOST_EXAMPLES - 1 : -1],
+        "broken_by": [],
+    }
     assert "find was called once" in [one["rule"] for one in rules]
+
+
+def test_a_rule_names_the_newest_runs_that_keep_and_that_break_it(
+    db: StoreConnection, reports: WorkflowReports
+) -> None:
+    names = keep_runs(db, RECENT, ["failed", *["passed"] * 45, "failed"], other_seats=[0, 3, 45, 46])
+    rule = next(one for one in always(reports) if one["rule"] == RULE)
+    assert (rule["support"], rule["runs"]) == (43, 45)
+    assert rule["broken_by"] == [names[45], names[3]], "failed runs are not mined"
+    assert rule["kept_by"] == [names[44], names[43], names[42], names[41], names[40]]
+
+
+def test_a_deleted_run_is_no_example(db: StoreConnection, reports: WorkflowReports) -> None:
+    names = keep_runs(db, RECENT, ["passed"] * 12)
+    (report,) = reports.reports(NOW_NS)
+    mined = reports.with_always(report)
+    assert reports.is_current(mined)
+    delete_run(db, NO_TENANT, names[-1])
+    assert not reports.is_current(mined)
+    assert names[-1] in json.dumps(to_json(mined))
+    rules = always(reports)
+    assert rules[0]["support"] == 11
+    assert names[-1] not in json.dumps(rules)
+
+
+def test_with_nine_passing_runs_nothing_is_mined(db: StoreConnection, reports: WorkflowReports) -> None:
+    keep_runs(db, RECENT, ["passed"] * 9 + ["unsaid"] * 9)
+    (report,) = reports.reports(NOW_NS)
+    mined = reports.with_always(report)
+    assert (mined.always, len(mined.basis), to_json(mined)["mined_runs"]) == ((), 9, 9)
+
+
+def test_no_tenant_crowds_out_anothers_workflows(db: StoreConnection, reports: WorkflowReports) -> None:
+    keep_runs(db, replace(RECENT, tenant=Tenant("calm"), workflow="old"), ["passed"])
+    busy = replace(RECENT, tenant=Tenant("busy"), start_ns=NOW_NS - 1)
+    for number in range(MAX_WORKFLOWS + 1):
+        keep_runs(db, replace(busy, workflow=f"w{number}"), ["passed"], prefix=f"w{number}")
+    assert {one.tenant for one in reports.reports(NOW_NS)} == {"busy"}
+    assert [one.workflow for one in reports.reports(NOW_NS, Tenant("calm"))] == ["old"]
+    assert len(reports.reports(NOW_NS, Tenant("busy"))) == MAX_WORKFLOWS
+    assert [reports.only("shop", f"w{number}", NOW_NS) for number in range(MAX_WORKFLOWS + 1)].count(
+        None
+    ) == 0
+
+
+def test_a_workflow_is_found_by_its_whole_name_and_tenant(
+    db: StoreConnection, reports: WorkflowReports
+) -> None:
+    hostile = "a/../b?c=d&e#<b>' OR 1=1 --\0"
+    tenants = Tenant("one"), Tenant("other")
+    for tenant in tenants:
+        keep_runs(db, replace(RECENT, tenant=tenant, service=hostile, workflow=hostile), ["passed"])
+    for tenant in tenants:
+        row = reports.only(hostile, hostile, NOW_NS, tenant)
+        assert row is not None
+        assert row.tenant == tenant
+        assert reports.report(row, NOW_NS).said == {"passed": 1}
+    with pytest.raises(WorkflowRefused, match="several tenants"):
+        reports.only(hostile, hostile, NOW_NS)
+    assert reports.only(hostile, hostile, NOW_NS, Tenant("third")) is None
+    assert reports.only(hostile, "", NOW_NS) is None
+    assert reports.only(hostile, hostile, NOW_NS + (DAYS + 1) * DAY_NS) is None
+
+
+def test_only_the_newest_versions_are_reported(db: StoreConnection, reports: WorkflowReports) -> None:
+    """A prompt that names its user makes each run a version."""
+    for number in range(MOST_VERSIONS + 3):
+        keep(db, ["passed"], version=f"v{number}", release=f"1.{number}", at=number)
+    (report,) = reports.reports(NOW_NS)
+    assert [one.release for one in report.versions] == [
+        f"1.{number}" for number in range(3, MOST_VERSIONS + 3)
+    ]
+    assert report.versions[0].against_before is not None
+    assert report.said == {"passed": MOST_VERSIONS + 3}
 
 
 def test_a_fix_of_another_workflow_is_not_compared(db: StoreConnection, reports: WorkflowReports) -> None:

@@ -89,6 +89,10 @@ def everything(line: Line, headers: Mapping[str, str]) -> dict[str, Any]:
         "runs": runs,
         "each": [ask(line, f"/api/runs/{one['run_id']}", headers) for one in runs],
         "issues": ask(line, "/api/issues", headers)["issues"],
+        "workflows": [
+            ask(line, f"/api/workflow?service={one['service']}&workflow={one['workflow']}", headers)
+            for one in ask(line, "/api/workflows", headers)["workflows"]
+        ],
     }
 
 
@@ -120,6 +124,7 @@ def test_another_tenants_ids_are_unknown_everywhere(line: Line) -> None:
     names, before = names_of(line, RED), everything(line, RED)
     assert len(before["runs"]) == len(OUTCOMES)
     assert before["issues"]
+    assert [one["tenant"] for one in before["workflows"]] == [f"{HEADER}=red"]
     assert any(one["label"] for one in before["each"]), before["each"][0]
     for operation in of_ids(line):
         if OF_A_SECRET in operation.path:

@@ -33,8 +33,20 @@ LOG_FILE: Any = {"name": "log.json", "mimeType": "application/json", "buffer": j
 expect.set_options(timeout=PATIENCE_MS)
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 PAGES = (
-    *("runs", "issues", "queue", "health", "try", "demo", "parallel", "hostile", "papers", "long"),
-    *("parallel issue", "hostile issue"),
+    *(
+        "runs",
+        "issues",
+        "workflows",
+        "queue",
+        "health",
+        "try",
+        "demo",
+        "parallel",
+        "hostile",
+        "papers",
+        "long",
+    ),
+    *("parallel issue", "hostile issue", "seats workflow", "hostile workflow"),
 )
 
 
@@ -58,6 +70,8 @@ class Site:
         return page
 
     def path(self, name: str) -> str:
+        if name.endswith(" workflow"):
+            return self.ids[name]
         if name.endswith(" issue"):
             return f"/issues/{self.ids[name]}"
         return f"/runs/{self.ids[name]}" if name in self.ids else f"/{name}"

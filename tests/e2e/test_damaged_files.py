@@ -107,6 +107,8 @@ def looked_at(line: Line) -> dict[str, int]:
         "/runs",
         "/api/issues",
         "/issues",
+        "/api/workflows",
+        "/workflows",
         "/queue",
         "/api/queue",
         "/health",

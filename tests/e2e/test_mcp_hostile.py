@@ -51,6 +51,8 @@ REFUSED = {
     17: call(17, "list_failed_runs", search="\0(*)["),
     18: call(18, "label_run", run_id="a", agent="b"),
     19: call(19, "no_such_tool"),
+    20: call(20, "get_workflow", service="x" * 100_000, workflow="\0"),
+    21: call(21, "get_workflow", service=["a"], workflow=None),
 }
 
 

@@ -53,7 +53,7 @@ ASKING: Final = [name for name, entry in METHODS.items() if entry.needs_model]
 PAGES: Final = (
     *("/runs/{}", "/api/runs/{}", "/runs/{}/report.html", "/runs/{}/run.json", "/api/runs/{}/steps"),
     *("/api/runs/{}/otlp", "/runs/{}/steps/9", "/runs", "/api/runs", "/issues", "/api/issues", "/queue"),
-    *("/api/queue", "/health", "/metrics", "/healthz"),
+    *("/workflows", "/api/workflows", "/api/queue", "/health", "/metrics", "/healthz"),
 )
 
 

@@ -42,6 +42,7 @@ pytestmark = pytest.mark.timeout(2_700)
 WAYS: Final[tuple[Way, ...]] = ("grpc", "http", "json")
 READS: Final = (
     *("/runs", "/runs?part=rows", "/api/runs?limit=500", "/api/runs?agent=solo", "/api/issues", "/issues"),
+    *("/api/workflows", "/workflows", "/workflow?service=test&workflow=invoke_workflow"),
     *("/health", "/metrics", "/api/openapi.json", "/try"),
 )
 READS_OF_A_RUN: Final = (

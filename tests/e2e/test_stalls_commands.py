@@ -81,6 +81,8 @@ async def _call_all(one: Watched, url: str, found: Found) -> None:
 def _calls(run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "list_failed_runs", {"limit": 50, "since": "2026-01-01T00:00:00Z", "search": "no run has this"}
     yield "list_issues", {"limit": 50}
+    yield "list_workflows", {"limit": 50}
+    yield "get_workflow", {"service": "test", "workflow": "invoke_workflow"}
     yield "get_verdict", {"run_id": run_id}
     yield "get_steps", {"run_id": run_id, "first": 0, "limit": 20, "max_text": 50_000}
 

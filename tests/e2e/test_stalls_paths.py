@@ -81,6 +81,7 @@ _SEARCHES: Final = (
 _PAIRS: Final = tuple(
     {"a": NAMES[a], "b": NAMES[b]} for a, b in product(("wide", "history", "nested"), repeat=2)
 )
+_WORKFLOW: Final = {"service": "test", "workflow": "invoke_workflow"}
 ASKED: Final = (
     Ask(route="GET /"),
     Ask(route="GET /healthz"),
@@ -95,6 +96,10 @@ ASKED: Final = (
     Ask(route="GET /api/queue"),
     Ask(route="GET /issues"),
     Ask(route="GET /api/issues"),
+    Ask(route="GET /workflows"),
+    Ask(route="GET /api/workflows"),
+    Ask(route="GET /workflow", query=(_WORKFLOW,)),
+    Ask(route="GET /api/workflow", query=(_WORKFLOW,)),
     Ask(route="GET /issues/{issue_id}"),
     Ask(route="GET /api/issues/{issue_id}/fix"),
     Ask(route="GET /compare", query=_PAIRS),

@@ -103,5 +103,11 @@ def test_two_tenants_with_one_run_id_see_each_their_own(start_line: StartLine) -
             assert other not in said, (path, tenant)
             assert own in said, (path, tenant)
     assert read_json(line, "/api/runs?q=azure", "red")["runs"] == []
-    with pytest.raises(HTTPError, match="409"):  # without a tenant: which of them?
-        read(line, f"/api/runs/{shared}")
+    name = "service=test&workflow=invoke_workflow"
+    for tenant in OWN:
+        (listed_one,) = read_json(line, "/api/workflows", tenant)["workflows"]
+        for found in (listed_one, read_json(line, f"/api/workflow?{name}", tenant)):
+            assert (found["tenant"], found["failed"]) == (f"{HEADER.lower()}={tenant}", 1)
+    for path in (f"/api/runs/{shared}", f"/api/workflow?{name}"):
+        with pytest.raises(HTTPError, match="409"):  # without a tenant: which of them?
+            read(line, path)

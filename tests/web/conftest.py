@@ -10,8 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from analyzer.web.app import make_app
-from analyzer.web.reads.archive import RunArchive
-from tests.web.stage import Stage, open_stage
+from tests.web.stage import Stage, close_parts, open_stage
 
 
 @pytest.fixture
@@ -27,6 +26,4 @@ async def client(stage: Stage) -> AsyncIterator[TestClient[Request, Application]
     parts = stage.parts()
     async with TestClient(TestServer(make_app(parts))) as opened:
         yield opened
-    assert parts.pages is not None
-    assert isinstance(parts.pages.runs, RunArchive)
-    parts.pages.runs.close()
+    close_parts(parts)

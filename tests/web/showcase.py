@@ -19,6 +19,7 @@ from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence.issue import Fingerprint, IssueState
 from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
+from analyzer.web.views.workflow_page import workflow_path
 from collector_processor.rebuild.run_totals import RunTotals, total_up
 from collector_processor.rebuild.stages import Run, rebuild
 from semconv.model import Trajectory
@@ -26,6 +27,7 @@ from tests.runs import failed_tool, run, step, tool
 from tests.security.test_hostile_text import HOSTILE
 from tests.web.long_runs import add_spans, long_run, papers
 from tests.web.stage import NOW_NS, Stage, open_stage, with_recordings
+from tests.workflows import Place, keep_runs
 
 PARALLEL = run(
     step("lead", "Split the fleet between the two of you."),
@@ -101,7 +103,19 @@ async def showcase(folder: Path, recordings: int = 40) -> tuple[Stage, dict[str,
     )  # fmt: skip
     runs = (ids["hostile"], "forgotten")
     ids["hostile issue"] = stage.issues.add(mark, IssueState.ONGOING, (1,) * 14, runs)
+    _add_workflows(stage, ids)
     return stage, ids
+
+
+def _add_workflows(stage: Stage, ids: dict[str, str]) -> None:
+    """Add a workflow with a rule that one run breaks, and one with hostile names; keep their paths."""
+    cinema = Place(start_ns=NOW_NS - 9 * DAY_NS, service="cinema", workflow="seat-sales")
+    hostile = Place(start_ns=NOW_NS - 8 * DAY_NS, service=HOSTILE["svg"], workflow=HOSTILE["html"])
+    db = stage.verdicts._db
+    keep_runs(db, cinema, ["passed"] * 21 + ["failed"], prefix="cinema", other_seats=[3, 21])
+    keep_runs(db, hostile, ["passed"] * 10, prefix="hostile")
+    for name, place in (("seats workflow", cinema), ("hostile workflow", hostile)):
+        ids[name] = workflow_path(place.service, place.workflow, place.tenant)
 
 
 def _compared() -> FixedWorkflow:

@@ -14,7 +14,7 @@ from prometheus_client.registry import CollectorRegistry
 from analyzer.executor.analyst import LocalOpinions, RunAnalyst
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.fix_reports import IssueFix
-from analyzer.issues.issue_store import DAY_NS
+from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
@@ -30,6 +30,7 @@ from analyzer.web.pages.front import shown_settings
 from analyzer.web.pages.run_pages import Pages
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunName, ShownIssue
+from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import Jobs
 from analyzer.web.views.run_page import TraceLink
 from collector_processor.otlp import NO_TENANT, Address, Signal, Tenant
@@ -133,14 +134,15 @@ class Stage:
 
     def parts(self, **fields: Any) -> WebParts:
         """Return the web server's parts over these stores."""
+        database = open_database(self.folder / RUNS)
         pages = Pages(
-            runs=RunArchive(open_database(self.folder / RUNS)),
+            runs=RunArchive(database),
             clean=lambda trajectory: trajectory,
             jobs=Jobs(LocalOpinions(analyst=ANALYST), READ),
             issues=self.issues,
             trace_link=TRACES,
             settings=shown_settings(load_settings({})),
-            now_ns=lambda: NOW_NS + self.shown * _APART_NS,
+            now_ns=self.now_ns,
         )
         parts = WebParts(
             is_ready=lambda: True,
@@ -149,9 +151,14 @@ class Stage:
             metrics=CollectorRegistry(),
             labels=Labels(give=self._give, of=self._labels_of),
             deleting=Deleting(run=self._delete, tenant=self._delete_tenant),
+            workflows=WorkflowReader(IssueStore(database.connect()), self.now_ns, is_fair_sample=True),
             pages=pages,
         )
         return replace(parts, **fields)
+
+    def now_ns(self) -> int:
+        """Return the time, later with each run."""
+        return NOW_NS + self.shown * _APART_NS
 
     async def _delete(self, tenant: Tenant, run_id: str) -> bool:
         return delete_run(self.verdicts._db, tenant, run_id)
@@ -218,7 +225,13 @@ async def serving(parts: WebParts) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        assert parts.pages is not None
         await server.stop()
-        assert isinstance(parts.pages.runs, RunArchive)
-        parts.pages.runs.close()
+        close_parts(parts)
+
+
+def close_parts(parts: WebParts) -> None:
+    """Close what the server's parts read with."""
+    assert parts.pages is not None
+    assert parts.workflows is not None
+    parts.pages.runs.close()
+    parts.workflows.close()

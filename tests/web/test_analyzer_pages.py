@@ -73,7 +73,15 @@ async def over(browser: ClientSession, job: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/runs", "/runs?q=a%20b", "/runs/a%2Fb", "/issues/0123456789abcdef", "/runs//elsewhere.example"]
+    "path",
+    [
+        "/runs",
+        "/runs?q=a%20b",
+        "/runs/a%2Fb",
+        "/issues/0123456789abcdef",
+        "/runs//elsewhere.example",
+        "/workflow?service=a%26b&workflow=",
+    ],
 )
 async def test_who_looks_for_runs_is_led_to_the_pages_that_show_them(path: str) -> None:
     async with (

@@ -298,7 +298,9 @@ async def test_another_tenants_trial_is_not_shown(stage: Stage) -> None:
         pytest.param([("x-scope-orgid", "\udcff")], id="bytes"),
     ],
 )
-@pytest.mark.parametrize("path", ["/api/runs", "/runs", "/metrics", "/issues"])
+@pytest.mark.parametrize(
+    "path", ["/api/runs", "/runs", "/metrics", "/issues", "/workflows", "/api/workflows"]
+)
 async def test_a_tenants_header_that_says_nothing_clear_is_refused(
     stage: Stage, headers: list[tuple[str, str]], path: str
 ) -> None:

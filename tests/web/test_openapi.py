@@ -20,28 +20,32 @@ from analyzer.inquiry.verdict import to_json
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.issue_service import IssueService
+from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence.issue import IssueState
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
 from analyzer.web.app import make_app
-from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import Sort
+from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.run_list import FILTERS, MAX_LISTED
 from analyzer.web.schemas import openapi
-from collector_processor.otlp import NO_TENANT, Signal
+from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.stages import rebuild
+from collector_processor.store.database.places import open_database
 from collector_processor.store.kept_spans_table import PackedSpans
 from collector_processor.store.records import Commit
+from collector_processor.store.verdicts import RUNS
 from semconv.model import Status
 from tests.issues import Bench, opened_issue_service
 from tests.runs import run, step
 from tests.shown import fixtures
-from tests.web.stage import NOW_NS, Stage
+from tests.web.stage import NOW_NS, Stage, close_parts
 from tests.web.test_pages import RUN, blame
+from tests.workflows import RULE, Place, keep_runs
 
 Client = TestClient[Request, Application]
 FOR_PEOPLE = {
@@ -51,7 +55,7 @@ FOR_PEOPLE = {
     "/issues/{issue_id}/resolve",
     "/issues/{issue_id}/mute", "/try", "/try/{job_id}", "/try/{job_id}/state", "/try/{job_id}/cancel",
     "/health", "/sign-in",
-    "/sign-out", "/static/{name}", "/compare", "/queue",
+    "/sign-out", "/static/{name}", "/compare", "/queue", "/workflows", "/workflow",
 }  # fmt: skip
 """Pages, their forms, and the pages' own requests: they may change between versions."""
 JSON = {"Content-Type": "application/json"}
@@ -101,9 +105,7 @@ async def api(stage: Stage, desk: IssueService) -> AsyncIterator[Client]:
     parts = stage.parts(issues=desk)
     async with TestClient(TestServer(make_app(parts))) as opened:
         yield opened
-    assert parts.pages is not None
-    assert isinstance(parts.pages.runs, RunArchive)
-    parts.pages.runs.close()
+    close_parts(parts)
 
 
 async def asked(client: Client, verb: str, path: str, body: object = None, **names: str) -> Any:
@@ -324,6 +326,75 @@ async def test_real_answers_of_issues_are_as_described(stage: Stage, bench: Benc
     assert (await asked(api, "get", "/api/issues"))["issues"][0]["state"] == "resolved"
 
 
+WORKFLOW = Place(start_ns=NOW_NS - DAY_NS, service="a/b?c=<d>&", workflow="")
+
+
+async def test_real_answers_of_workflows_are_as_described(stage: Stage, api: Client) -> None:
+    assert await asked(api, "get", "/api/workflows") == {"workflows": []}
+    names = keep_runs(stage.verdicts._db, WORKFLOW, ["passed"] * 40 + ["failed"])
+    later = replace(WORKFLOW, start_ns=NOW_NS - DAY_NS // 2)
+    keep_runs(stage.verdicts._db, later, ["failed", "passed"] * 12, prefix="new", release="2.0")
+    (listed,) = (await asked(api, "get", "/api/workflows"))["workflows"]
+    assert (listed["passed"], listed["newest_version"]["is_alarm"], len(listed["changes"])) == (52, True, 1)
+    path = f"/api/workflow?service={quote(WORKFLOW.service)}&workflow="
+    found = await asked(api, "get", path)
+    assert {name: found[name] for name in listed} == listed
+    rule = next(one for one in found["always"] if one["rule"] == RULE)
+    assert (rule["kept_by"][0], found["mined_runs"]) == ("new-023", 12)
+    assert not set(names) & set(rule["kept_by"]), "an earlier version's"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/api/workflows?service=shop", "expected no filter"),
+        ("/api/workflow", "expected ?service=NAME"),
+        ("/api/workflow?service=shop", "expected ?service=NAME"),
+        ("/api/workflow?service=shop&workflow=a&workflow=b", "expected ?service=NAME"),
+        ("/api/workflow?service=shop&workflow=refunds&tenant=other", "expected ?service=NAME"),
+        ("/api/workflow?service=shop&workflow=%00%1b[31m", "no such workflow"),
+        ("/api/workflow?service=%ED%A0%80&workflow=%FF", "no such workflow"),
+        ("/api/workflow?service=shop&workflow=" + "x" * 4_000, "no such workflow"),
+    ],
+)
+async def test_a_workflow_is_asked_for_by_both_names_alone(api: Client, path: str, told: str) -> None:
+    assert told in await asked(api, "get", path)
+
+
+async def test_a_workflow_of_several_tenants_needs_one_and_a_deleted_run_is_gone(stage: Stage) -> None:
+    ours, theirs = Tenant("x-scope-orgid=shop"), Tenant("x-scope-orgid=bank")
+    for tenant in (ours, theirs):
+        keep_runs(stage.verdicts._db, replace(WORKFLOW, tenant=tenant), ["passed"] * 12, prefix=tenant[-4:])
+    parts = stage.parts(tenant_header_names=("x-scope-orgid",))
+    path = f"/api/workflow?service={quote(WORKFLOW.service)}&workflow="
+    header = {"X-Scope-OrgID": "shop"}
+    async with TestClient(TestServer(make_app(parts))) as api:
+        assert "several tenants" in await asked(api, "get", path)
+        assert len((await asked(api, "get", "/api/workflows"))["workflows"]) == 2
+        async with api.get("/api/workflows", headers=header) as answer:
+            assert [one["tenant"] for one in (await answer.json())["workflows"]] == [ours]
+        kept = []
+        for _ in range(2):
+            async with api.get(path, headers=header) as answer:
+                found = await answer.json()
+            assert "bank" not in json.dumps(found)
+            kept.append(found["always"][0]["kept_by"])
+            async with api.delete("/api/runs/shop-011", headers={**header, **JSON}) as answer:
+                assert answer.status in {200, 404}
+        assert ("shop-011" in kept[0], "shop-011" in kept[1]) == (True, False)
+    close_parts(parts)
+
+
+async def test_an_unfair_sample_is_a_conflict(stage: Stage) -> None:
+    store = IssueStore(open_database(stage.folder / RUNS).connect())
+    reader = WorkflowReader(store, stage.now_ns, is_fair_sample=False)
+    parts = stage.parts(workflows=reader)
+    async with TestClient(TestServer(make_app(parts))) as api:
+        for path in ("/api/workflows", "/api/workflow?service=shop&workflow=refunds"):
+            assert "over-represented" in await asked(api, "get", path)
+    close_parts(parts)
+
+
 @pytest.mark.parametrize(
     ("verb", "path", "body", "told"),
     [
@@ -349,6 +420,8 @@ async def test_a_limit_that_is_none_is_refused(api: Client, path: str, limit: st
     ("verb", "path"),
     [
         ("get", "/api/issues?agnet=clerk"),
+        ("get", "/api/workflows?limit=5"),
+        ("get", "/api/workflow?service=shop&workflow=refunds&agent=clerk"),
         ("delete", "/api/runs?all=yes&agent=clerk"),
         ("delete", "/api/runs?all=yes&tenant=x"),
     ],

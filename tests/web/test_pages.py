@@ -251,7 +251,7 @@ async def test_a_damaged_note_or_early_warning_is_no_server_error(
 
 async def test_every_page_forbids_scripts_of_others_and_has_no_id_twice(stage: Stage, client: Client) -> None:
     await stage.add(RUN, "shop", blame(RUN, 2))
-    for path in ("/runs", "/runs/run-1", "/health", "/issues", "/queue", "/try"):
+    for path in ("/runs", "/runs/run-1", "/health", "/issues", "/workflows", "/queue", "/try"):
         async with client.get(path) as answer:
             policy = answer.headers["Content-Security-Policy"]
             page = Page(await answer.text())

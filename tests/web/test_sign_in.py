@@ -54,7 +54,8 @@ async def test_a_wrong_token_opens_nothing(stage: Stage, token: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/runs", "/runs/x", "/health", "/issues", "/queue", "/try", "/events", "/try/x/state"]
+    "path",
+    ["/runs", "/runs/x", "/health", "/issues", "/workflows", "/queue", "/try", "/events", "/try/x/state"],
 )
 async def test_without_the_token_no_page_is_shown(stage: Stage, path: str) -> None:
     async with await entering(stage) as client:

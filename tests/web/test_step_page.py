@@ -107,6 +107,8 @@ OURS = (
     "?",
     "/runs",
     "/issues",
+    "/workflows",
+    "/workflow?",
     "/queue",
     "/try",
     "/health",

@@ -39,6 +39,8 @@ _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
         "instructions",
     ),
     "list_issues": ("issues", "state", "title", "service", "count"),
+    "list_workflows": ("workflows", "service", "workflow", "passed", "failed", "unsaid"),
+    "get_workflow": ("service", "workflow", "failed", "mined_runs", "always"),
 }
 """Fields of each tool's answer that the page shows; a list shows its first entry."""
 
@@ -69,6 +71,12 @@ async def _exchanges(client: Client) -> AsyncIterator[str]:
         asked = {"run_id": run["run_id"], **more}
         yield _told(tool, asked, _abridged(tool, (await _ask(client, tool, asked))[1]))
     yield _told("list_issues", {}, _abridged("list_issues", (await _ask(client, "list_issues", {}))[1]))
+    _, found = await _ask(client, "list_workflows", {})
+    yield _told("list_workflows", {}, _abridged("list_workflows", found))
+    asked = {name: found["workflows"][0][name] for name in ("service", "workflow")}
+    yield _told(
+        "get_workflow", asked, _abridged("get_workflow", (await _ask(client, "get_workflow", asked))[1])
+    )
 
 
 async def _ask(client: Client, tool: str, asked: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Pages of an analyzer half: try a file, and health. Runs and issues are on the collector half's pages.
+"""Pages of an analyzer half: try a file, and health. All about runs is on the collector half's pages.
 
 The analyzer keeps no runs; requests for them are redirected to ``BLAMESPAN_WEB_URL``, or
 answered with a page that says where they are.
@@ -19,7 +19,9 @@ from analyzer.web.pages.try_pages import try_routes
 from analyzer.web.rendering import renderer
 from analyzer.web.requested_analyses import Jobs
 
-_ELSEWHERE: Final = ("/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}", "/queue")
+_ELSEWHERE: Final = (
+    "/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}", "/workflows", "/workflow", "/queue",
+)  # fmt: skip
 _OURS: Final = "blamespan_analyzer_"
 _BUDGET: Final = "blamespan_budget_"
 

@@ -111,6 +111,7 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
     prepared = None if read is None else await context.prepared.run(read.whole, document, wanted)
     shown = None if prepared is None else prepared.shown
     name = (verdict.tenant, verdict.run_id)
+    row = next(iter(await context.pages.runs.rows([name])), None)
     return await context.front.show(
         request,
         "run.html",
@@ -121,6 +122,8 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
         spans=None if read is None else read.kept.spans,
         versions=versions_of(await context.pages.runs.versions(*name)),
         issue=(await issues_of(context, [name])).get(name),
+        workflow=None if row is None or row.totals is None else row.totals.workflow,
+        tenant=verdict.tenant,
         labels=label_document(said),
         arms=await context.pages.runs.trial_arms(*name),
         opinions=await _opinions(context, verdict),

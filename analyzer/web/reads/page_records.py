@@ -11,6 +11,7 @@ from analyzer.issues.fix_reports import IssueFix
 from analyzer.issues.labels.run_label import Label
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import AgentShare
+from analyzer.issues.workflow_reports import WorkflowReport
 from analyzer.web.reads.documents import read_document
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.run_totals import RunTotals
@@ -208,6 +209,27 @@ class ShownIssue:
     """Other issues of its service; not set in lists."""
     fix: IssueFix | None = None
     """Its workflows before and after a fix; not set in lists."""
+
+
+@record
+class ShownWorkflows:
+    """The workflows of one tenant or all, at one time."""
+
+    reports: tuple[WorkflowReport, ...]
+    """Latest run first, without what they always do."""
+    read_ns: int
+    """When they were read: they are remembered for a while."""
+
+
+@record
+class ShownWorkflow:
+    """One workflow with what it always does, at one time."""
+
+    report: WorkflowReport
+    titles: Mapping[str, str]
+    """Titles of the issues that explain its changes, by id; forgotten issues have none."""
+    read_ns: int
+    """When it was read."""
 
 
 class IssueSource(Protocol):

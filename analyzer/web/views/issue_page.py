@@ -167,7 +167,7 @@ def _fixed(one: FixedWorkflow) -> FixedRow:
             (n - spared, n), (more - later, more), Interval(low=-interval.high, high=-interval.low)
         ),
         verdict=one.whole.verdict,
-        change=_change(one.change) if one.change is not None else "",
+        change=change_words(one.change) if one.change is not None else "",
         changed_ns=one.changed_ns,
     )
 
@@ -178,15 +178,18 @@ def _compared(before: tuple[int, int], after: tuple[int, int], difference: Inter
     else:
         points = 100 * (after[0] / after[1] - before[0] / before[1])
         told = f"{points:+.0f} points [{100 * difference.low:+.0f}, {100 * difference.high:+.0f}]"
-    return Compared(before=_share(before), after=_share(after), difference=told)
+    return Compared(before=share_words(before), after=share_words(after), difference=told)
 
 
-def _share(count: tuple[int, int]) -> str:
+def share_words(count: tuple[int, int]) -> str:
+    """Return a count out of all runs with its share: ``20 of 30 (67 %)``."""
     return f"{count[0]:,} of {count[1]:,}" + (f" ({100 * count[0] / count[1]:.0f} %)" if count[1] else "")
 
 
-def _change(point: ChangePoint) -> str:
-    return f"{'fell' if point.is_drop else 'rose'} from {_share(point.before)} to {_share(point.after)}"
+def change_words(point: ChangePoint) -> str:
+    """Return how the share of passing runs changes at a change point."""
+    way = "fell" if point.is_drop else "rose"
+    return f"{way} from {share_words(point.before)} to {share_words(point.after)}"
 
 
 def _quote(verdict: Mapping[str, Any]) -> str:

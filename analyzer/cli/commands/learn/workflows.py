@@ -14,8 +14,15 @@ from analyzer.cli.kept_runs import DataDirOption, opened_store
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, optional, print_json
 from analyzer.inquiry.present import console, plain
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.report import SAMPLED, iso
-from analyzer.issues.workflow_reports import FixReport, WorkflowReport, WorkflowReports, read_fix, to_json
+from analyzer.issues.report import iso
+from analyzer.issues.workflow_reports import (
+    NOT_FAIR,
+    FixReport,
+    WorkflowReport,
+    WorkflowReports,
+    read_fix,
+    to_json,
+)
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 
@@ -44,7 +51,7 @@ def workflows(
     """
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     if not settings.is_fair_sample:
-        raise CommandFailed(f"shares of runs are {SAMPLED}")
+        raise CommandFailed(NOT_FAIR)
     with opened_store(settings, "workflows") as db:
         owner = None if tenant is None else Tenant(tenant)
         asked = None if fix is None else read_fix(fix)
