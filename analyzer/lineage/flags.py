@@ -7,7 +7,7 @@ column out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -39,15 +39,15 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
     answer = final_answer(known.reading.trajectory)[:HEAD]
     if not answer or mentions_fault(answer):
         return
+    lists = [(one, keys) for _, text in known.results() for one in lists_in(text) if (keys := _flags(one))]
+    wanted, told = (_wanted(known.asked), _beginnings(answer)) if lists else (frozenset(), frozenset())
     small, words = answer.casefold(), words_in(answer)
-    wanted, told = _wanted(known.asked), _beginnings(answer)
-    for _step, text in known.results() if wanted else ():
-        for listed in lists_in(text):
-            named = [entry for entry in listed.entries if entry.is_named_in(words, small)]
-            for key in _flags(listed) if len(named) == 1 else ():
-                asked = _beginnings(key)
-                if asked & wanted and asked.isdisjoint(told) and _is_no(named[0].fields[key]):
-                    yield _clue(known, named[0], key, small)
+    for listed, keys in lists:
+        meant = [key for key in keys if (own := _beginnings(key)) & wanted and own.isdisjoint(told)]
+        named = [entry for entry in listed.entries if meant and entry.is_named_in(words, small)]
+        for key in meant if len(named) == 1 else ():
+            if _is_no(named[0].fields[key]):
+                yield _clue(known, named[0], key, small)
 
 
 def _wanted(asked: str) -> frozenset[str]:
@@ -60,13 +60,17 @@ def _beginnings(text: str) -> frozenset[str]:
     return frozenset(word.casefold()[:_BEGINNING] for word in _WORD.findall(text.replace("_", " ")))
 
 
-def _flags(listed: Listed) -> Iterator[str]:
-    """Yield the columns in which some entries say yes and some say no."""
-    keys: Mapping[str, Scalar] = listed.entries[0].fields
-    for key in keys:
-        values = [entry.fields.get(key, "") for entry in listed.entries]
-        if all(_is_no(one) or _is_yes(one) for one in values) and 0 < sum(map(_is_no, values)) < len(values):
-            yield key
+def _flags(listed: Listed) -> list[str]:
+    """Return the columns in which some entries say yes and some say no."""
+    first = listed.entries[0].fields
+    return [
+        key for key, value in first.items() if (_is_no(value) or _is_yes(value)) and _is_flag(listed, key)
+    ]
+
+
+def _is_flag(listed: Listed, key: str) -> bool:
+    values = [entry.fields.get(key, "") for entry in listed.entries]
+    return 0 < sum(map(_is_no, values)) < len(values) and all(_is_no(one) or _is_yes(one) for one in values)
 
 
 def _is_no(value: Scalar) -> bool:

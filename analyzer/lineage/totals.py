@@ -76,6 +76,8 @@ def _clue(known: Known, block: _Block) -> Clue:
 def _blocks(answer: str) -> Iterator[_Block]:
     """Yield the totals below neighbouring lines that have one figure of their unit in the same place."""
     is_total = phrases("total", languages_in(answer))
+    if not is_total.search(answer):
+        return
     lines = [line for line in answer.splitlines()[:_MOST] if not _RULE.fullmatch(line)]
     for has_figures, group in groupby(lines, key=lambda line: bool(_amounts(line))):
         above: list[Sequence[Figure]] = []
