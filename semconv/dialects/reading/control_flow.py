@@ -130,7 +130,9 @@ _TABLE: Final = (
     _Row("KeyboardInterrupt", ("builtins",), _GONE, "Python: Ctrl-C"),
     _Row("ClientDisconnect", ("starlette",), _GONE, "starlette.requests"),
     _Row("WebSocketDisconnect", ("starlette", "fastapi"), _GONE, "starlette.websockets"),
-    _Row("ConnectionClosedOK", ("websockets",), _GONE, "websockets.exceptions: closed with code 1000 or 1001"),
+    _Row(
+        "ConnectionClosedOK", ("websockets",), _GONE, "websockets.exceptions: closed with code 1000 or 1001"
+    ),
     _Row("ClientDisconnected", ("uvicorn", "gunicorn"), _GONE, "uvicorn, gunicorn"),
 )
 _ROWS: Final = {row.name: row for row in _TABLE}
