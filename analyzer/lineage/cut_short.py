@@ -60,7 +60,7 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
 
 
 def _misses_of_a_limit(known: Known, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
-    """Tell whether a limit of the task parts the entries, but for few left out that belong to the named."""
+    """Tell whether the answer names the entries beyond a limit of the task, but leaves a few of them out."""
     limits = figures(known.asked)
     keys = {key for entry in told for key in entry.fields if key}
     for key in keys if limits else ():

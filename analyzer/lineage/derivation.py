@@ -59,7 +59,7 @@ _FACTORS: Final[dict[str, tuple[float, ...]]] = {
 }
 """Factors between units, by the unit of the figure; one factor too many lets wrong figures pass."""
 BY_CHANCE: Final = 0.1
-"""Values that look like a slip of another by chance, up to which a likeness says something."""
+"""Expected number of chance likenesses, up to which a likeness counts as a slip."""
 _TEMPERATURES: Final = frozenset({"°", "°c", "°f", "c", "f"})
 
 
@@ -236,9 +236,10 @@ def near_miss(figure: Figure, value: float) -> bool:
 
 
 def alike_by_chance(figure: Figure, value: float) -> float:
-    """Return the share of values of its length that look like a slip of a figure as a known one does.
+    """Return the probability that a random value with as many digits looks like this kind of slip of a figure.
 
-    Infinite if it is no slip of that value.
+    The kinds are a zero too many or too few, two digits exchanged, and one wrong digit. Infinite if the figure
+    is no slip of the value.
     """
     if not near_miss(figure, value):
         return math.inf

@@ -61,9 +61,9 @@ class _State:
     """A state in which a deed is not done."""
 
     says: re.Pattern[str]
-    """Matches what a result says."""
+    """Matches the state in a result."""
     tells: re.Pattern[str]
-    """Matches what an answer says that tells it."""
+    """Matches an answer that passes the state on."""
     denies: frozenset[str] | None = None
     """The deeds that are not done; ``None`` for those that the words of the state name."""
 

@@ -16,8 +16,8 @@ from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, jud
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
+from analyzer.lineage.known import around
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
-from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, Reading
 from semconv.model import Evidence, StepKind
@@ -180,7 +180,10 @@ def _introduced(reading: Reading, claim: Figure) -> int:
 def _clue(reading: Reading, claim: Figure, instead: _Instead) -> Clue:
     position = _introduced(reading, claim)
     quotes = [*([instead.quote] if instead.quote else []), (position, claim.literal)]
-    quoted = (Evidence(step=reading.steps[at].index, quote=_around(reading, at, word)) for at, word in quotes)
+    quoted = (
+        Evidence(step=reading.steps[at].index, quote=around(reading.steps[at].output, word, reach=60))
+        for at, word in quotes
+    )
     return Clue(
         step=reading.steps[position].index,
         kind=ClueKind.WRONG_FIGURE,
@@ -190,10 +193,3 @@ def _clue(reading: Reading, claim: Figure, instead: _Instead) -> Clue:
         is_miscalculated=instead.is_product,
         signs={"product": float(instead.is_product)},
     )
-
-
-def _around(reading: Reading, position: int, literal: str) -> str:
-    """Return a step's words around a figure; empty if only the step's input has it."""
-    text = reading.steps[position].output
-    at = text.find(literal)
-    return excerpt(text, at, at + len(literal), before=60, after=60) if at >= 0 else ""

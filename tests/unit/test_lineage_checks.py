@@ -8,16 +8,9 @@ import pytest
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.entries import lists_in
-from analyzer.lineage.known import Known
-from analyzer.lineage.readers import READERS
-from analyzer.signals.run_view import read
 from semconv.model import Step, StepKind
-from tests.runs import calling, hearing, run, step, tool
-
-
-def found(task: str, *steps: Step) -> Clue | None:
-    known = Known(read(run(*steps, task=task, output=steps[-1].output)))
-    return next((clue for reader in READERS for clue in reader(known)), None)
+from tests.lineage import found
+from tests.runs import calling, hearing, step, tool
 
 
 def called(name: str, arguments: str, result: str) -> tuple[Step, Step]:

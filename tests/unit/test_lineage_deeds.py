@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.clue import ClueKind
 from analyzer.lineage.deeds import acts_in
-from analyzer.lineage.known import Known
-from analyzer.lineage.readers import READERS
-from analyzer.signals.run_view import read
 from semconv.model import Step
-from tests.runs import calling, failed_tool, run, step, tool
-
-
-def found(task: str, *steps: Step) -> Clue | None:
-    known = Known(read(run(*steps, task=task, output=steps[-1].output)))
-    return next((clue for reader in READERS for clue in reader(known)), None)
+from tests.lineage import found
+from tests.runs import calling, failed_tool, step, tool
 
 
 def called(name: str, arguments: str, result: str) -> tuple[Step, Step]:

@@ -5,20 +5,11 @@ from __future__ import annotations
 import pytest
 
 from analyzer.lineage.clue import Clue, ClueKind, weigh
-from analyzer.lineage.known import Known
-from analyzer.lineage.readers import READERS
-from analyzer.signals.run_view import read
 from semconv.model import Step
-from tests.runs import calling, failed_tool, run, step, tool
+from tests.lineage import found
+from tests.runs import calling, failed_tool, step, tool
 
 SUSPECTED = 0.4752
-
-
-def found(task: str, *steps: Step, answer: str = "") -> Clue | None:
-    """Return the first clue that the readers find; the answer is the last step's unless given."""
-    trajectory = run(*steps, task=task, output=answer or steps[-1].output)
-    known = Known(read(trajectory))
-    return next((clue for reader in READERS for clue in reader(known)), None)
 
 
 def looked_up(result: str, *, name: str = "look_up", arguments: str = "{}") -> tuple[Step, Step]:

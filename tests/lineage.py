@@ -1,0 +1,16 @@
+"""The first clue that the readers of the lineage find in a run."""
+
+from __future__ import annotations
+
+from analyzer.lineage.clue import Clue
+from analyzer.lineage.known import Known
+from analyzer.lineage.readers import READERS
+from analyzer.signals.run_view import read
+from semconv.model import Step
+from tests.runs import run
+
+
+def found(task: str, *steps: Step, answer: str = "") -> Clue | None:
+    """Return the first clue; the answer is the last step's unless given."""
+    known = Known(read(run(*steps, task=task, output=answer or steps[-1].output)))
+    return next((clue for reader in READERS for clue in reader(known)), None)
