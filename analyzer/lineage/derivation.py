@@ -236,10 +236,10 @@ def near_miss(figure: Figure, value: float) -> bool:
 
 
 def alike_by_chance(figure: Figure, value: float) -> float:
-    """Return the probability that a random value with as many digits looks like this kind of slip of a figure.
+    """Return the probability that a random value of as many digits looks like this kind of slip.
 
-    The kinds are a zero too many or too few, two digits exchanged, and one wrong digit. Infinite if the figure
-    is no slip of the value.
+    The kinds are a zero too many or too few, two digits exchanged, and one wrong digit. Infinite if a figure is
+    no slip of a value.
     """
     if not near_miss(figure, value):
         return math.inf

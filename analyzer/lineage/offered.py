@@ -1,8 +1,8 @@
 """Deeds that the answer claims, for which a tool was offered and never called. Pure.
 
 The task asks for it, the answer reports it in the same words, and these are the words of a tool that no agent
-called: ``notify_carrier``. Words are compared by their beginnings, so that this holds in any language that
-names tools.
+called: ``notify_carrier``. All words of its name in one report are enough, whatever was asked for. Words are
+compared by their beginnings, so that this holds in any language that names tools.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analyzer.lineage.deeds import NOT_DONE, SENTENCE, claims_in, spaced
 from analyzer.lineage.known import Known
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.wordings import Kind, languages_in, said
-from semconv.model import Evidence, StepKind
+from semconv.model import Evidence
 
 _WORD: Final = re.compile(r"[^\W\d_]{4,}")
 _BEGINNING: Final = 5
@@ -32,13 +32,16 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
     unused = _unused(known)
     claims = _reports(final_answer(known.reading.trajectory)[:HEAD]) if unused else ()
     asked = _beginnings(known.asked) if claims else frozenset()
-    done = _beginnings(_done(known)) if claims else frozenset()
+    called = _beginnings(" ".join(spaced(tool or "") for tool in known.last_calls)) if claims else frozenset()
+    done = called | _beginnings(" ".join(text for _, text in known.results())) if claims else called
     for tool, told in unused.items() if claims else ():
         name = _beginnings(spaced(tool))
         meant = (name | _beginnings(told)) & asked
         for sentence in claims:
-            shared = meant & _beginnings(sentence)
-            if len(shared) >= _LEAST and not (shared & name) <= done:
+            words = _beginnings(sentence)
+            shared = meant & words
+            is_named = len(name) >= _LEAST and name <= words and name.isdisjoint(called)
+            if is_named or (len(shared) >= _LEAST and not (shared & name) <= done):
                 yield _clue(known, tool, sentence)
                 return
 
@@ -70,12 +73,6 @@ def _unused(known: Known) -> Mapping[str, str]:
 def _parts(line: str) -> tuple[str, str]:
     name, _, told = line.partition(":")
     return name.partition("(")[0].strip(), told
-
-
-def _done(known: Known) -> str:
-    """Return the names of the tools that were called and what they returned."""
-    steps = (step for step in known.reading.steps if step.kind is StepKind.TOOL)
-    return "\n".join(f"{spaced(step.target or '')} {step.output[:HEAD]}" for step in steps)
 
 
 def _beginnings(text: str) -> frozenset[str]:

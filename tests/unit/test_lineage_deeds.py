@@ -255,6 +255,12 @@ OFRECIDAS = "cambiar_direccion(): nueva dirección\navisar_transportista(): mens
             "cambiar_direccion",
             "Todo hecho. He avisado al transportista de la nueva dirección.",
         ),
+        (
+            OFFERED,
+            "Change the address.",
+            "change_address",
+            "I have changed the address, and I have notified the carrier.",
+        ),
     ],
 )
 def test_a_claim_in_the_words_of_a_tool_that_was_never_called_is_the_mistake(
@@ -291,6 +297,11 @@ def test_a_claim_in_the_words_of_a_tool_that_was_never_called_is_the_mistake(
             "I have notified the carrier of the new address.",
         ),
         ("Notify the carrier of the new address.", "send_mail", "I have sent the carrier a mail."),
+        (
+            "Change the address.",
+            "carrier_mail",
+            "I have changed the address, and I have notified the carrier.",
+        ),
     ],
 )
 def test_what_is_left_open_or_done_by_another_tool_is_right(task: str, first: str, answer: str) -> None:
