@@ -238,8 +238,8 @@ def near_miss(figure: Figure, value: float) -> bool:
 def alike_by_chance(figure: Figure, value: float) -> float:
     """Return the probability that a random value of as many digits looks like this kind of slip.
 
-    The kinds are a zero too many or too few, two digits exchanged, and one wrong digit. Infinite if a figure is
-    no slip of a value.
+    The kinds are a zero too many or too few, two digits exchanged, and one wrong digit. Infinite if a figure
+    is no slip of a value.
     """
     if not near_miss(figure, value):
         return math.inf

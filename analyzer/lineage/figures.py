@@ -64,7 +64,7 @@ _NUMBERED: Final = re.compile(
 )
 _YEAR: Final = re.compile(r"1[0-9]\d\d|20\d\d")
 _UNIT: Final = re.compile(
-    r"\s?(?![xX]\s?[\d(])(%|°[CF]?|[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024fµ€$£¥₹²³°/]{1,14}|小时|小時|時間|分钟|分鐘|分|秒|天|日|시간|분|[\u0430-\u044f]{1,8})"
+    r"[^\S\n]?(?![xX]\s?[\d(])(%|°[CF]?|[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024fµ€$£¥₹²³°/]{1,14}|小时|小時|時間|分钟|分鐘|分|秒|天|日|시간|분|[\u0430-\u044f]{1,8})"
 )
 """A unit after a number; the ``x`` of ``580 x 12`` is a sign."""
 _CURRENCY: Final = re.compile(

@@ -297,12 +297,13 @@ def test_a_claim_in_the_words_of_a_tool_that_was_never_called_is_the_mistake(
             "I have notified the carrier of the new address.",
         ),
         ("Notify the carrier of the new address.", "send_mail", "I have sent the carrier a mail."),
-        (
-            "Change the address.",
-            "carrier_mail",
-            "I have changed the address, and I have notified the carrier.",
-        ),
     ],
 )
 def test_what_is_left_open_or_done_by_another_tool_is_right(task: str, first: str, answer: str) -> None:
     assert found(task, *called(first, "{}", '{"ok": true}'), step("teller", answer, tools=OFFERED)) is None
+
+
+def test_a_tool_with_another_word_for_it_may_have_done_it() -> None:
+    tools = "notify_carrier(): tells the carrier about an order"
+    answer = step("teller", "I have notified the carrier.", tools=tools)
+    assert found("Change the address.", *called("carrier_mail", "{}", '{"ok": true}'), answer) is None
