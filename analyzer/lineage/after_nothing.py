@@ -9,6 +9,7 @@ from typing import Any, Final
 from analyzer.lineage.claims import figures_from_nowhere
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in, follows
+from analyzer.lineage.derivation import plain_results
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, around
 from analyzer.signals.run_view import HEAD, final_answer
@@ -19,6 +20,8 @@ from semconv.dialects.reading.values import mapping, structured
 from semconv.model import Evidence, StepKind
 
 _MOST_NODES: Final = 60
+_MOST_DATES: Final = 100
+_MOST_ASKED: Final = 8
 _ERRORS: Final = frozenset({"error", "errors", "warning", "warnings"})
 """Keys that are empty in any result."""
 _GIVES_NOTHING: Final = frozenset({Fault.NONE, Fault.EMPTY})
@@ -97,8 +100,9 @@ def is_empty(result: str, arguments: str) -> bool:
 
 def _strange(known: Known, answer: str) -> Iterator[str]:
     """Yield the dates and figures of the answer that nothing gives, as written."""
+    dates = known.all_dates[:_MOST_DATES]
     for date in dates_in(answer):
-        if not known.has_date(date) and not follows(date, known.all_dates, known.counts, within=7):
+        if not known.has_date(date) and not follows(date, dates, known.counts, within=7):
             yield date.literal
     clocks = {one.minutes for source in known.sources for one in clocks_in(source.text)}
     for clock in clocks_in(answer):
@@ -106,7 +110,11 @@ def _strange(known: Known, answer: str) -> Iterator[str]:
             yield answer[clock.start : clock.end]
     strange = figures_from_nowhere(known.reading, answer)
     has_figures = any(found for _, found in known.figures())
+    asked = [each.value for each in figures(known.asked)][:_MOST_ASKED]
+    computed = plain_results(asked) if not has_figures else []
     for figure in figures(answer):
+        if any(map(figure.is_about, computed)):
+            continue
         is_read = known.is_number_read(figure.value, len(known.reading.steps))
         is_new = figure in strange if has_figures else not is_read
         if is_new and not figure.is_small and not figure.is_label:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -31,6 +32,8 @@ _MOST_CALLS: Final = 100
 _LEAST_DIGITS: Final = 3
 _MOST_GIVEN: Final = 8
 _MOST_KEYS: Final = 40
+_MOST_KEYED: Final = 1_000
+"""Latest values of a key in results that are compared with an argument."""
 _NEIGHBOUR: Final = 7
 """Days around a date that a call may ask for without a reason: the week that begins or ends with it."""
 _YEARS_APART: Final = 5
@@ -111,7 +114,12 @@ def _dates(case: _Case) -> Iterator[_Slip]:
 
 
 def _years(case: _Case) -> Iterator[_Slip]:
-    asked = years_in(case.asked)
+    codes = [one.literal for one in values_in(case.asked) if one.kind is ValueKind.CODE]
+    asked = [
+        year
+        for year in years_in(case.asked)
+        if not any(str(year) in code and str(year) != code for code in codes)
+    ]
     used = [(call, year) for call in case.calls for year in years_in(call.text)]
     if len(asked) != 1 or any(year == asked[0] for _, year in used):
         return
@@ -174,15 +182,13 @@ def _keyed(case: _Case) -> Iterator[_Slip]:
                 or case.known.is_read(value.casefold(), call.position)
             ):
                 continue
-            given = [
+            kind = _kind_of_id(value)
+            given = (
                 (one, position)
-                for position, one in case.known.keyed(key)
-                if position < call.position
-                and _kind_of_id(one) == _kind_of_id(value)
-                and not case.is_used(one)
-            ]
-            if given:
-                one, position = given[-1]
+                for position, one in case.known.keyed(key)[: -_MOST_KEYED - 1 : -1]
+                if position < call.position and _kind_of_id(one) == kind and not case.is_used(one)
+            )
+            for one, position in islice(given, 1):
                 yield _Slip(
                     position=call.position,
                     what=f"the {key}",

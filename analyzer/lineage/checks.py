@@ -18,7 +18,7 @@ from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import Kind, languages_in, said
 from semconv.dialects.reading.values import mapping
-from semconv.model import StepKind
+from semconv.model import Step, StepKind
 from semconv.record import record
 
 _PERMITS: Final = re.compile(
@@ -77,6 +77,16 @@ class _Refusal:
     value: str
     about: frozenset[str]
     """Words of its arguments and result that name what it was about."""
+    asked: Mapping[str, Any]
+    """Its arguments."""
+    others: frozenset[str]
+    """Words of its whole result that name something else: an alternative."""
+
+    def is_about(self, named: frozenset[str], deed: Step) -> bool:
+        """Tell whether a deed is on what was refused: it names nothing else, nor an alternative."""
+        arguments = mapping(deed.input[:HEAD])
+        is_other = any(key in self.asked and self.asked[key] != value for key, value in arguments.items())
+        return bool(named & self.about) and not is_other and named.isdisjoint(self.others)
 
 
 def refused_deeds(known: Known) -> Iterator[Clue]:
@@ -90,12 +100,14 @@ def refused_deeds(known: Known) -> Iterator[Clue]:
             continue
         tool = step.target or ""
         own = _names(step.input)
-        found = next((one for one in refusals.values() if own & one.about and one.tool != tool), None)
+        found = next((one for one in refusals.values() if one.tool != tool and one.is_about(own, step)), None)
         if found is not None and (_is_granting(tool) or (_is_unknown(tool) and not _is_open(answer))):
             yield _clue(known, position, found)
         elif not deed_of(tool):
             refused = _refusal(position, tool, step.input, step.output)
             refusals.pop(tool, None)
+            if _permits(step.output):
+                refusals = {name: one for name, one in refusals.items() if not own & one.about}
             if refused is not None:
                 refusals[tool] = refused
 
@@ -122,19 +134,30 @@ def _is_open(answer: str) -> bool:
 def _refusal(position: int, tool: str, arguments: str, result: str) -> _Refusal | None:
     row = mapping(result[:HEAD])
     is_check = _CHECKS.search(tool) is not None
-    found = next((each for each in _fields(row) if _refuses(*each, is_check=is_check)), None)
+    fields = _fields(row) if is_check else ((str(key), value) for key, value in row.items())
+    found = next((each for each in fields if _refuses(*each, is_check=is_check)), None)
     if found is None:
         return None
     about = _names(arguments) | _values(row)
-    return _Refusal(position=position, tool=tool, key=str(found[0]), value=str(found[1]), about=about)
+    listed = (word for word in words_in(result) if len(word) >= _LEAST_NAME and any(map(str.isdigit, word)))
+    return _Refusal(
+        position=position,
+        tool=tool,
+        key=str(found[0]),
+        value=str(found[1]),
+        about=about,
+        asked=mapping(arguments[:HEAD]),
+        others=frozenset(listed) - about,
+    )
 
 
 def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a result, and those of the objects in its lists."""
+    """Yield the fields of a result, and the verdicts in its lists; an entry that is taken refuses nothing."""
     yield from ((str(key), value) for key, value in row.items())
     for value in list(row.values())[:_MOST_FIELDS]:
         for one in value[:_MOST_FIELDS] if isinstance(value, list) else ():
-            yield from ((str(key), each) for key, each in one.items()) if isinstance(one, dict) else ()
+            fields = one.items() if isinstance(one, dict) else ()
+            yield from ((str(key), each) for key, each in fields if isinstance(each, str))
 
 
 def _refuses(key: str, value: Any, *, is_check: bool) -> bool:
@@ -142,6 +165,10 @@ def _refuses(key: str, value: Any, *, is_check: bool) -> bool:
         return _PERMITS.match(key) is not None
     is_verdict = bool(_DECIDES.search(key) or (is_check and _STATES.search(key)))
     return isinstance(value, str) and is_verdict and _REFUSED.match(value) is not None
+
+
+def _permits(result: str) -> bool:
+    return any(value is True and _PERMITS.match(str(key)) for key, value in mapping(result[:HEAD]).items())
 
 
 def _names(arguments: str) -> frozenset[str]:

@@ -7,6 +7,7 @@ and with spaces between groups; scale words and suffixes (``2.1 million``, ``9.6
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -224,6 +225,8 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
     before, after = text[max(0, match.start() - _REACH) : match.start()], text[end : end + _REACH]
     value, step = _value(literal)
     factor = _SCALES.get(scale or "", 1.0)
+    if not math.isfinite(value * factor):
+        return None
     if text[match.start() : match.start(1)] in ("-", "−"):  # noqa: RUF001 - the actual minus sign
         value = -value
     unit = _unit(before, after)
@@ -236,7 +239,7 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
     is_numbered = _NUMBERED.search(before) is not None and (
         is_year or ("." not in literal and value < 100 and not unit)
     )
-    small = scale is None and value == int(value) and 0 <= value <= 12
+    small = scale is None and 0 <= value <= 12 and value == int(value)
     return Figure(
         value=value * factor,
         literal=literal,

@@ -1,7 +1,7 @@
 """Conditions of the task that are a yes or no of each entry: an operator, organic, refundable. Pure.
 
-The task names the column, the chosen entry says no where another one says yes, and the answer leaves the
-column out.
+The task names the column, a call takes an entry that says no where another one says yes, and the answer
+leaves the column out.
 """
 
 from __future__ import annotations
@@ -45,9 +45,15 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
     for listed, keys in lists:
         meant = [key for key in keys if (own := _beginnings(key)) & wanted and own.isdisjoint(told)]
         named = [entry for entry in listed.entries if meant and entry.is_named_in(words, small)]
-        for key in meant if len(named) == 1 else ():
+        for key in meant if len(named) == 1 and _is_taken(known, named[0]) else ():
             if _is_no(named[0].fields[key]):
                 yield _clue(known, named[0], key, small)
+
+
+def _is_taken(known: Known, entry: Entry) -> bool:
+    """Tell whether a call takes an entry; an answer may name one only to say that it does not fit."""
+    values = (str(value).casefold() for value in entry.fields.values() if not isinstance(value, bool))
+    return any(words_in(value) <= known.in_calls for value in values if len(value) > 1)
 
 
 def _wanted(asked: str) -> frozenset[str]:

@@ -100,7 +100,7 @@ class Known:
     def _words(self) -> Mapping[str, tuple[int, ...]]:
         """The positions of the first two texts that have each word, in lower case."""
         found: dict[str, tuple[int, ...]] = {}
-        texts = [(BEFORE, self.instructions), *((_place(one), one.text) for one in self.sources)]
+        texts = [(BEFORE, self.instructions), *((place_of(one), one.text) for one in self.sources)]
         for position, text in texts:
             for word in words_in(text):
                 places = found.get(word, ())
@@ -125,9 +125,16 @@ class Known:
         """Tell whether an agent could have read a word or a value in lower case before a step."""
         return any(place < position for place in self._words.get(word, ()))
 
-    def is_elsewhere(self, word: str, position: int) -> bool:
-        """Tell whether a text from outside has a word in lower case, apart from the one known at a step."""
-        return any(place != position for place in self._words.get(word, ()))
+    def is_elsewhere(self, word: str, position: int, before: int | None = None) -> bool:
+        """Tell whether a text from outside has a word in lower case, apart from the one known at a step.
+
+        Args:
+            word: the word.
+            position: that of the step.
+            before: only texts that are known before this position.
+        """
+        end = len(self.reading.steps) if before is None else before
+        return any(place != position and place < end for place in self._words.get(word, ()))
 
     @functools.cached_property
     def _numbers(self) -> Mapping[float, int]:
@@ -135,7 +142,7 @@ class Known:
         found: dict[float, int] = {}
         for position, text in [
             (BEFORE, self.instructions),
-            *((_place(one), one.text) for one in self.sources),
+            *((place_of(one), one.text) for one in self.sources),
         ]:
             for number in numbers(text):
                 found.setdefault(number, position)
@@ -162,7 +169,7 @@ class Known:
     def dates(self) -> tuple[ToldDate, ...]:
         """All dates that were given, in order."""
         return tuple(
-            ToldDate(date=one, told=Told(value=_as_value(one), position=_place(source)))
+            ToldDate(date=one, told=Told(value=_as_value(one), position=place_of(source)))
             for source in self.sources
             for one in dates_in(source.text)
         )
@@ -191,7 +198,7 @@ class Known:
         """Yield the values of a kind that were given, in order."""
         for source in self.sources:
             found = (one for one in values_in(source.text) if one.kind is kind)
-            yield from (Told(value=one, position=_place(source)) for one in found)
+            yield from (Told(value=one, position=place_of(source)) for one in found)
 
     @functools.cached_property
     def names(self) -> tuple[Told, ...]:
@@ -264,7 +271,8 @@ def around(text: str, literal: str, reach: int = 50) -> str:
     return excerpt(text, at, at + len(literal), before=reach, after=reach) if at >= 0 else ""
 
 
-def _place(source: Source) -> int:
+def place_of(source: Source) -> int:
+    """Return the position of the step that gave a text, or ``BEFORE``."""
     return BEFORE if source.step is None else source.step
 
 

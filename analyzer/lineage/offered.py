@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import NOT_DONE, SENTENCE, claims_in, spaced
+from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_in, claims_in, spaced
 from analyzer.lineage.known import Known
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
+from analyzer.signals.tool_names import looks_up
 from analyzer.signals.wordings import Kind, languages_in, said
 from semconv.model import Evidence
 
@@ -67,7 +68,14 @@ def _unused(known: Known) -> Mapping[str, str]:
     lines = dict.fromkeys(line for step in steps for line in step.tools.splitlines())
     offered = dict(_parts(line) for line in list(lines)[:_MOST_TOOLS])
     called = {step.target or "" for step in steps} | {call.name for step in steps for call in step.calls}
-    return {tool: told for tool, told in offered.items() if tool and tool not in called}
+    acts = frozenset[str]().union(*(acts_in(spaced(tool), with_tools=True) for tool in called))
+    return {
+        tool: told
+        for tool, told in offered.items()
+        if tool not in {"", *called}
+        and not looks_up(tool)
+        and acts.isdisjoint(acts_in(spaced(tool), with_tools=True))
+    }
 
 
 def _parts(line: str) -> tuple[str, str]:

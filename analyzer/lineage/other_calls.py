@@ -70,7 +70,8 @@ def calls_for_other_rows(known: Known) -> Iterator[Clue]:
         if text not in asked:
             asked[text] = _Asked(text)
         meant = asked[text].meant_by(choice)
-        if meant is None or meant[0].casefold() in known.in_calls:
+        is_found = known.is_elsewhere(value.casefold(), choice.source, position)  # another result led to it
+        if meant is None or is_found or meant[0].casefold() in known.in_calls:
             continue
         if not choice.named().is_named_in(words, small):
             yield _clue(known, position, choice, value, f"{meant[0]} ({meant[1]})")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -30,13 +31,16 @@ _DONE_KEY: Final = re.compile(
     re.IGNORECASE,
 )
 _LONGEST: Final = 80
+_MOST_FIELDS: Final = 40
+_MOST_LATER: Final = 200
 _DRAFT: Final = (
     r"draft|entwurf|brouillon|borrador|bozza|rascunho|szkic|чернов|草稿|下書|taslak|مسودة|मसौदा|초안"
 )
 _UNDONE: Final = (
     r"\bnot[ _-](?:yet[ _-])?(?!required|needed|changed)(?:\w+ed|sent|paid|made|done)\b"
     r"|\bun(?:sent|confirmed)\b"
-    r"|\bnicht (?:\w+ )?\w*ge\w+(?:t|en)\b|\b(?:non|pas|no|não) (?:\w+ )?\w+(?:[aiu]d[oa]|[aiu]t[oa]|ée?s?)\b"
+    r"|\bnicht (?:\w{1,20} )?\w{0,12}ge\w{1,20}(?:t|en)\b"
+    r"|\b(?:non|pas|no|não) (?:\w+ )?\w+(?:[aiu]d[oa]|[aiu]t[oa]|ée?s?)\b"
     r"|\bне \w+н[оаы]?\b|未|değil"  # noqa: RUF001 - Russian
 )
 _AGREEMENT: Final = (
@@ -97,14 +101,14 @@ def overstated_deeds(known: Known) -> Iterator[Clue]:
         row = mapping(step.output[:HEAD])
         for key, value, denied in _not_done(row, f"{known.asked}\n{answer}"):
             claim = next((sentence for sentence, acts in claims if acts & denied), claims[0][0])
-            if not done.isdisjoint(denied) and not _goes_on(known, place, row):
+            if not done.isdisjoint(denied) and not _goes_on(known, place, row, denied):
                 yield _clue(known, place, key, value, claim)
                 break
 
 
 def _not_done(row: Mapping[str, Any], answer: str) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Yield the fields that deny deeds, and these, unless the answer or the task says so."""
-    for key, value in row.items():
+    for key, value in islice(row.items(), _MOST_FIELDS):
         if value is False and _DONE_KEY.match(str(key)):
             if not re.search(_UNDONE, answer, re.IGNORECASE):
                 yield str(key), "false", acts_in(spaced(str(key))) or _FINAL
@@ -114,12 +118,20 @@ def _not_done(row: Mapping[str, Any], answer: str) -> Iterator[tuple[str, str, f
                 yield str(key), value, acts_in(spaced(value)) if state.denies is None else state.denies
 
 
-def _goes_on(known: Known, place: int, row: Mapping[str, Any]) -> bool:
-    """Tell whether a later call takes a value of a result: it finishes what the result left open."""
-    own = {str(value) for value in row.values() if isinstance(value, str | int) and len(str(value)) > 1}
-    steps = known.reading.steps[place + 1 :]
-    later = (step for step in steps if step.kind is StepKind.TOOL and not looks_up(step.target or ""))
+def _goes_on(known: Known, place: int, row: Mapping[str, Any], denied: frozenset[str]) -> bool:
+    """Tell whether a later call finishes what a result left open: it does a denied deed, or takes its id."""
+    call = known.reading.steps[place]
+    values = (*row.items(), *mapping(call.input[:HEAD]).items())
+    own = {str(value) for key, value in values if isinstance(value, str | int) and _is_id(str(key), value)}
+    steps = known.reading.steps[place + 1 : place + 1 + _MOST_LATER]
+    later = [step for step in steps if step.kind is StepKind.TOOL and not looks_up(step.target or "")]
+    if any(acts_in(spaced(step.target or ""), with_tools=True) & denied for step in later):
+        return True
     return any(str(value) in own for step in later for value in mapping(step.input[:HEAD]).values())
+
+
+def _is_id(key: str, value: str | int) -> bool:
+    return len(str(value)) > 1 or key.casefold().endswith("id")
 
 
 def _clue(known: Known, place: int, key: str, value: str, claim: str) -> Clue:

@@ -6,6 +6,7 @@ Whoever asks for all of it wants the whole list, and whoever is told the length 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -22,6 +23,7 @@ from semconv.record import record
 
 _MOST_PAGES: Final = 200
 _FOOTER: Final = 400
+_MOST_TIMES: Final = 5
 _COUNT: Final = re.compile(
     r"(?:total|num|number)_?(?:of_?)?(?:count|items|results|hits|found|rows|entries)$", re.IGNORECASE
 )
@@ -55,6 +57,11 @@ class _Page:
     is_more: bool = False
     """Whether it says that more follow."""
 
+    @property
+    def is_most(self) -> bool:
+        """Tell whether it has a good part of the entries, and is no choice of the best of many."""
+        return 0 < self.total <= _MOST_TIMES * self.shown
+
     def is_part_of(self, read: Sequence[_Page]) -> bool:
         """Tell whether there are more entries than all pages that were read have."""
         if self.total and sum(one.shown for one in read) >= self.total:
@@ -72,7 +79,7 @@ def unread_pages(known: Known) -> Iterator[Clue]:
     read: dict[str, dict[str, _Page]] = {}
     for position, text in islice(known.results(), _MOST_PAGES) if answer else ():
         page = _page(text)
-        if page is None or not (wants_all or (page.total and page.shown in counted)):
+        if page is None or not (wants_all or (page.is_most and page.shown in counted)):
             continue
         is_call = steps[position].kind is StepKind.TOOL
         target = (steps[position].target or "") if is_call else ""
@@ -113,9 +120,19 @@ def _page(text: str) -> _Page | None:
     counted = _COUNT if not (is_more or pages or is_limited) else _TOTAL
     totals = [value for key, value in wholes.items() if counted.match(key) or _COUNT.match(key)]
     total = max(totals, default=0)
-    if total == shown:
+    if total == shown or total in _sums(lists[0]):
         return None
     return _Page(shown=shown, total=total if total > shown else 0, pages=pages, is_more=is_more)
+
+
+def _sums(entries: Sequence[Any]) -> set[float]:
+    """Return what the numbers of the entries add up to, by field: a total may be one of these."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for entry in entries:
+        for key, value in entry.items() if isinstance(entry, dict) else ():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found[key] += value
+    return set(found.values())
 
 
 def _flat(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -43,8 +43,11 @@ class _Block:
     def is_wrong(self) -> bool:
         """Tell whether the total is a slip of the sum, and not a rounded one."""
         within = 0.51 * max(one.step for one in self.parts) * len(self.parts)
-        if abs(self.total.value - self.sum) <= within:
+        off = self.sum - self.total.value
+        if abs(off) <= within or self.total.is_about(self.sum / len(self.parts)):
             return False
+        if any(abs(off - 2 * one.value) <= within for one in self.parts):
+            return False  # a discount is a part to subtract
         return alike_by_chance(self.total, self.sum) <= BY_CHANCE
 
 

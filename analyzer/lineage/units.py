@@ -27,6 +27,7 @@ _LEAST_DIGITS: Final = 2
 _MOST_NODES: Final = 2_000
 _MONEY: Final = "money"
 _MOST_GIVEN: Final = 40
+_MOST_SCANNED: Final = 400
 _BESIDE: Final = 80
 """Characters around a figure in which it may say by what it was multiplied."""
 _POWERS: Final = (10.0, 0.1, 100.0, 0.01)
@@ -78,7 +79,11 @@ def changed_units(known: Known) -> Iterator[Clue]:
         if dimension is None or (figure.value, figure.unit) in seen:
             continue
         seen.add((figure.value, figure.unit))
-        given = [*islice(_heard(known, position, returned[dimension[0]].values()), _MOST_GIVEN)]
+        given = [
+            *islice(
+                _heard(known, position, islice(returned[dimension[0]].values(), _MOST_SCANNED)), _MOST_GIVEN
+            )
+        ]
         returned[dimension[0]][figure.unit, figure.value] = _Returned(
             unit=figure.unit, figure=figure, step=position
         )
@@ -118,7 +123,10 @@ def _misconverted(figure: Figure, given: Sequence[_Returned]) -> Sequence[_Retur
 
 def _keeps_digits(figure: Figure, one: _Returned) -> bool:
     """Tell whether a figure has the value of another, and another unit."""
-    return figure.value == one.figure.value and _dimension(figure.unit) != _dimension(one.unit)
+    if figure.value != one.figure.value or _dimension(figure.unit) == _dimension(one.unit):
+        return False
+    dimension = _dimension(figure.unit)
+    return dimension is None or dimension[0] != "time" or len(figure.digits) > _LEAST_DIGITS
 
 
 def _is_powers_apart(figure: Figure, one: _Returned) -> bool:
@@ -152,7 +160,9 @@ def _rates(known: Known, position: int, figure: Figure) -> frozenset[float]:
     beside = known.reading.outputs[position][max(0, figure.start - _BESIDE) : figure.end + _BESIDE]
     given = (one.value for source in known.sources for one in source.figures)
     stated = (one.value for one in figures(beside))
-    return frozenset({*given, *stated, *map(float, (*known.counts, *counts_in(beside)))} - {1.0})
+    rates = {*given, *stated, *map(float, (*known.counts, *counts_in(beside)))} - {0.0}
+    parts = {each for rate in rates for each in (1 / rate, rate / 100)}
+    return frozenset((rates | parts) - {1.0})
 
 
 def _returned(known: Known) -> Iterator[_Returned]:

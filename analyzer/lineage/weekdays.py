@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, dates_in
-from analyzer.lineage.known import Known
+from analyzer.lineage.known import Known, place_of
 from analyzer.lineage.vocabulary import alternatives, weekdays
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.wordings import languages_in
@@ -21,6 +22,9 @@ _BEFORE: Final = r"\.?,?\s{0,2}(?:den|dem|der|the|le|el|il|o|dia|día|dnia|,|\*\
 _AFTER: Final = r"\A\s?[(（,]\s?"  # noqa: RUF001 - as Chinese and Japanese write it
 _END: Final = r"\.?\s?(?:[)）,;:.]|\Z)"  # noqa: RUF001 - as Chinese and Japanese write it
 _REACH: Final = 24
+_MOST_GIVEN: Final = 20
+"""Texts with a date in which the name of its day is looked for."""
+_LATEST_NS: Final = 1 << 62
 _SHORT: Final = 4
 _ENGLISH: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -34,7 +38,7 @@ def wrong_weekdays(known: Known) -> Iterator[Clue]:
         days = list(_days(known, one)) if named is not None else []
         if named is None or not days or any(day.weekday() == named for day in days):
             continue
-        if not any(_is_given(source.text, one, named) for source in known.sources):
+        if not _is_given(known, one, named):
             yield _clue(known, one, named, days[0])
 
 
@@ -71,7 +75,8 @@ def _days(known: Known, one: DateFound) -> Iterator[date]:
 
     A year far before the latest one of the run is that of a birth or a founding.
     """
-    begun = datetime.fromtimestamp(known.reading.steps[0].start_ns / 1e9, tz=UTC).year
+    began_ns = min([step.start_ns for step in known.reading.steps], default=0)
+    begun = datetime.fromtimestamp(min(max(began_ns, 0), _LATEST_NS) / 1e9, tz=UTC).year
     latest = max([begun, *(day.year for each in known.all_dates for day in each.readings)])
     for reading in one.readings:
         if reading.year:
@@ -81,7 +86,14 @@ def _days(known: Known, one: DateFound) -> Iterator[date]:
             yield from (date(*day) for day in given if day.year and abs(day.year - latest) <= 1)
 
 
-def _is_given(text: str, one: DateFound, named: int) -> bool:
+def _is_given(known: Known, one: DateFound, named: int) -> bool:
+    """Tell whether a text from outside names this day of the week beside the date."""
+    places = {told.told.position for told in known.dates if agree(one, told.date)}
+    texts = (source.text for source in known.sources if place_of(source) in places)
+    return any(_gives(text, one, named) for text in islice(texts, _MOST_GIVEN))
+
+
+def _gives(text: str, one: DateFound, named: int) -> bool:
     languages = languages_in(text)
     return any(agree(one, each) and _named_beside(text, each, languages) == named for each in dates_in(text))
 

@@ -36,6 +36,7 @@ PARTIAL = '[{"n": 118, "name": "Ada Lund"}, {"n": 119, "name": "Bo Berg"}, {"nam
 
 
 @example(task="List all items", arguments=1, result=HUGE, said="abc and abd are all of the rows.")
+@example(task="", arguments=None, result=f"price {','.join(['1', *['111'] * 110])} EUR", said="It is 4 EUR.")
 @example(task="", arguments=None, result="", said="2月29日(月)")
 @example(task="Close Cy Dahl", arguments=118, result=PARTIAL, said="Done.")
 @given(task=sentences, arguments=values, result=values | sentences, said=sentences)

@@ -135,11 +135,51 @@ def _poll(poll: int) -> tuple[Step, Step, Step]:
     return listed, step(f"b{poll % 3}", f"Close w{poll}q1."), tool("a", "ok", "close", input=asked)
 
 
+def _dated(number: int) -> Trajectory:
+    """Many dates in an answer, other ones in each of many results, and a look-up without a hit."""
+    days = [f"{1 + at % 28} {('May', 'June', 'July')[at % 3]} 2027" for at in range(40)]
+    answer = " ".join(f"Monday, {day}." for day in days)
+    results = (
+        tool("a", f"{at}: " + " ".join(days).replace("2027", "2026"), "plan") for at in range(number // 20)
+    )
+    return run(*results, tool("a", "[]", "log"), step("a", answer), task="When is it?", output=answer)
+
+
+def _weighing(number: int) -> Trajectory:
+    """One agent that gives new weights again and again."""
+    said = (
+        step("a", " ".join(f"{at * 50 + each + 1000} kg" for each in range(50))) for at in range(number // 25)
+    )
+    return run(
+        tool("a", "7 kg", "scale"), *said, step("a", "It is 1001 kg."), task="?", output="It is 1001 kg."
+    )
+
+
+def _keyed(number: int) -> Trajectory:
+    """Ids that nobody gave, under a key of long lists."""
+    rows = json.dumps([{"no": f"X-{at}"} for at in range(200)])
+    lists = (tool("a", rows.replace("X", f"X{at}"), "list") for at in range(number // 25))
+    calls = (tool("a", "ok", "get", input=json.dumps({"no": f"Y-{at}"})) for at in range(50))
+    return run(*lists, *calls, step("a", "Done."), task="?", output="Done.")
+
+
+def _drafted(number: int) -> Trajectory:
+    """Drafts of many tools, of which the answer says that they are sent."""
+    drafts = (
+        tool("a", '{"status": "draft", "no": 12}', f"put_{at}", input='{"x": 1}') for at in range(number)
+    )
+    return run(*drafts, step("a", "I have sent it."), task="Send it.", output="I have sent it.")
+
+
 @pytest.mark.parametrize(
     ("read_run", "made"),
     [
         pytest.param(_read_lineage, _polling, id="long lists, polled"),
         pytest.param(_read_lineage, _listing, id="lists, calls and numbers"),
+        pytest.param(_read_lineage, _dated, id="dates"),
+        pytest.param(_read_lineage, _weighing, id="weights of one agent"),
+        pytest.param(_read_lineage, _keyed, id="ids that nobody gave"),
+        pytest.param(_read_lineage, _drafted, id="drafts"),
         pytest.param(lambda made: Ending(made).returned, _failing, id="failures and results"),
         pytest.param(lambda made: list(other_language(read(made))), _copying, id="sentences and results"),
         pytest.param(lambda made: repeats_of(read(made)), _repeating, id="repeated and given words"),

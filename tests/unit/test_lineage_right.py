@@ -297,3 +297,110 @@ def test_searches_around_what_was_asked_for_and_look_ups_that_a_later_one_answer
     task: str, calls: list[Call], answer: str
 ) -> None:
     assert clues_of(task, calls, answer) == []
+
+
+FREE = {"rooms": [{"id": "R-1", "available": True}, {"id": "R-2", "available": False}]}
+DAY = "2026-05-04"
+
+
+@pytest.mark.parametrize(
+    ("task", "calls", "answer"),
+    [
+        (
+            "Book a room.",
+            [("search_rooms", {"date": DAY}, FREE), ("book_room", {"room": "R-1", "date": DAY}, "ok")],
+            "R-1 is booked.",
+        ),
+        (
+            "Book a room.",
+            [
+                ("check_room", {"room": "R-1", "date": DAY}, {"available": False}),
+                ("book_room", {"room": "R-2", "date": DAY}, "ok"),
+            ],
+            "R-2 is booked.",
+        ),
+        (
+            "Book a berth.",
+            [
+                ("check_berth", {"ship": "IMO-9301"}, {"accepted": False, "alternatives": ["C-12"]}),
+                ("book_berth", {"ship": "IMO-9301", "at": "C-12"}, "ok"),
+            ],
+            "C-12 is booked.",
+        ),
+        (
+            "Pay it.",
+            [
+                ("check_limit", {"no": "R-4711"}, {"allowed": False}),
+                ("ask_manager", {"no": "R-4711"}, {"approved": True}),
+                ("pay_invoice", {"no": "R-4711"}, "ok"),
+            ],
+            "It is paid.",
+        ),
+        (
+            "Suggest restaurants.",
+            [("search", {}, {"total_results": 120, "results": FIRST})],
+            "Here are 3 of them.",
+        ),
+        (
+            "List all items in my cart.",
+            [("cart", {}, {"items": [{"qty": 2}, {"qty": 1}], "total_items": 3})],
+            "These are all items.",
+        ),
+        (
+            "Write a post.",
+            [
+                ("create_post", {"slug": "spring"}, {"status": "draft"}),
+                ("publish_post", {"slug": "spring"}, {"published": True}),
+            ],
+            "I have published the post.",
+        ),
+        (
+            "Write a mail.",
+            [("write_mail", {}, {"id": 7, "status": "draft"}), ("send_mail", {"id": 7}, "ok")],
+            "I have sent the mail.",
+        ),
+        ("How much for each of 10 glasses?", [("jug", {}, {"jug": "2.5 l"})], "Each gets 250 ml."),
+        ("What is lost at 10 %?", [("meter", {}, {"load": "1.5 kWh"})], "The loss is 150 Wh."),
+        ("How high is the 1 % fee?", [("order", {}, {"amount": 12500, "currency": "JPY"})], "It is 125 JPY."),
+        ("How long?", [("terms", {}, {"warranty": "24 months"})], "You get a mail within 24 hours."),
+        (
+            "What does it cost?",
+            [("list", {}, {"desk": 1234.5, "chair": 500, "discount": 100})],
+            "Desk: 1,234.50 EUR\nChair: 500.00 EUR\nDiscount: 100.00 EUR\nTotal: 1,634.50 EUR",
+        ),
+        (
+            "Renew the contract that ends on 14 May 2026.",
+            [("renew", {"no": "C-9812"}, {"ok": True})],
+            "Renewed.",
+        ),
+        (
+            "Which dog has to be vaccinated?",
+            [("dogs", {}, [{"dog": "Rex", "vaccinated": False}, {"dog": "Bella", "vaccinated": True}])],
+            "That is Rex.",
+        ),
+        (
+            "Pass on Ada Lund's request.",
+            [
+                ("staff", {}, [{"id": "E-17", "name": "Ada Lund"}, {"id": "E-21", "name": "Jo Berg"}]),
+                ("get_manager", {"name": "Lund"}, {"manager": "E-21"}),
+                ("assign", {"to": "E-21"}, "ok"),
+            ],
+            "Passed on.",
+        ),
+        (
+            "Is the hall free, and what do 14 people cost at 23.50 EUR?",
+            [("events", {}, {"events": []})],
+            "The hall is free. For 14 people it is 329 EUR.",
+        ),
+    ],
+)
+def test_what_a_reviewer_found(task: str, calls: list[Call], answer: str) -> None:
+    assert clues_of(task, calls, answer) == []
+
+
+def test_a_tool_that_only_reads_was_rightly_not_called() -> None:
+    tools = "create_event(): adds an event\nsearch_calendar(): Search the calendar for meetings"
+    done = step("clerk", "I have added the team meeting to your calendar.", tools=tools)
+    steps = (*_steps("create_event", {}, {"id": "ev1"}), done)
+    reading = read(run(*steps, task="Add the team meeting to the calendar.", output=done.output))
+    assert [clue for reader in READERS for clue in reader(Known(reading))] == []

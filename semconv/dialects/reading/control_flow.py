@@ -181,7 +181,7 @@ _LEFT: Final = re.compile(
     re.IGNORECASE,
 )
 """Says that whoever started the run left or stopped it; a peer or a server did not start it."""
-_TRADERS: Final = re.compile("client|customer", re.IGNORECASE)
+_BY_TRADER: Final = re.compile(r"(?:cancell?|abort|stop)\w* by .*customer", re.IGNORECASE)
 """People of the task, if more follows: ``cancelled by customer: order 4711 cannot be changed``."""
 _GO_CANCELLED: Final = ": context canceled"
 """How Go ends an error that wraps the cancellation of its context."""
@@ -295,7 +295,7 @@ def _by_message(message: str) -> Raised | None:
         if head.startswith(beginning):
             return means
     said, _, rest = head.partition(":")
-    is_of_work = bool(rest) and _cancelled(rest.strip()) is None and _TRADERS.search(said)
+    is_of_work = bool(rest) and _cancelled(rest.strip()) is None and _BY_TRADER.search(said)
     if not is_of_work and _LEFT.fullmatch(said.rstrip(" .!")):
         return _GONE
     if found := _cancelled(head):
