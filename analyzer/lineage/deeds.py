@@ -45,6 +45,8 @@ _SAYS_DONE: Final = re.compile(
     re.IGNORECASE,
 )
 """An English sentence that says that something was done, by the speaker or in the passive."""
+_PASSIVE: Final = re.compile(r"\b(?:was|were)\s[a-z]{3,14}ed\b")
+_FIRST_PERSON: Final = re.compile(r"\b(?:I|we|our|my)\b", re.IGNORECASE)
 NOT_DONE: Final = re.compile(
     r"\b(?:if|once|when|unless|until|no|not|nothing|nobody|none|never|cannot|whether|to be|be)\b",
     re.IGNORECASE,
@@ -138,9 +140,15 @@ def claimed_deeds(known: Known) -> Iterator[Clue]:
         return
     spoken = [*map(spaced, tools), *(text for _, text in known.results())]
     done = acts_in("\n".join(spoken), with_tools=True)
+    asked = acts_in(known.asked, with_tools=True)
     for sentence, acts in claims:
-        if acts and acts.isdisjoint(done):
+        if acts and acts.isdisjoint(done) and (not _is_passive(sentence) or acts & asked):
             yield _claim(known, sentence)
+
+
+def _is_passive(sentence: str) -> bool:
+    """Tell whether an English sentence only says that something was done: by anybody, at any time."""
+    return _PASSIVE.search(sentence) is not None and _FIRST_PERSON.search(sentence) is None
 
 
 def claims_in(answer: str) -> Iterator[tuple[str, frozenset[str]]]:

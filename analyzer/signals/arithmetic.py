@@ -136,8 +136,10 @@ def _holds(left: _Expression, right: float, result: _Expression, stated: float, 
         return runs_on or not exact or abs(right - stated) <= 1e-9 * max(1.0, abs(right))
     literal = result.pieces[0]
     negative = _evaluate(("0", "-", *left.pieces)) if left.bulleted else None
-    readings = (literal, literal.replace(".", "")) if _GROUPED.fullmatch(literal) else (literal,)
-    if any(_rounds_to(way, read) for way in (right, negative) if way is not None for read in readings):
+    readings = (literal, _ungrouped(literal))
+    thousands = _evaluate([_ungrouped(piece) for piece in left.pieces])  # ``10 x 420 + 1.800 = 6.000``
+    ways = [way for way in (right, negative, thousands) if way is not None]
+    if any(_rounds_to(way, read) for way in ways for read in readings):
         return True
     return bool(_ROUNDED.search(after[:_REMARK])) and abs(right - stated) <= _last_digit(literal)
 
@@ -220,6 +222,10 @@ def _result_after(text: str, start: int) -> _Expression | None:
 
 def _takes_operand(following: re.Match[str] | None) -> bool:
     return following is not None and (following.lastgroup == "number" or following.group() in "$€£")
+
+
+def _ungrouped(literal: str) -> str:
+    return literal.replace(".", "") if _GROUPED.fullmatch(literal) else literal
 
 
 def _continues(token: re.Match[str], end: int, text: str) -> bool:

@@ -34,6 +34,7 @@ def test_a_sum_that_does_not_add_up_is_found_and_quoted_word_for_word(text: str)
         "16 x 10 x 3 = 480",
         "7 / 3 = 2.33",
         "1,000 + 3 = 1,003",
+        "10 x 420 + 1.800 = 6.000",
         "2 + 3 * 4 = 14",
         "15% x 200 = 30",
         "(5 + 3) * 2 = 16",

@@ -307,3 +307,9 @@ def test_a_tool_with_another_word_for_it_may_have_done_it() -> None:
     tools = "notify_carrier(): tells the carrier about an order"
     answer = step("teller", "I have notified the carrier.", tools=tools)
     assert found("Change the address.", *called("carrier_mail", "{}", '{"ok": true}'), answer) is None
+
+
+def test_what_was_done_by_others_long_ago_is_no_claim() -> None:
+    census = called("census_search", '{"name": "Wybrow"}', '[{"name": "Rose Wybrow", "age": 1}]')
+    answer = "Rose is aged 1; a Rose Wybrow was registered at Braintree in 1889."
+    assert found("Find Rose Wybrow in the census.", *census, step("teller", answer)) is None
