@@ -19,6 +19,8 @@ from typing import Any, Final
 
 _METHODS: Final = ("signals", "judge", "auto")
 _LONGEST_S: Final = 600
+_UNDETERMINED: Final = 1
+"""Exit code if no agent is blamed."""
 
 
 def verdict(file: Path, method: str, model: str) -> Mapping[str, Any]:
@@ -31,7 +33,9 @@ def verdict(file: Path, method: str, model: str) -> Mapping[str, Any]:
     options = ["--failed", "--method", method, "--format", "json"]
     options += ["--model", model] if method != "signals" else []
     command = [sys.executable, "-m", "analyzer", "attribute", str(file), *options]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LONGEST_S)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_LONGEST_S)
+    if done.returncode != _UNDETERMINED:
+        done.check_returncode()
     found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[0])
     return found
 
