@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from analyzer.lineage.clue import Clue
+from analyzer.lineage.findings import wrong_values
 from analyzer.lineage.known import Known
 from analyzer.lineage.readers import READERS
 from analyzer.lineage.slips import wrong_figures
@@ -404,3 +405,7 @@ def test_a_tool_that_only_reads_was_rightly_not_called() -> None:
     steps = (*_steps("create_event", {}, {"id": "ev1"}), done)
     reading = read(run(*steps, task="Add the team meeting to the calendar.", output=done.output))
     assert [clue for reader in READERS for clue in reader(Known(reading))] == []
+
+
+def test_a_run_without_steps_has_no_wrong_value() -> None:
+    assert list(wrong_values(read(run(task="When?", output="On Monday, 18 November 2025.")))) == []
