@@ -66,8 +66,10 @@ def _failed_at_last(known: Known) -> list[int]:
     found: list[int] = []
     for place, step in enumerate(known.reading.steps):
         if step.kind is StepKind.TOOL:
-            is_failed = known.reading.faults[place] is Fault.FAILED and not known.reading.repaired[place]
-            found.append(place) if is_failed else found.clear()
+            if known.reading.faults[place] is not Fault.FAILED or known.reading.repaired[place]:
+                found.clear()
+            else:
+                found.append(place)
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, years_in
-from analyzer.lineage.deeds import acts_in, spaced
+from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in
@@ -47,6 +47,8 @@ class _Call:
     position: int
     tool: str
     text: str
+    is_deed: bool
+    """Whether it changes something."""
 
 
 @record
@@ -68,11 +70,6 @@ class _Case:
     calls: tuple[_Call, ...]
     known: Known
 
-    @property
-    def deeds(self) -> tuple[_Call, ...]:
-        """The calls that change something."""
-        return tuple(call for call in self.calls if _is_deed(call.tool))
-
     def is_used(self, literal: str) -> bool:
         """Tell whether a call uses a value."""
         return literal.casefold() in self.known.in_calls
@@ -81,7 +78,12 @@ class _Case:
 def contradicting_arguments(known: Known) -> Iterator[Clue]:
     """Yield the values of calls that differ in one place from what people gave and no call uses."""
     calls = [
-        _Call(position=place, tool=step.target or "", text=step.input[:HEAD])
+        _Call(
+            position=place,
+            tool=step.target or "",
+            text=step.input[:HEAD],
+            is_deed=_is_deed(step.target or ""),
+        )
         for place, step in enumerate(known.reading.steps)
         if step.kind is StepKind.TOOL and step.input
     ]
@@ -99,9 +101,8 @@ def _dates(case: _Case) -> Iterator[_Slip]:
     used = [(call, one) for call in case.calls for one in dates_in(call.text)] if asked else []
     unused = [given for given in asked if not any(agree(given, one) for _, one in used)]
     named = weekdays_in(case.asked, case.known.languages) if unused else frozenset()
-    deeds = case.deeds
     for call, one in used:
-        near = [given for given in unused if differ_in_one(one, given)] if call in deeds else []
+        near = [given for given in unused if differ_in_one(one, given)] if call.is_deed else []
         if not near:
             continue
         read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
@@ -126,10 +127,9 @@ def _years(case: _Case) -> Iterator[_Slip]:
     years = [year for _, year in used]
     if years and min(years) < asked[0] < max(years):
         return  # a range around it
-    deeds = case.deeds
     for call, year in used:
         is_name = re.search(rf"[^\W\d]\w*{year}", call.text) is not None  # of a table or a file
-        is_meant = (is_name or call in deeds) and abs(year - asked[0]) <= _YEARS_APART
+        is_meant = (is_name or call.is_deed) and abs(year - asked[0]) <= _YEARS_APART
         if is_meant and not case.known.is_number_read(year, call.position):
             yield _Slip(position=call.position, what="the year", used=str(year), given=str(asked[0]))
 
@@ -137,14 +137,13 @@ def _years(case: _Case) -> Iterator[_Slip]:
 def _codes(case: _Case) -> Iterator[_Slip]:
     asked = [one for one in values_in(case.asked) if one.kind is ValueKind.CODE]
     unused = [one for one in asked if not case.is_used(one.key)][:_MOST_GIVEN]
-    deeds = case.deeds
     for call in case.calls if unused else ():
         for one in values_in(call.text):
             if one.kind is not ValueKind.CODE or years_in(one.literal):
                 continue
             near = next((given for given in unused if _one_slip(one.key, given.key)), None)
             is_name = any(map(str.isalpha, one.key))
-            is_other = call in deeds and not case.known.is_read(one.key, call.position)
+            is_other = call.is_deed and not case.known.is_read(one.key, call.position)
             if near is not None and (is_name or is_other):
                 yield _Slip(position=call.position, what="the number", used=one.literal, given=near.literal)
 
@@ -156,9 +155,9 @@ def _figures(case: _Case) -> Iterator[_Slip]:
     values = {one.value for _, one in used}
     unused = [one for one in asked if one.value not in values][:_MOST_GIVEN]
     worked_out = plain_results([one.value for one in figures(case.asked)][:_MOST_GIVEN]) if unused else []
-    pairs, deeds = len(values) * len(unused), case.deeds
+    pairs = len(values) * len(unused)
     for call, one in used if unused else ():
-        if call not in deeds:
+        if not call.is_deed:
             continue
         near = next((each for each in unused if pairs * alike_by_chance(one, each.value) <= BY_CHANCE), None)
         beside = [each.value for each in figures(call.text) if each.value != one.value][:_MOST_GIVEN]
@@ -205,7 +204,7 @@ _MAKES_IDS: Final = frozenset(
 
 
 def _is_deed(tool: str) -> bool:
-    return not looks_up(tool) and bool(deed_of(tool) or acts_in(spaced(tool), with_tools=True))
+    return not looks_up(tool) and bool(deed_of(tool) or acts_of(tool))
 
 
 def _is_id(value: str) -> bool:

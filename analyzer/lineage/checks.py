@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import acts_in, spaced
+from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.known import Known, words_in
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import deed_of, looks_up
@@ -115,14 +115,14 @@ def refused_deeds(known: Known) -> Iterator[Clue]:
 def _is_granting(tool: str) -> bool:
     if looks_up(tool):
         return False
-    return deed_of(tool) in _GRANTING or bool(acts_in(spaced(tool), with_tools=True) & _ACTS)
+    return deed_of(tool) in _GRANTING or bool(acts_of(tool) & _ACTS)
 
 
 def _is_unknown(tool: str) -> bool:
     """Tell whether a tool's name says neither that it reads or checks, nor what else it does."""
     if looks_up(tool) or _CHECKS.search(tool) or _TELLS.search(tool):
         return False
-    return deed_of(tool) in {"", "send"} and acts_in(spaced(tool), with_tools=True) <= {"send"}
+    return deed_of(tool) in {"", "send"} and acts_of(tool) <= {"send"}
 
 
 def _is_open(answer: str) -> bool:

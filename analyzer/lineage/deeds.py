@@ -116,6 +116,11 @@ def acts_in(text: str, *, with_tools: bool = False) -> frozenset[str]:
     return frozenset(found)
 
 
+def acts_of(tool: str) -> frozenset[str]:
+    """Return what a tool does by its name: ``cancel`` for ``cancelOrder``, in any of the languages."""
+    return acts_in(spaced(tool), with_tools=True)
+
+
 def _deeds(known: Known) -> list[_Deed]:
     """Return the successful calls that change something, or whose names do not tell."""
     reading = known.reading
@@ -170,7 +175,7 @@ def _are_unspoken_for(known: Known, claims: Sequence[tuple[str, frozenset[str]]]
     unnamed = [
         deed
         for deed in _deeds(known)
-        if acts_in(spaced(deed.tool), with_tools=True).isdisjoint(named)
+        if acts_of(deed.tool).isdisjoint(named)
         and not any(_carries(deed, sentence) for sentence, _ in claims)
     ]
     return len(unnamed) > vague
@@ -272,7 +277,7 @@ def misreported_deeds(known: Known) -> Iterator[Clue]:
     amounts = list(_unsaid_amounts(known, stated)) if any(one.unit for one in stated) else []
     reports = list(_reports(answer, stated)) if amounts else []
     for deed, amount in amounts:
-        acts = acts_in(spaced(deed.tool), with_tools=True)
+        acts = acts_of(deed.tool)
         found = next((one for one in reports if _reports_on(one, amount, acts)), None)
         if found is not None:
             yield _misreport(known, deed, amount, found)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_in, claims_in, spaced
+from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claims_in, spaced
 from analyzer.lineage.known import Known
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.tool_names import looks_up
@@ -68,13 +68,11 @@ def _unused(known: Known) -> Mapping[str, str]:
     lines = dict.fromkeys(line for step in steps for line in step.tools.splitlines())
     offered = dict(_parts(line) for line in list(lines)[:_MOST_TOOLS])
     called = {step.target or "" for step in steps} | {call.name for step in steps for call in step.calls}
-    acts = frozenset[str]().union(*(acts_in(spaced(tool), with_tools=True) for tool in called))
+    acts = frozenset[str]().union(*(acts_of(tool) for tool in called))
     return {
         tool: told
         for tool, told in offered.items()
-        if tool not in {"", *called}
-        and not looks_up(tool)
-        and acts.isdisjoint(acts_in(spaced(tool), with_tools=True))
+        if tool not in {"", *called} and not looks_up(tool) and acts.isdisjoint(acts_of(tool))
     }
 
 

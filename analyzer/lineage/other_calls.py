@@ -64,9 +64,12 @@ def calls_for_other_rows(known: Known) -> Iterator[Clue]:
     if mentions_fault(answer):
         return
     words, small = words_in(answer), answer.casefold()
+    before: dict[int, str] = {}
     asked: dict[str, _Asked] = {}
     for position, value, choice in islice(_chosen(known), _MOST_CHOICES):
-        text = _asked_before(known, position)
+        if position not in before:
+            before[position] = _asked_before(known, position)
+        text = before[position]
         if text not in asked:
             asked[text] = _Asked(text)
         meant = asked[text].meant_by(choice)

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import acts_in, claims_in, spaced
+from analyzer.lineage.deeds import acts_in, acts_of, claims_in, spaced
 from analyzer.lineage.known import Known
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import looks_up
@@ -125,7 +125,7 @@ def _goes_on(known: Known, place: int, row: Mapping[str, Any], denied: frozenset
     own = {str(value) for key, value in values if isinstance(value, str | int) and _is_id(str(key), value)}
     steps = known.reading.steps[place + 1 : place + 1 + _MOST_LATER]
     later = [step for step in steps if step.kind is StepKind.TOOL and not looks_up(step.target or "")]
-    if any(acts_in(spaced(step.target or ""), with_tools=True) & denied for step in later):
+    if any(acts_of(step.target or "") & denied for step in later):
         return True
     return any(str(value) in own for step in later for value in mapping(step.input[:HEAD]).values())
 

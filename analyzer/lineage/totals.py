@@ -82,13 +82,14 @@ def _blocks(answer: str) -> Iterator[_Block]:
     if not is_total.search(answer):
         return
     lines = [line for line in answer.splitlines()[:_MOST] if not _RULE.fullmatch(line)]
-    for has_figures, group in groupby(lines, key=lambda line: bool(_amounts(line))):
+    rows = [(line, _amounts(line)) for line in lines]
+    for has_figures, group in groupby(rows, key=lambda row: bool(row[1])):
         above: list[Sequence[Figure]] = []
-        for line in group if has_figures else ():
+        for line, amounts in group if has_figures else ():
             if is_total.match(line.lstrip(_MARKS)[:_REACH]) is None:
-                above.append(_amounts(line))
+                above.append(amounts)
                 continue
-            yield from _block(_amounts(line), above)
+            yield from _block(amounts, above)
             above = []
 
 

@@ -395,7 +395,7 @@ DAY = "2026-05-04"
         ),
     ],
 )
-def test_what_a_reviewer_found(task: str, calls: list[Call], answer: str) -> None:
+def test_runs_of_which_each_tempts_one_reader(task: str, calls: list[Call], answer: str) -> None:
     assert clues_of(task, calls, answer) == []
 
 
