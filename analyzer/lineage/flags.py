@@ -12,7 +12,7 @@ from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
-from analyzer.lineage.known import Known, words_in
+from analyzer.lineage.known import Known, beginnings_in, words_in
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.wordings import mentions_fault
 
@@ -30,8 +30,9 @@ _NEGATED: Final = re.compile(
     r"(?:\b(?:no|not|without|non|except|ohne|kein\w*|nicht|sans|pas|sin|senza|sem|zonder|geen|bez|без)\b|n't)\W(?:\w+\W){0,2}$",
     re.IGNORECASE,
 )
-_WORD: Final = re.compile(r"[^\W\d_]{5,}")
-_BEGINNING: Final = 5
+_LEAST: Final = 5
+"""Letters of a word of the task that may name a column."""
+_WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
 
 
 def unmet_flags(known: Known) -> Iterator[Clue]:
@@ -40,10 +41,12 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
     if not answer or mentions_fault(answer):
         return
     lists = [(one, keys) for _, text in known.results() for one in lists_in(text) if (keys := _flags(one))]
-    wanted, told = (_wanted(known.asked), _beginnings(answer)) if lists else (frozenset(), frozenset())
+    wanted, told = (
+        (_wanted(known.asked), beginnings_in(answer, _LEAST)) if lists else (frozenset(), frozenset())
+    )
     small, words = answer.casefold(), words_in(answer)
     for listed, keys in lists:
-        meant = [key for key in keys if (own := _beginnings(key)) & wanted and own.isdisjoint(told)]
+        meant = [key for key in keys if (own := beginnings_in(key, _LEAST)) & wanted and own.isdisjoint(told)]
         named = [entry for entry in listed.entries if meant and entry.is_named_in(words, small)]
         for key in meant if len(named) == 1 and _is_taken(known, named[0]) else ():
             if _is_no(named[0].fields[key]):
@@ -59,11 +62,9 @@ def _is_taken(known: Known, entry: Entry) -> bool:
 def _wanted(asked: str) -> frozenset[str]:
     """Return the beginnings of the words of the task that no negation precedes."""
     found = ((one, asked[max(0, one.start() - 30) : one.start()]) for one in _WORD.finditer(asked))
-    return frozenset(one[0].casefold()[:_BEGINNING] for one, before in found if not _NEGATED.search(before))
-
-
-def _beginnings(text: str) -> frozenset[str]:
-    return frozenset(word.casefold()[:_BEGINNING] for word in _WORD.findall(text.replace("_", " ")))
+    return frozenset(
+        each for one, before in found if not _NEGATED.search(before) for each in beginnings_in(one[0], _LEAST)
+    )
 
 
 def _flags(listed: Listed) -> list[str]:

@@ -33,6 +33,8 @@ _HEARD: Final = 2_000
 _WORD: Final = re.compile(r"[^\s\d.,;:!?()\"']+")
 _TOKEN: Final = re.compile(r"[^\s\"'`(),;:\[\]{}<>=|*]+")
 _PART: Final = re.compile(r"\w+(?:-\w+)*")
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
+_BEGINNING: Final = 5
 _LONGEST_YEAR: Final = 366
 _MOST_NAMES: Final = 200
 _LONGEST_NAME: Final = 40
@@ -287,6 +289,17 @@ def words_in(text: str) -> frozenset[str]:
     small = text[:HEAD].casefold()
     whole = (token.rstrip(".!?").lstrip("#") for token in _TOKEN.findall(small))
     return frozenset((*whole, *_PART.findall(small)))
+
+
+def beginnings_in(text: str, least: int) -> frozenset[str]:
+    """Return the first five letters of a text's words, in lower case: forms of a word share them.
+
+    Args:
+        text: any text.
+        least: letters of the shortest word that counts.
+    """
+    words = (word for word in _LETTERS.findall(text.casefold()) if len(word) >= least)
+    return frozenset(word[:_BEGINNING] for word in words)
 
 
 @functools.lru_cache(maxsize=128)

@@ -7,21 +7,19 @@ compared by their beginnings, so that this holds in any language that names tool
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claims_in, spaced
-from analyzer.lineage.known import Known
+from analyzer.lineage.known import Known, beginnings_in
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.wordings import Kind, languages_in, said
 from semconv.model import Evidence
 
-_WORD: Final = re.compile(r"[^\W\d_]{4,}")
-_BEGINNING: Final = 5
-"""Letters by which the forms of a word are compared: ``avisar`` and ``avisado``."""
+_LETTERS: Final = 4
+"""Letters of the shortest word that counts."""
 _LEAST: Final = 2
 _MOST_TOOLS: Final = 200
 _MOST_SENTENCES: Final = 40
@@ -32,14 +30,20 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
     """Yield the claims that need a call of an offered tool which no agent called."""
     unused = _unused(known)
     claims = _reports(final_answer(known.reading.trajectory)[:HEAD]) if unused else ()
-    asked = _beginnings(known.asked) if claims else frozenset()
-    called = _beginnings(" ".join(spaced(tool or "") for tool in known.last_calls)) if claims else frozenset()
-    done = called | _beginnings(" ".join(text for _, text in known.results())) if claims else called
+    asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
+    called = (
+        beginnings_in(" ".join(spaced(tool or "") for tool in known.last_calls), _LETTERS)
+        if claims
+        else frozenset()
+    )
+    done = (
+        called | beginnings_in(" ".join(text for _, text in known.results()), _LETTERS) if claims else called
+    )
     for tool, told in unused.items() if claims else ():
-        name = _beginnings(spaced(tool))
-        meant = (name | _beginnings(told)) & asked
+        name = beginnings_in(spaced(tool), _LETTERS)
+        meant = (name | beginnings_in(told, _LETTERS)) & asked
         for sentence in claims:
-            words = _beginnings(sentence)
+            words = beginnings_in(sentence, _LETTERS)
             shared = meant & words
             is_named = len(name) >= _LEAST and name <= words and name.isdisjoint(called)
             if is_named or (len(shared) >= _LEAST and not (shared & name) <= done):
@@ -79,10 +83,6 @@ def _unused(known: Known) -> Mapping[str, str]:
 def _parts(line: str) -> tuple[str, str]:
     name, _, told = line.partition(":")
     return name.partition("(")[0].strip(), told
-
-
-def _beginnings(text: str) -> frozenset[str]:
-    return frozenset(word[:_BEGINNING] for word in _WORD.findall(text.casefold()))
 
 
 def _clue(known: Known, tool: str, sentence: str) -> Clue:
