@@ -111,10 +111,8 @@ def make_receivers(
     )
     limits = HttpLimits(bytes=settings.receiving_bytes)
     return (
-        GrpcReceiver(
-            sink, grpc_listen, rules, tls, buffer_bytes=limits.bytes, after_refusal=trimmer.after_refusal
-        ),
-        HttpReceiver(sink, http_listen, rules, tls, limits=limits, after_refusal=trimmer.after_refusal),
+        GrpcReceiver(sink, grpc_listen, rules, tls, buffer_bytes=limits.bytes, when_full=trimmer.when_full),
+        HttpReceiver(sink, http_listen, rules, tls, limits=limits, when_full=trimmer.when_full),
     )
 
 

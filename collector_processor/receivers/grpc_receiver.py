@@ -51,10 +51,10 @@ from collector_processor.receivers.admission import (
 )
 from collector_processor.receivers.overload import (
     DEFAULT_BUFFER_BYTES,
-    AfterRefusal,
     BufferBudget,
     MessageReads,
     ReadLimits,
+    WhenFull,
     keep_memory,
 )
 
@@ -113,7 +113,7 @@ class GrpcReceiver:
         tls: TlsFiles | None = None,
         *,
         buffer_bytes: int = DEFAULT_BUFFER_BYTES,
-        after_refusal: AfterRefusal = keep_memory,
+        when_full: WhenFull = keep_memory,
     ) -> None:
         """Create it; ``start`` listens.
 
@@ -123,11 +123,11 @@ class GrpcReceiver:
             rules: conditions for requests.
             tls: server certificate; without it the connection is not encrypted.
             buffer_bytes: budget for buffered requests; requests being read may use the same again.
-            after_refusal: called for each request refused because we are full.
+            when_full: called for each request refused, or waiting among many, because we are full.
         """
         self._budget = BufferBudget(buffer_bytes)
-        self._after_refusal = after_refusal
-        self._reading = MessageReads(ReadLimits(slow=max(2, buffer_bytes // rules.max_bytes)))
+        self._when_full = when_full
+        self._reading = MessageReads(ReadLimits(slow=max(2, buffer_bytes // rules.max_bytes)), when_full)
         self._sink = sink
         self._listen = listen
         self._rules = rules
@@ -190,7 +190,7 @@ class GrpcReceiver:
         except CollectorError as error:
             refusal = refusal_of(error)
             if isinstance(error, RefusedError):
-                self._after_refusal()
+                self._when_full()
             if refusal.code is RpcCode.UNAUTHENTICATED:
                 await asyncio.sleep(WRONG_TOKEN_S)
             logger.debug("request refused", extra={"signal": signal.value, "code": refusal.code.name})

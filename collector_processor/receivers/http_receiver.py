@@ -44,9 +44,9 @@ from collector_processor.receivers.decompression import IDENTITY
 from collector_processor.receivers.overload import (
     DEFAULT_BUFFER_BYTES,
     DEFAULT_CONNECTIONS,
-    AfterRefusal,
     BufferBudget,
     Lease,
+    WhenFull,
     keep_memory,
     limit_connections,
 )
@@ -97,7 +97,7 @@ class HttpReceiver:
         *,
         timeouts: HttpTimeouts | None = None,
         limits: HttpLimits | None = None,
-        after_refusal: AfterRefusal = keep_memory,
+        when_full: WhenFull = keep_memory,
     ) -> None:
         """Create it; ``start`` listens.
 
@@ -108,7 +108,7 @@ class HttpReceiver:
             tls: server certificate; without it the connection is not encrypted.
             timeouts: for slow clients.
             limits: over all clients together.
-            after_refusal: called for each request refused because we are full.
+            when_full: called for each request refused because we are full.
         """
         self._sink = sink
         self._listen = listen
@@ -117,7 +117,7 @@ class HttpReceiver:
         self._timeouts = timeouts or HttpTimeouts()
         self._max_connections = (limits or HttpLimits()).connections
         self._budget = BufferBudget((limits or HttpLimits()).bytes)
-        self._after_refusal = after_refusal
+        self._when_full = when_full
         self._unpacking = Unpacking(rules.max_bytes)
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -173,7 +173,7 @@ class HttpReceiver:
         except CollectorError as error:
             refusal = refusal_of(error)
             if isinstance(error, RefusedError):
-                self._after_refusal()
+                self._when_full()
         except Exception:  # the error is contained in one request; the service lives on
             logger.exception(
                 "internal error: the request was answered with 500", extra={"path": request.path[:40]}

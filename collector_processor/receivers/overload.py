@@ -10,7 +10,7 @@ the few slow slots, or is refused and may be retried; so half-open calls do not 
 
 glibc would keep freed memory, in fragments. Blocks that it maps one by one are returned when they are freed.
 That costs about a third more CPU time (large requests over gRPC, docs/reliability.md), so it is switched on
-only while requests are refused.
+only while requests are refused, or many calls wait to be read.
 """
 
 from __future__ import annotations
@@ -144,6 +144,15 @@ class _RefuseConnection(asyncio.Protocol):
         transport.close()
 
 
+WhenFull: TypeAlias = Callable[[], None]
+"""Called on the event loop for a request that is refused, or waits among many, because we are full; must be
+quick."""
+
+
+def keep_memory() -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
     """Limits on gRPC messages read at once, over all clients."""
@@ -157,6 +166,8 @@ class ReadLimits:
     """Seconds for which a slow message may be read."""
     waiting: int = 4096
     """Calls that wait to be read; each may cost a stream's window (32 KiB)."""
+    many_waiting: int = 128
+    """Waiting calls from which we count as full: their windows alone fill the heap before one is refused."""
 
 
 class _Place(Enum):
@@ -178,8 +189,10 @@ class _Read:
 class MessageReads:
     """Admits reads of gRPC messages within the limits; used on one event loop."""
 
-    def __init__(self, rules: ReadLimits) -> None:
+    def __init__(self, rules: ReadLimits, when_full: WhenFull = keep_memory) -> None:
+        """Create it with nothing to read; ``when_full`` is called for calls that wait among many."""
         self._rules: Final = rules
+        self._when_full: Final = when_full
         self._quick: Final = asyncio.Semaphore(rules.quick)
         self._waiting = 0
         self._slow = 0
@@ -211,10 +224,16 @@ class MessageReads:
                 f"{self._waiting} requests are waiting already: retry", retry_after_s=_RETRY_AFTER_S
             )
         self._waiting += 1
+        self._look()
         try:
             await self._quick.acquire()
         finally:
+            self._look()
             self._waiting -= 1
+
+    def _look(self) -> None:
+        if self._waiting >= self._rules.many_waiting:
+            self._when_full()
 
     def _set_timer(self, read: _Read, wait_s: float) -> None:
         read.timer = asyncio.get_running_loop().call_later(wait_s, self._timed_out, read)
@@ -247,20 +266,12 @@ class MessageReads:
 EVERY_S: Final = 0.25
 """Seconds between trims, at least: each walks the whole heap."""
 CALM_S: Final = 10.0
-"""Seconds without a refusal after which the overload counts as over."""
+"""Seconds without a refused or crowded call after which the overload counts as over."""
 PRESSED_BYTES: Final = 64 << 10
 """Mapping threshold under overload: the size of gRPC core's reads, and of pieces of bodies."""
 CALM_BYTES: Final = 32 << 20
 """Mapping threshold otherwise: glibc's maximum, which glibc reaches itself once large blocks are freed."""
 _M_MMAP_THRESHOLD: Final = -3
-
-
-AfterRefusal: TypeAlias = Callable[[], None]
-"""Called on the event loop for a request refused because we are full; must be quick."""
-
-
-def keep_memory() -> None:
-    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +285,7 @@ class Heap:
 
 
 class Trimmer:
-    """Makes glibc return memory while requests are refused; used on one event loop.
+    """Makes glibc return memory while we are full; used on one event loop.
 
     All receivers of a process share one: there is one heap, and otherwise the first receiver to recover would
     switch trimming off for the others.
@@ -289,8 +300,8 @@ class Trimmer:
         self._timer: asyncio.TimerHandle | None = None
         """Set while there is overload."""
 
-    def after_refusal(self) -> None:
-        """Schedule the return of the refused request's memory, in a thread."""
+    def when_full(self) -> None:
+        """Schedule the return of memory that was freed, in a thread."""
         now = self._clock()
         self._calm_at = now + CALM_S
         if self._timer is None:
