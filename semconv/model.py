@@ -395,6 +395,22 @@ BLAMELESS: Final = frozenset({Status.NO_FAILURE, *UNFINISHED})
 
 
 @record
+class StepSet:
+    """Steps that hold the decisive one with a stated coverage, as labelled runs of the same system show."""
+
+    steps: tuple[int, ...]
+    """Indices, ascending; the blamed step is among them."""
+    coverage: float
+    """The coverage that the set was made for, 0..1."""
+    observed: float
+    """Share of the labelled runs whose decisive step was in a set made without them."""
+    interval: tuple[float, float]
+    """The 95 % interval of ``observed``."""
+    n: int
+    """Number of those labelled runs."""
+
+
+@record
 class Blame:
     """The decisive error: the earliest mistake whose correction would have saved the run."""
 
@@ -416,6 +432,8 @@ class Blame:
 
     ``confidence`` is then a share of it: the probability that the run failed, and at ``step``.
     """
+    step_set: StepSet | None = None
+    """``None`` without enough labelled runs of the system."""
 
     @property
     def certainty(self) -> float:

@@ -29,6 +29,7 @@ VERDICT_KEYS = [
     "checked",
     "lineage",
     "failed_probability",
+    "set",
 ]
 BENCH_KEYS = [
     "dataset",

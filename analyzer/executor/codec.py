@@ -228,6 +228,7 @@ def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
     named = {candidate.step for candidate in verdict.ranking}
     if isinstance(verdict, Blame):
         named |= {verdict.step, *(evidence.step for evidence in verdict.evidence)}
+        named |= set(verdict.step_set.steps if verdict.step_set else ())
         if not 0.0 <= verdict.confidence <= 1.0 or not 0.0 <= verdict.certainty <= 1.0:
             raise UnreadableInput("expected probabilities in 0..1")
         if verdict.failed_probability is not None and verdict.status is not Status.SUSPECTED:

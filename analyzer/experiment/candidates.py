@@ -14,7 +14,7 @@ from typing import Final
 
 from analyzer.experiment.replay.tape import Answer, CallKind, RecordedCall, Tape
 from analyzer.experiment.replay.trial import Change, Edit
-from semconv.model import Ranked
+from semconv.model import Blame, Ranked, Trajectory, Verdict
 from semconv.record import record, replace
 
 MOST_CANDIDATES: Final = 64
@@ -146,6 +146,19 @@ def may_go_live(
     kept = [each for each in candidates if each.call >= least]
     total = sum(each.belief for each in kept) or 1.0
     return tuple(replace(each, belief=each.belief / total) for each in kept)
+
+
+def steps_to_try(verdict: Verdict, trajectory: Trajectory) -> tuple[Ranked, ...]:
+    """Return a verdict's suspects, and the other steps of its set as the least likely of them."""
+    if not isinstance(verdict, Blame) or verdict.step_set is None:
+        return verdict.ranking
+    least = min((each.probability for each in verdict.ranking), default=0.0)
+    inside = set(verdict.step_set.steps) - {each.step for each in verdict.ranking}
+    others = (step for step in trajectory.steps if step.index in inside)
+    return (
+        *verdict.ranking,
+        *(Ranked(step=step.index, agent=step.agent, probability=least) for step in others),
+    )
 
 
 def beliefs_of_calls(tape: Tape, ranking: Sequence[Ranked]) -> dict[int, float]:

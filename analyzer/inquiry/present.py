@@ -32,6 +32,7 @@ from semconv.model import (
     Status,
     Step,
     StepKind,
+    StepSet,
     Trajectory,
     ValueOrigin,
     agent_in_prose,
@@ -145,6 +146,8 @@ def verdict_panel(attribution: Attribution, trajectory: Trajectory) -> Panel:
         lines += [_field(name, way) for name, way in zip(names, ways, strict=False)]
         if len(verdict.ranking) > 1:
             lines += [Text(), _ranking("suspects", verdict.ranking)]
+        if verdict.step_set:
+            lines.append(_field("set", set_in_prose(verdict.step_set)))
     else:
         lines.append(_field("why", verdict.reason))
         names = ["checked", *[""] * len(attribution.checked)]
@@ -212,6 +215,17 @@ def _sure(blame: Blame) -> str:
     if blame.failed_probability is None:
         return f"confidence {blame.confidence:.0%}"
     return f"probably failed: {blame.failed_probability:.0%}, this step: {blame.confidence:.0%}"
+
+
+def set_in_prose(found: StepSet) -> str:
+    """Return what a set of steps promises: ``the decisive step is 4, 5 or 6 in 90 % of such runs (…)``."""
+    *first, last = map(str, found.steps)
+    steps = f"{', '.join(first)} or {last}" if first else last
+    low, high = found.interval
+    return (
+        f"the decisive step is {steps} in {found.coverage:.0%} of such runs (observed {found.observed:.0%} of"
+        f" {found.n} labelled runs, 95% interval {low:.0%} to {high:.0%})"
+    )
 
 
 def _field(name: str, value: str) -> Table:

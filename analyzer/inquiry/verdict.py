@@ -11,7 +11,7 @@ from typing import Any, Final
 from collector_processor.pipeline.analyst_protocol import NOTES
 from collector_processor.rebuild.possible_joins import MAY_JOIN
 from collector_processor.store.records import PROOF
-from semconv.model import Attribution, Blame, Proof, Ranked, Trajectory, ValueOrigin
+from semconv.model import Attribution, Blame, Proof, Ranked, StepSet, Trajectory, ValueOrigin
 
 
 class FailureMode(StrEnum):
@@ -76,6 +76,7 @@ def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
             "checked": list(attribution.checked),
             "lineage": [_origin(one) for one in attribution.lineage],
             "failed_probability": blame.failed_probability if blame else None,
+            "set": _step_set(blame.step_set) if blame and blame.step_set else None,
         }
         | ({} if attribution.proof is None else {PROOF: _proof(attribution.proof)})
         | _notes(trajectory)
@@ -109,6 +110,16 @@ def _proof(proof: Proof) -> dict[str, Any]:
         "interval": list(proof.interval),
         "trials": proof.trials,
         "change": proof.change,
+    }
+
+
+def _step_set(found: StepSet) -> dict[str, Any]:
+    return {
+        "steps": list(found.steps),
+        "coverage": found.coverage,
+        "observed": found.observed,
+        "interval": list(found.interval),
+        "n": found.n,
     }
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import Inquiry, answered
 from analyzer.inquiry.posterior import LogShares, ranked
+from analyzer.inquiry.step_sets import COVERAGE, steps_within
 from analyzer.methods.learned.features import VERSION, tabulate
 from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.reasons import blame_first, with_product
@@ -31,6 +32,7 @@ from semconv.model import (
     Status,
     Step,
     StepKind,
+    StepSet,
     Trajectory,
     Verdict,
 )
@@ -138,6 +140,9 @@ class Ranking:
     """A ranker's result for a run: the steps' log-probabilities, and whether the system is known."""
 
     shares: LogShares
+    """These alone, or pooled with other opinions."""
+    own: LogShares
+    """The ranker's, for which its sets of steps were calibrated."""
     is_at_home: bool
     found: tuple[Finding, ...]
 
@@ -147,7 +152,8 @@ def ranking(ranker: Ranker, trajectory: Trajectory) -> Ranking:
     reading = read(trajectory)
     found = findings(reading)
     table = tabulate(reading, found)
-    return Ranking(shares=ranker.rank(table), is_at_home=ranker.is_at_home(table.agents), found=found)
+    shares = ranker.rank(table)
+    return Ranking(shares=shares, own=shares, is_at_home=ranker.is_at_home(table.agents), found=found)
 
 
 def rank(ranker: Ranker, trajectory: Trajectory) -> Verdict:
@@ -181,7 +187,24 @@ def blame(ranker: Ranker, trajectory: Trajectory, seen: Ranking) -> Blame:
             f" its ranking is little better than a guess here{evidence}"
         )
         confidence = min(confidence, _STRANGE)
-    return at_most(round(confidence, 4), replace(verdict, reason=reason))
+    verdict = at_most(round(confidence, 4), replace(verdict, reason=reason))
+    return replace(verdict, step_set=_step_set(ranker, trajectory, seen, verdict.step))
+
+
+def _step_set(ranker: Ranker, trajectory: Trajectory, seen: Ranking, blamed: int) -> StepSet | None:
+    """Return the steps that hold the decisive one with the coverage shown on runs of the same system."""
+    rule = ranker.set_rule
+    if rule is None or not rule.is_shown or not seen.is_at_home:
+        return None
+    held = {trajectory.steps[place].index for place in steps_within(seen.own, rule)} | {blamed}
+    interval = rule.interval
+    return StepSet(
+        steps=tuple(sorted(held)),
+        coverage=COVERAGE,
+        observed=round(rule.covered / rule.n, 4),
+        interval=(round(interval.low, 4), round(interval.high, 4)),
+        n=rule.n,
+    )
 
 
 def highest_confidence(ranker: Ranker) -> float:

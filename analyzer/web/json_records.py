@@ -93,6 +93,22 @@ class EarlyWarned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepSet:
+    """Steps that hold the decisive one with a stated coverage."""
+
+    steps: tuple[int, ...]
+    """Indices, ascending, counted from 0; the blamed step is among them."""
+    coverage: float
+    """The coverage that the set was made for, 0 to 1."""
+    observed: float
+    """Share of labelled runs of the system whose decisive step was in a set made without them."""
+    interval: tuple[float, float]
+    """The 95 % interval of `observed`."""
+    n: int
+    """Number of those labelled runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunVerdict:
     """The verdict on a run, as `blamespan attribute --format json` prints it."""
 
@@ -141,6 +157,8 @@ class RunVerdict:
     """Values of the answer and of the decisive step, each with its origin and its way."""
     failed_probability: float | None
     """Probability that the run failed, 0 to 1, if `status` is `suspected`; `confidence` is of the step."""
+    set: StepSet | None
+    """Steps that hold the decisive one; null without a ranker trained on enough labels of this system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

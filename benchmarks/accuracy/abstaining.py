@@ -8,7 +8,9 @@ Tables of docs/accuracy.md, by system, on the labelled runs of a folder, without
 - ``floors``: the same for other floors, the curve of share answered against precision;
 - ``calibration``: calibration error with its interval, beside that of perfect calibration; the ranker is trained on
   all systems but the tested one;
-- ``left_out``: the floor for each system chosen on the other systems.
+- ``left_out``: the floor for each system chosen on the other systems;
+- ``sets``: sets of steps that state 90 % coverage, of rankers trained on the other folds of the same system; not in
+  ``--only``'s default, because training takes minutes.
 
 ``signals`` learns nothing, but its rules and limits were written with these logs in view: no table is a blind test.
 """
@@ -21,15 +23,19 @@ from dataclasses import replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Final, TypeVar
 
 from analyzer.evaluation.benchmark import withhold
 from analyzer.evaluation.dataset import read_dataset
+from analyzer.evaluation.folds import split_by_keys
 from analyzer.evaluation.scores import Score, confident, score
 from analyzer.evaluation.significance import bootstrap, calibration_error, error_if_calibrated
-from analyzer.evaluation.validation import Labelled, across_systems, prepare
+from analyzer.evaluation.training import train
+from analyzer.evaluation.validation import FOLDS, Labelled, across_systems, named, prepare
 from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.intervals import wilson
+from analyzer.inquiry.step_sets import steps_within
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.registry import findings
@@ -145,6 +151,39 @@ def left_out_table(folder: Path) -> list[str]:
     return [*rows, _row(("total", len(scores), "", *_told(kept, scores)))]
 
 
+def sets_table(folder: Path) -> list[str]:
+    """Return, for each system with enough labels, what its rankers' sets of steps held in runs they had not seen."""
+    rows = [
+        "| system | labels | sets shown | held the decisive step, % | steps in a set | of the run's steps, % |",
+        "|---|---|---|---|---|---|",
+    ]
+    runs = named(labelled_runs(folder))
+    for system in dict.fromkeys(one.example.system for one in runs):
+        own = [one for one in runs if one.example.system == system]
+        if not (sets := list(_sets(own))):
+            continue
+        steps = [len(found) for _, found, _, _ in sets]
+        cells = (
+            _share([is_shown for *_, is_shown, _ in sets]),
+            _share([held for held, *_ in sets]),
+            f"{fmean(steps):.1f}",
+            f"{100 * sum(steps) / sum(length for *_, length in sets):.0f}",
+        )
+        rows.append(_row((system, len(own), *cells)))
+    return rows
+
+
+def _sets(runs: Sequence[Labelled]) -> Iterator[tuple[bool, tuple[int, ...], bool, int]]:
+    """Yield whether a set holds the decisive step, its steps, whether it would be shown, and the run's length."""
+    for held in split_by_keys([one.example.keys for one in runs], FOLDS):
+        ranker = train([one.example for place, one in enumerate(runs) if place not in held])
+        if ranker.set_rule is None:  # too few labels
+            return
+        for one in (runs[place] for place in held):
+            found = steps_within(ranker.rank(one.example.table), ranker.set_rule)
+            yield one.example.step in found, found, ranker.set_rule.is_shown, len(one.example.table.rows)
+
+
 def parts(
     items: Sequence[Item], system_of: Callable[[Item], str] = attrgetter("subset")
 ) -> Iterator[tuple[str, Sequence[Item]]]:
@@ -217,7 +256,9 @@ TABLES: Final[Mapping[str, Callable[[Path], list[str]]]] = {
     "floors": floors_table,
     "calibration": calibration_table,
     "left_out": left_out_table,
+    "sets": sets_table,
 }
+DEFAULT: Final = ("default", "floors", "calibration", "left_out")
 
 
 def main() -> None:
@@ -226,7 +267,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the labelled data sets lie")
     parser.add_argument("--only", choices=TABLES, action="append", help="this table; may be repeated")
     chosen = parser.parse_args()
-    for name in chosen.only or TABLES:
+    for name in chosen.only or DEFAULT:
         print(f"\n{name}\n" + "\n".join(TABLES[name](chosen.folder)))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from analyzer.inquiry.present import counted, plain, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.present import counted, plain, run_heading, set_in_prose, steps_table, verdict_panel
 from analyzer.signals.triage import triage
 from analyzer.telemetry.json_lines import json_text
 from semconv.model import (
@@ -26,6 +26,7 @@ from semconv.model import (
     Status,
     Step,
     StepKind,
+    StepSet,
     Trajectory,
     ValueOrigin,
 )
@@ -149,6 +150,15 @@ def test_a_suspicion_says_how_likely_the_run_failed_and_how_likely_it_was_this_s
     suspicion = replace(BLAME, status=Status.SUSPECTED, confidence=0.41, failed_probability=0.95)
     text = shown(verdict_panel(Attribution(run_id="r", verdict=suspicion, method="signals"), RUN))
     assert "probably failed: 95%, this step: 41%" in text
+
+
+def test_a_set_of_steps_is_shown_with_what_was_observed() -> None:
+    found = StepSet(steps=(1, 2, 4), coverage=0.9, observed=0.93, interval=(0.86, 0.97), n=84)
+    text = shown(
+        verdict_panel(Attribution(run_id="r", verdict=replace(BLAME, step_set=found), method="ranker"), RUN)
+    )
+    assert "the decisive step is 1, 2 or 4 in 90% of such runs" in " ".join(text.split())
+    assert set_in_prose(replace(found, steps=(2,))).startswith("the decisive step is 2 in 90%")
 
 
 def test_values_from_nowhere_are_shown_with_what_they_stand_for() -> None:

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from analyzer.experiment.candidates import steps_to_try
 from analyzer.inquiry.calibration import Calibration
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.inquiry.posterior import log_softmax
+from analyzer.inquiry.step_sets import Order, SetRule
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.learned.features import FEATURES, VERSION, Table, featurise
 from analyzer.methods.learned.model_file import read_model, write_model
@@ -23,7 +25,7 @@ from analyzer.methods.learned.ranker import (
 )
 from analyzer.methods.pooled_model import UNPROVED, pool_with_model
 from analyzer.methods.without_model import rank, ranker_belief, ranking
-from semconv.model import Abstention, Blame, Ranked, Status, Trajectory
+from semconv.model import Abstention, Blame, Ranked, Status, StepSet, Trajectory
 from tests.runs import run, step
 
 RUN = run(
@@ -31,6 +33,7 @@ RUN = run(
 )
 PLACE = FEATURES.index("place")
 ERRORS = FEATURES.index("error_words")
+RULE = SetRule(order=Order.CONTIGUOUS, mass=0.5, covered=95, n=100)
 
 
 def weights(**wanted: float) -> tuple[float, ...]:
@@ -101,6 +104,44 @@ def test_the_verdict_names_the_likeliest_step_and_what_the_model_was_trained_on(
     assert sum(candidate.probability for candidate in verdict.ranking) == pytest.approx(1.0, abs=0.001)
 
 
+def test_a_set_of_steps_comes_with_a_verdict_at_home_if_enough_labels_vouch_for_it() -> None:
+    found = blame(rank(ranker(set_rule=RULE), RUN)).step_set
+    assert found is not None
+    assert 2 in found.steps
+    assert (found.coverage, found.observed, found.n) == (0.9, 0.95, 100)
+    few = replace(RULE, covered=48, n=49)
+    assert blame(rank(ranker(set_rule=few), RUN)).step_set is None
+    stranger = replace(RUN, steps=tuple(replace(s, agent=f"x-{s.agent}") for s in RUN.steps))
+    assert blame(rank(ranker(set_rule=RULE), stranger)).step_set is None
+
+
+def test_a_set_holds_the_step_that_other_opinions_blame() -> None:
+    model = ranker(Panel(weights=weights(error_words=9.0)), set_rule=replace(RULE, mass=0.0))
+    seen = ranking(model, RUN)
+    assert blame(rank(model, RUN)).step_set == replace(expect_set(model), steps=(2,))
+    pooled = ranker_belief(model, RUN, seen).blame(log_softmax([9.0, 0.0, 0.0]))
+    assert pooled.step == 0
+    assert pooled.step_set == replace(expect_set(model), steps=(0, 2))
+
+
+def expect_set(model: Ranker) -> StepSet:
+    assert model.set_rule is not None
+    ends = model.set_rule.interval
+    return StepSet(
+        steps=(), coverage=0.9, observed=0.95, interval=(round(ends.low, 4), round(ends.high, 4)), n=100
+    )
+
+
+def test_an_experiment_tries_the_steps_of_the_set_too() -> None:
+    verdict = replace(blame(rank(ranker(), RUN)), ranking=(Ranked(step=2, agent="Coder", probability=0.7),))
+    assert steps_to_try(verdict, RUN) == verdict.ranking
+    found = StepSet(steps=(1, 2), coverage=0.9, observed=0.95, interval=(0.9, 1.0), n=100)
+    assert steps_to_try(replace(verdict, step_set=found), RUN) == (
+        *verdict.ranking,
+        Ranked(step=1, agent="Coder", probability=0.7),
+    )
+
+
 def test_on_a_system_it_has_never_seen_the_verdict_says_so_and_claims_little() -> None:
     stranger = replace(RUN, steps=tuple(replace(s, agent=f"x-{s.agent}") for s in RUN.steps))
     verdict = blame(rank(ranker(), stranger))
@@ -144,7 +185,7 @@ def test_names_that_agents_bear_everywhere_make_no_run_at_home() -> None:
 
 def test_a_model_comes_back_from_its_file_as_it_was() -> None:
     calibration = Calibration(temperature=1.3, curve=((0.1, 0.2), (0.9, 0.7)))
-    model = ranker(Panel(weights=weights(place=0.5), signals=0.25), calibration=calibration)
+    model = ranker(Panel(weights=weights(place=0.5), signals=0.25), calibration=calibration, set_rule=RULE)
     assert read_model(write_model(model)) == model
 
 
@@ -177,12 +218,15 @@ def test_a_model_of_an_earlier_format_is_to_be_trained_again() -> None:
         (["card", "confidences"], [["sure", True]], "ValueError"),
         (["card", "confidences"], [[float("nan"), True]], "not a usable number"),
         (["steps"], None, "TypeError"),
+        (["set_rule", "order"], "random", "not a valid Order"),
+        (["set_rule", "mass"], 1.5, "not a weight"),
+        (["set_rule", "covered"], 101, "101 of 100 runs"),
     ],
 )
 def test_a_file_that_could_not_be_used_is_refused_with_the_reason(
     path: list[str | int], value: object, problem: str
 ) -> None:
-    document = json.loads(write_model(ranker(Panel(weights=weights(place=1.0)))))
+    document = json.loads(write_model(ranker(Panel(weights=weights(place=1.0)), set_rule=RULE)))
     place = document
     for key in path[:-1]:
         place = place[key]

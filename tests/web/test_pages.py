@@ -29,6 +29,7 @@ from semconv.model import (
     Ranked,
     Status,
     StepKind,
+    StepSet,
     Trajectory,
     Verdict,
 )
@@ -143,6 +144,18 @@ async def test_a_verdict_without_a_remedy_says_what_to_do_next(
     assert ("Is this suspicion right?" if verdict is SUSPECTED else "Do you know what happened?") in page
     assert '<option value="2" selected>' in page
     assert ">decisive<" not in page
+
+
+async def test_a_set_of_steps_is_shown_with_what_was_observed(stage: Stage, client: Client) -> None:
+    found = StepSet(steps=(1, 2), coverage=0.9, observed=0.93, interval=(0.86, 0.97), n=84)
+    verdict = blame(RUN, 2).verdict
+    assert isinstance(verdict, Blame)
+    judged = Attribution(run_id="run-1", verdict=replace(verdict, step_set=found), method="ranker")
+    await stage.add(RUN, "shop", judged)
+    for path in ("/runs/run-1", "/runs/run-1/report.html"):
+        page = await text_of(client, path)
+        assert '<a href="#step-1">1</a> or <a href="#step-2">2</a> in 90% of such runs' in page
+        assert "observed 93% of 84 labelled runs" in page
 
 
 async def test_a_suspicion_shows_two_probabilities_each_with_its_name(stage: Stage, client: Client) -> None:

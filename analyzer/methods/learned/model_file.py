@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Final
 
 from analyzer.inquiry.calibration import Calibration, Knots
 from analyzer.inquiry.errors import UnreadableInput
+from analyzer.inquiry.step_sets import Order, SetRule
 from analyzer.methods.learned.features import FEATURES, VERSION
 from analyzer.methods.learned.ranker import STEP_COLUMNS, Panel, Ranker, Record
 
-FORMAT: Final = "blamespan-ranker/3"
+FORMAT: Final = "blamespan-ranker/4"
 _FAMILY: Final = "blamespan-ranker/"
 _LARGEST: Final = 1e9
 """Bound on numbers in a model: training never comes near it, and sums of such numbers still fit a float."""
@@ -33,6 +35,7 @@ def write_model(ranker: Ranker) -> str:
         "temperature": ranker.calibration.temperature,
         "home": ranker.home,
         "curve": [list(knot) for knot in ranker.calibration.curve],
+        "set_rule": None if ranker.set_rule is None else asdict(ranker.set_rule),
         "records": {name: [record.runs, record.blamed] for name, record in ranker.records.items()},
         "steps": {"signals": ranker.steps.signals, "weights": list(ranker.steps.weights)},
     }
@@ -71,6 +74,7 @@ def _read(document: Mapping[str, Any]) -> Ranker:
             temperature=_number(document["temperature"], at_least=0.01), curve=_read_curve(document["curve"])
         ),
         home=_number(document["home"], at_least=1e-6),
+        set_rule=None if document["set_rule"] is None else _read_set_rule(document["set_rule"]),
         systems=tuple(map(str, document["systems"])),
         card=_read_card(document["card"]),
     )
@@ -96,6 +100,13 @@ def _read_curve(knots: Sequence[Sequence[Any]]) -> Knots:
     if any(x0 >= x1 or y0 > y1 for (x0, y0), (x1, y1) in pairwise(curve)):
         raise ValueError("a calibration curve that does not ascend")
     return curve
+
+
+def _read_set_rule(document: Mapping[str, Any]) -> SetRule:
+    covered, n = _count(document["covered"]), _count(document["n"])
+    if covered > n:
+        raise ValueError(f"{covered} of {n} runs covered")
+    return SetRule(order=Order(document["order"]), mass=_share(document["mass"]), covered=covered, n=n)
 
 
 def _wrong_format(found: object) -> str:

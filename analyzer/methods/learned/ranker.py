@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from analyzer.inquiry.calibration import Calibration
 from analyzer.inquiry.posterior import LogShares, Opinion, log_softmax, pool
+from analyzer.inquiry.step_sets import SetRule
 from analyzer.methods.learned.features import FEATURES, Table
 
 _PRIOR: Final = 3.0
@@ -71,6 +72,8 @@ class Ranker:
     """Familiarity from which a run counts as one of a training system; above 0."""
     systems: tuple[str, ...] = ()
     """The data sets or systems trained on."""
+    set_rule: SetRule | None = None
+    """How to make sets of steps with a stated coverage; ``None`` with too few labels."""
     card: Mapping[str, Any] = field(default_factory=dict)
     """Training data and measured accuracy, for people."""
 

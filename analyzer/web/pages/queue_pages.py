@@ -20,7 +20,7 @@ from semconv.model import Status
 _USUAL: Final = 10
 _HIDDEN: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("agent", "step", "span_id", "confidence", "failed_probability")),
-    **dict.fromkeys(("fix", "mode", "proof")),
+    **dict.fromkeys(("fix", "mode", "proof", "set")),
     "checked": (),
     "lineage": (),
     "evidence": (),

@@ -56,6 +56,15 @@ class _Value(TypedDict, total=False):
 
 
 @with_config(_WITH_OTHERS)
+class _StepSet(TypedDict, total=False):
+    steps: Required[list[int]]
+    coverage: Required[float]
+    observed: Required[float]
+    interval: Required[tuple[float, float]]
+    n: Required[int]
+
+
+@with_config(_WITH_OTHERS)
 class _Document(TypedDict, total=False):
     """The fields whose types the pages rely on; there may be others."""
 
@@ -85,6 +94,7 @@ class _Document(TypedDict, total=False):
     checked: list[str]
     lineage: list[_Value]
     failed_probability: float | None
+    set: _StepSet | None
     notes: list[str]
     early_warning: dict[str, Any] | None
 

@@ -44,7 +44,7 @@ from analyzer.cli.retry_command import RetryRequest, retry_pilot
 from analyzer.executor.composition import open_analyst
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD
-from analyzer.experiment.candidates import ChangeKind, Fix
+from analyzer.experiment.candidates import ChangeKind, Fix, steps_to_try
 from analyzer.experiment.conduct import Conductor
 from analyzer.experiment.experiment_output import (
     conclusion,
@@ -251,7 +251,8 @@ def _workflow(command: list[str] | None, url: str | None, run: Run) -> Workflow:
 def _ranking(run: Run) -> tuple[Ranked, ...]:
     """Return the most suspect steps first, by the configured method without a model, at no cost."""
     settings = load_settings(os.environ, directory=Path.cwd(), model="")
-    return open_analyst(settings).attributor.at_once(run.trajectory).verdict.ranking
+    verdict = open_analyst(settings).attributor.at_once(run.trajectory).verdict
+    return steps_to_try(verdict, run.trajectory)
 
 
 def _fix(change: ChangeKind | None, text: str | None, run: Run) -> Fix:
