@@ -1,7 +1,8 @@
 """The command line: dispatches to one command and maps errors to exit codes.
 
-A command is the function of the same name in a file below ``commands/``. Only the called command's file
-is imported: the others' libraries take longer to import than most commands take to run.
+A command is the function of the same name in a file below ``commands/``; ``runs`` has commands of its own.
+Only the called command's file is imported: the others' libraries take longer to import than most commands
+take to run.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage. Errors are one line on standard error
 that says what was expected.
@@ -24,37 +25,35 @@ from analyzer.cli.output import PROGRAM, WrongUsage, complain
 from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod
 from collector_processor.otlp import CollectorError
 
-COMMANDS: Final[Mapping[str, str]] = {
-    "demo": "operate.demo",
-    "serve": "operate.serve",
-    "collector": "operate.serve",
-    "analyzer": "operate.serve",
-    "web": "operate.serve",
-    "attribute": "analyse.attribute",
-    "steps": "analyse.steps",
-    "diff": "analyse.diff",
-    "lint": "analyse.lint",
-    "map": "analyse.map",
-    "replay": "prove.replay",
-    "gateway": "prove.gateway",
-    "experiment": "prove.experiment",
-    "inject": "prove.inject",
-    "export": "operate.export",
-    "query": "operate.query",
-    "delete": "operate.delete",
-    "bench": "learn.bench",
-    "train": "learn.train",
-    "promote": "learn.promote",
-    "label": "learn.label",
-    "confirm": "learn.label",
-    "reject": "learn.label",
-    "issues": "learn.issues",
-    "workflows": "learn.workflows",
-    "mcp": "operate.mcp",
-    "doctor": "operate.doctor",
-    "health": "operate.health",
+GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Start here": {"demo": "operate.demo", "serve": "operate.serve", "doctor": "operate.doctor"},
+    "Read a recorded run": {
+        "attribute": "analyse.attribute",
+        "steps": "analyse.steps",
+        "diff": "analyse.diff",
+        "lint": "analyse.lint",
+        "map": "analyse.map",
+    },
+    "Run it again": {
+        "replay": "prove.replay",
+        "gateway": "prove.gateway",
+        "experiment": "prove.experiment",
+        "inject": "prove.inject",
+    },
+    "Follow up": {
+        "issues": "learn.issues",
+        "workflows": "learn.workflows",
+        "runs": "operate.runs",
+        "mcp": "operate.mcp",
+    },
+    "Make it better on your runs": {
+        "label": "learn.label",
+        "train": "learn.train",
+        "bench": "learn.bench",
+    },
 }
 """Folder and module in ``commands/`` of each command, in the order in which ``--help`` lists them."""
+COMMANDS: Final = {name: module for group in GROUPS.values() for name, module in group.items()}
 _PLACE: Final = "analyzer.cli.commands"
 
 
@@ -79,12 +78,22 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_root)
     called = next((argument for argument in arguments if not argument.startswith("-")), None)
-    for name in (called,) if called in COMMANDS and called == arguments[0] else COMMANDS:
-        if name == called:
-            app.command()(getattr(import_module(f"{_PLACE}.{COMMANDS[name]}"), name))
-        else:
-            app.command(name, help=_title(name))(_untouched)
+    if called in COMMANDS and called == arguments[0]:
+        _add(app, called)
+        return app
+    for title, names in GROUPS.items():
+        for name in names:
+            app.command(name, help=_title(name), rich_help_panel=title)(_untouched)
     return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    """Add a command, or a command that has commands of its own."""
+    module = import_module(f"{_PLACE}.{COMMANDS[name]}")
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name)
+    else:
+        app.command()(getattr(module, name))
 
 
 def _title(name: str) -> str:

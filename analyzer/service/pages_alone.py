@@ -1,4 +1,4 @@
-"""Composition of ``blamespan web``: the pages and the API over a store that another process writes.
+"""Composition of ``blamespan serve pages``: the pages and the API over a store that another process writes.
 
 Any number of such processes show the same runs. People may label runs, and resolve and mute issues; the
 process that owns the store applies labels to verdicts and traces within seconds.

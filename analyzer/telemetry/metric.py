@@ -36,7 +36,7 @@ CUT: Final = "…"
 """Last character of a truncated name."""
 _UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
 ANSWERS: Final = ("taken", "busy", "refused")
-"""Outcome of a request to ``blamespan analyzer``."""
+"""Outcome of a request to ``blamespan serve analyzer``."""
 MOST_VALUES: Final[Mapping[str, int]] = {
     "agent": MAX_AGENTS + 1,  # for each service, plus one shared by all others
     "answer": len(ANSWERS),

@@ -222,8 +222,8 @@ class Settings(KafkaSettings):
     )
     analyzer_endpoint: str | None = Field(
         None,
-        description="`http://host:port` of the analyzers, for `blamespan collector`; `store`: they take jobs"
-        " from the PostgreSQL of `BLAMESPAN_STORE_URL`",
+        description="`http://host:port` of the analyzers, for `blamespan serve collector`; `store`: they take"
+        " jobs from the PostgreSQL of `BLAMESPAN_STORE_URL`",
     )
     analyzer_certificate: Path | None = Field(
         None, description="PEM of the certificate authorities to trust for analyzers"

@@ -70,8 +70,8 @@ class KafkaSettings(BaseModel):
     store_url: str | None = Field(
         None,
         description="`postgresql+psycopg://user:password@host/database`, shared by one collector or"
-        " `serve` (with Kafka: its group), and any number of analyzers and `web`; default: a file in the data"
-        " directory",
+        " `serve` (with Kafka: its group), and any number of analyzers and `serve pages`; default: a file in"
+        " the data directory",
         repr=False,
     )
     kafka_topics: str = Field(

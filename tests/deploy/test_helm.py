@@ -367,11 +367,11 @@ def test_by_itself_the_processor_analyses_and_in_halves_it_asks(helm: Path, tmp_
     )
     by_kind = dict(pods(halves))
     collector, analyzer = by_kind["StatefulSet"], by_kind["Deployment"]
-    assert collector["containers"][0]["args"][0] == "collector"
+    assert collector["containers"][0]["args"][1] == "collector"
     assert environ(collector)["BLAMESPAN_ANALYZER_ENDPOINT"] == "http://blame-blamespan-analyzer:8500"
     assert "envFrom" not in collector["containers"][0], "the half that asks no model needs no key"
     assert "BLAMESPAN_MODEL" not in environ(collector)
-    assert analyzer["containers"][0]["args"][0] == "analyzer"
+    assert analyzer["containers"][0]["args"][1] == "analyzer"
     assert environ(analyzer)["BLAMESPAN_MODEL"] == "openai/m"
 
 
@@ -487,7 +487,7 @@ def test_pages_by_themselves_run_as_often_as_wished_and_are_never_all_away(
     objects = rendered(helm, tmp_path, CHOICES["with pages by themselves"])
     pages = named(objects, "Deployment", "blame-blamespan-web")["spec"]
     (container,) = pages["template"]["spec"]["containers"]
-    assert (pages["replicas"], container["args"][0]) == (3, "web")
+    assert (pages["replicas"], container["args"][1]) == (3, "pages")
     assert pages["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     assert "BLAMESPAN_QUEUE" not in environ(pages["template"]["spec"]), "pages read the store only"
     assert [port["name"] for port in named(objects, "Service", "blame-blamespan-web")["spec"]["ports"]] == [

@@ -50,7 +50,7 @@ def assert_bounded(shown: dict[str, int]) -> None:
 
 def start(half: Half, start_line: StartLine) -> Line:
     if half is Half.SERVE:
-        return start_line(half=half.value, settle_s=0, early_false_alarms=0.05, **TELLS, **MODEL)
+        return start_line(settle_s=0, early_false_alarms=0.05, **TELLS, **MODEL)
     return start_line(half=half.value, settle_s=0, early_false_alarms=0.05, analyzer_endpoint=NOBODY, **TELLS)
 
 

@@ -205,7 +205,7 @@ def starting(folder: Path) -> Iterator[StartLine]:
     with ExitStack() as stack:
         count = 0
 
-        def start(half: str = "serve", **settings: str | float) -> Line:
+        def start(half: str = "all", **settings: str | float) -> Line:
             nonlocal count
             count += 1
             log = folder / f"serve-{count}.log"
@@ -220,7 +220,7 @@ def _serving(half: str, data: Path, log: Path, settings: dict[str, str | float])
     command = [sys.executable, "-m", "analyzer"]
     if fixed:
         command = [sys.executable, str(Path(__file__).with_name("fixed_values.py")), json.dumps(fixed)]
-    command += [half, "--data-dir", str(data), "--format", "json"]
+    command += ["serve", half, "--data-dir", str(data), "--format", "json"]
 
     def is_ready() -> bool:
         return any("grpc" in line for line in _json_lines(log))

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,11 +76,15 @@ def _call(line: str) -> Iterator[list[str]]:
 def test_commands_and_options_in_shell_blocks_exist(page: Path) -> None:
     unknown = []
     for words in calls(page):
-        known = options(command(words[0]))
-        unknown += [
-            word for word in words[1:] if word.startswith("--") and word.partition("=")[0] not in known
-        ]
+        known = options(_called(words))
+        unknown += [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
     assert unknown == []
+
+
+def _called(words: Sequence[str]) -> Any:
+    """Return the command that is called, or the one of its own commands."""
+    found = command(words[0])
+    return found.commands[words[1]] if hasattr(found, "commands") else found
 
 
 def options(found: Any) -> set[str]:

@@ -59,7 +59,7 @@ def test_damaged_parquet_files_are_named(damage: bytes, tmp_path: Path) -> None:
         (tmp_path / table / "day=2026-01-01" / "tenant=x").mkdir(parents=True)
         (tmp_path / table / "day=2026-01-01" / "tenant=x" / "a.parquet").write_bytes(damage)
     done = subprocess.run(
-        [sys.executable, "-m", "analyzer", "query", str(tmp_path), "SELECT count(*) FROM runs"],
+        [sys.executable, "-m", "analyzer", "runs", "query", str(tmp_path), "SELECT count(*) FROM runs"],
         capture_output=True,
         text=True,
         check=False,

@@ -68,7 +68,7 @@ def analyzers(folder: Path) -> Iterator[StartAnalyzer]:
             nonlocal count
             count += 1
             log = folder / f"analyzer-{count}.log"
-            command = [sys.executable, "-m", "analyzer", "analyzer", "--format", "json"]
+            command = [sys.executable, "-m", "analyzer", "serve", "analyzer", "--format", "json"]
             server = stack.enter_context(
                 running(
                     "analyzer",
@@ -230,7 +230,7 @@ def test_an_analyzer_answers_nobody_without_the_token_but_probes(start_analyzer:
     ("half", "settings", "told"),
     [
         ("collector", {}, "BLAMESPAN_ANALYZER_ENDPOINT is not set"),
-        ("serve", {"analyzer_endpoint": "http://127.0.0.1:1"}, "expected blamespan collector"),
+        ("all", {"analyzer_endpoint": "http://127.0.0.1:1"}, "expected blamespan serve collector"),
         ("collector", {"analyzer_endpoint": "ftp://x"}, "expected http://host:port"),
         ("analyzer", {"web_listen": "0.0.0.0:0"}, "set BLAMESPAN_TOKEN"),
     ],
@@ -240,7 +240,7 @@ def test_what_does_not_fit_together_is_said_at_the_start(
     half: str, settings: dict[str, str], told: str, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "analyzer", half],
+        [sys.executable, "-m", "analyzer", "serve", half],
         env=environment(data_dir=str(tmp_path), **settings),
         capture_output=True,
         text=True,

@@ -157,7 +157,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
         assert refused.value.code == 415
 
     # A label takes a run back, and a crash costs nothing.
-    assert run(["reject", trace_id(2), "--data-dir", data]) == 0
+    assert run(["label", trace_id(2), "wrong", "--data-dir", data]) == 0
     await_count(line, 2)
     line.server.process.kill()
     line.server.process.wait(timeout=300)

@@ -93,7 +93,7 @@ def test_runs_are_opened_after_a_kill_without_their_secrets_and_deleted_by_their
     assert (shown["run_id"], [step["agent"] for step in shown["steps"]]) == (trace_id(1), ["clerk", "clerk"])
     assert cli(data, "attribute", trace_id(0), "--format", "json").json["status"] == "attributed"
     exported = tmp_path / "run.json"
-    assert cli(data, "export", trace_id(0), "--out", exported).code == 0
+    assert cli(data, "runs", "export", trace_id(0), "--out", exported).code == 0
     assert cli(data, "steps", exported, "--format", "json").json["run_id"] == trace_id(0)
 
     stranger = {"x-scope-orgid": "other"}
@@ -102,7 +102,7 @@ def test_runs_are_opened_after_a_kill_without_their_secrets_and_deleted_by_their
     assert line.ask("/api/runs?all=yes", "DELETE", stranger) == (200, '{"deleted": 0}')
     assert line.ask(f"/api/runs/{trace_id(0)}", "DELETE", TENANT) == (200, '{"deleted": 1}')
     assert line.run(trace_id(0)) is None
-    assert cli(data, "delete", trace_id(1), "--format", "json").json == {"deleted": 1}
+    assert cli(data, "runs", "delete", trace_id(1), "--format", "json").json == {"deleted": 1}
     assert line.ask("/api/runs", "DELETE", TENANT)[0] == 400
     assert line.ask("/api/runs?all=yes", "DELETE", TENANT) == (200, f'{{"deleted": {RUNS - 2}}}')
     assert line.runs() == []

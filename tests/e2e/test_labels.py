@@ -94,7 +94,7 @@ def test_labels_make_a_ranker_that_answers_in_the_next_service(start_line: Start
     assert {verdict["method"] for verdict in told} == {"signals"}
 
     # While the service runs: at the command line, and over its API.
-    assert cli(data, "confirm", ids[0][:5], "--format", "json").json["label"] == "confirmed"
+    assert cli(data, "label", ids[0][:5], "right", "--format", "json").json["label"] == "confirmed"
     assert line.run(ids[0])["label"]["label"] == "confirmed"  # type: ignore[index]
     corrected = label_over_http(line, ids[1], "label", {"agent": "writer"})
     assert (corrected["agent"], corrected["can_be_learned"]) == ("writer", False)
@@ -134,13 +134,15 @@ def test_labels_make_a_ranker_that_answers_in_the_next_service(start_line: Start
         (("label", "a0a0", "--agent", "clerk"), 1, "its agents are planner, researcher, writer"),
         (("label", "a0a0", "--step", "99"), 1, "its steps are 0 to 3"),
         (("label", "a0a0", "--step", "0", "--agent", "writer"), 1, "step 0 is planner's, not writer's"),
-        (("label", "a0a0"), 2, "expected --agent, --step or both, or --did-not-fail"),
-        (("label", "a0a0", "--did-not-fail", "--step", "1"), 2, "--did-not-fail excludes"),
+        (("label", "a0a0"), 2, "expected one of right, wrong, --agent"),
+        (("label", "a0a0", "right", "--step", "1"), 2, "expected one of right, wrong, --agent"),
+        (("label", "a0a0", "maybe"), 2, "maybe"),
+        (("label", "a0a0", "--did-not-fail", "--step", "1"), 2, "expected one of right"),
         (("label", "a0a0", "--step", "x"), 2, "--step"),
         (("label",), 2, "RUN"),
-        (("confirm", "nobody"), 1, "no run 'nobody'"),
-        (("reject", "a"), 1, "several runs begin with 'a'"),
-        (("confirm", "a0a0", "--tenant", "x=y"), 1, "no run 'a0a0'"),
+        (("label", "nobody", "right"), 1, "no run 'nobody'"),
+        (("label", "a", "wrong"), 1, "several runs begin with 'a'"),
+        (("label", "a0a0", "right", "--tenant", "x=y"), 1, "no run 'a0a0'"),
         (("train", "--out", "m.json", "--tenant", "x=y"), 1, "has 0 different runs"),
         (("train", "runs.json", "--out", "m.json", "--tenant", "x=y"), 2, "exclude a DATASET"),
     ],
@@ -156,7 +158,7 @@ def test_what_cannot_be_labelled_is_said_in_one_line(
 
 
 def test_where_no_service_ever_ran_there_is_nothing_to_label(tmp_path: Path) -> None:
-    said = cli(tmp_path / "none", "confirm", "a")
+    said = cli(tmp_path / "none", "label", "a", "right")
     assert said.code == 1
     assert "holds no verdicts: expected the data directory" in said.err
     assert not (tmp_path / "none").exists(), "looking makes nothing"

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.mark.parametrize(
     ("library", "arguments"),
-    [("pyarrow", ["export", "--parquet", "x"]), ("duckdb", ["query", "x", "SELECT 1"])],
+    [("pyarrow", ["runs", "export", "--parquet", "x"]), ("duckdb", ["runs", "query", "x", "SELECT 1"])],
 )
 def test_without_the_extra_a_command_names_it(library: str, arguments: list[str], tmp_path: Path) -> None:
     program = (

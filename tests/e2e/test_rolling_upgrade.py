@@ -230,7 +230,7 @@ def test_a_release_that_migrates_the_store_replaces_running_processors_without_l
         check_judged(playing.runs, new)
         assert not any(line.said("the store refuses") for line in old), "both releases use the store"
     refused = subprocess.run(
-        [sys.executable, "-m", "analyzer", "web"],
+        [sys.executable, "-m", "analyzer", "serve", "pages"],
         env=environment(store_url=server.url(), token="of-sixteen-letters"),
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

@@ -161,7 +161,7 @@ TOKEN: Final = "a-token-for-all-pages"
 
 @contextmanager
 def pages(folder: Path, url: str, count: int) -> Iterator[list[str]]:
-    """Run ``blamespan web`` this many times; yields their addresses."""
+    """Run ``blamespan serve pages`` this many times; yields their addresses."""
     with ExitStack() as stack:
         found = []
         for number in range(count):
@@ -169,7 +169,7 @@ def pages(folder: Path, url: str, count: int) -> Iterator[list[str]]:
             stack.enter_context(
                 running(
                     "web",
-                    [sys.executable, "-m", "analyzer", "web", "--format", "json"],
+                    [sys.executable, "-m", "analyzer", "serve", "pages", "--format", "json"],
                     log=log,
                     is_ready=partial(is_announced, log),
                     environ=environment(store_url=url, token=TOKEN),
@@ -311,27 +311,29 @@ def test_the_history_of_a_store_in_postgresql_is_exported_by_tenant_and_asked_wi
             send(line, run.body, headers={"x-scope-orgid": "acme" if number else "other"})
         for run in played:
             line.verdict(run.trace_id)
-        (written,) = command("export", "--parquet", "history")
+        (written,) = command("runs", "export", "--parquet", "history")
         assert (written["verdicts"], written["partitions"]) == (3, 2)
-        assert written["steps"] == 3 * len(command("query", "history", "SELECT DISTINCT step FROM steps"))
-        (again,) = command("export", "--parquet", "history")
+        assert written["steps"] == 3 * len(
+            command("runs", "query", "history", "SELECT DISTINCT step FROM steps")
+        )
+        (again,) = command("runs", "export", "--parquet", "history")
         assert (again["verdicts"], again["steps"]) == (0, 0)
     asked = (
         "SELECT tenant, count(*) AS runs, any_value(agent) AS agent FROM runs GROUP BY tenant ORDER BY tenant"
     )
-    assert command("query", "history", asked) == [
+    assert command("runs", "query", "history", asked) == [
         {"tenant": "x-scope-orgid=acme", "runs": 2, "agent": "calculator"},
         {"tenant": "x-scope-orgid=other", "runs": 1, "agent": "calculator"},
     ]
     tables = ("verdicts", "steps", "spectra")
-    everything = [command("query", "history", f"SELECT * FROM {table}") for table in tables]
+    everything = [command("runs", "query", "history", f"SELECT * FROM {table}") for table in tables]
     for text in ("Freiburg", "community hall", RIGHT_ANSWER, "You are the"):
         assert text not in str(everything)
     assert "Freiburg" in TASK
 
 
 def test_pages_without_a_shared_store_are_refused_with_words(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "analyzer", "web"]
+    command = [sys.executable, "-m", "analyzer", "serve", "pages"]
     environ = environment(data_dir=str(tmp_path))
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2

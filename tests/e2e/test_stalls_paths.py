@@ -192,7 +192,7 @@ def _of_pages_alone(folder: Path) -> Found:
             for shape, trace in RUNS.items():
                 send(service.line, encode(failed(shape, trace)), way="grpc")
                 service.verdict(trace)
-        command, announced = ["web", "--format", "json"], partial(announced_in, log, "web")
+        command, announced = ["serve", "pages", "--format", "json"], partial(announced_in, log, "web")
         with probed(log, command, announced, store_url=server.url(), token=TOKEN) as one:
             for name, form in FORMS.items():
                 with found.during(one, f"POST /sign-in, {name}", rest_s=0.05):

@@ -85,11 +85,11 @@ class Watched:
 
 
 @contextmanager
-def watched(folder: Path, command: str = "serve", **settings: str | float) -> Iterator[Watched]:
-    """Start a service, or a half of one."""
-    words = [command, "--format", "json"]
-    words += ["--data-dir", str(folder / "data")] if command == "serve" else []
-    log = folder / f"log-{command}"
+def watched(folder: Path, part: str = "all", **settings: str | float) -> Iterator[Watched]:
+    """Start a service, or a part of one."""
+    words = ["serve", part, "--format", "json"]
+    words += ["--data-dir", str(folder / "data")] if part == "all" else []
+    log = folder / f"log-{part}"
     with probed(log, words, lambda: announced_in(log, "web"), **settings) as one:
         yield one
 

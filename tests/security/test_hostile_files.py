@@ -88,8 +88,8 @@ COMMANDS: Final[Mapping[str, Sequence[str]]] = {
     "inject": ["inject", HERE, "--dry-run", "--", "blamespan-must-not-run"],
     "bench": ["bench", HERE, "--method", "signals"],
     "train": ["train", HERE, "--out", "new.json"],
-    "promote": ["promote", HERE],
-    "query": ["query", HERE, "SELECT 1"],
+    "promote": ["train", "--promote", HERE],
+    "query": ["runs", "query", HERE, "SELECT 1"],
 }
 
 

@@ -341,10 +341,10 @@ def test_every_column_has_a_type_that_all_engines_read(db: StoreConnection, fold
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["export"], "expected RUN, or --parquet DIR"),
-        (["export", "abc", "--parquet", "x"], "expected RUN, or --parquet DIR"),
-        (["export", "abc", "--since", "2026-01-01"], "--since belongs to --parquet"),
-        (["export", "--parquet", "x", "--since", "yesterday"], "expected a day, such as 2026-01-31"),
+        (["runs", "export"], "expected RUN, or --parquet DIR"),
+        (["runs", "export", "abc", "--parquet", "x"], "expected RUN, or --parquet DIR"),
+        (["runs", "export", "abc", "--since", "2026-01-01"], "--since belongs to --parquet"),
+        (["runs", "export", "--parquet", "x", "--since", "yesterday"], "expected a day, such as 2026-01-31"),
     ],
 )
 def test_a_wrong_call_says_what_was_expected(

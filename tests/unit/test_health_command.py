@@ -1,4 +1,4 @@
-"""``blamespan health`` against the port of the probes: plain, with TLS, with mutual TLS."""
+"""``blamespan doctor --quick`` against the port of the probes: plain, with TLS, with mutual TLS."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def serving(
 
 
 async def health() -> int:
-    return await asyncio.to_thread(blamespan, ["health", "--timeout", "20"])
+    return await asyncio.to_thread(blamespan, ["doctor", "--quick", "--timeout", "20"])
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1", "localhost", "0.0.0.0"])
@@ -90,4 +90,4 @@ def test_the_image_asks_by_its_own_settings() -> None:
     (probe,) = (
         line for line in (ROOT / "deploy/Dockerfile").read_text().splitlines() if "HEALTHCHECK" in line
     )
-    assert probe.endswith('CMD ["blamespan", "health"]')
+    assert probe.endswith('CMD ["blamespan", "doctor", "--quick"]')

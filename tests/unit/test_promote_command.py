@@ -1,4 +1,4 @@
-"""``blamespan promote`` and ``label --queue`` on a store, as a person at the command line sees them."""
+"""``train --promote`` and ``label --queue`` on a store, as a person at the command line sees them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.cli.commands.learn.train import read_store
+from analyzer.cli.commands.learn.labels_to_learn import read_store
 from analyzer.cli.main import run
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
@@ -83,7 +83,7 @@ def ranker(agent: str, **source: Any) -> str:
 
 
 def promoted(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
-    code = run(["promote", *arguments, "--format", "json"])
+    code = run(["train", *arguments, "--format", "json"])
     said = capsys.readouterr()
     return code, json.loads(said.out) if said.out else said.err
 
@@ -106,7 +106,7 @@ def test_a_better_ranker_takes_over_and_can_be_taken_back(
     champion, _ = rankers(tmp_path)
     for run_id in RANDOM[:12]:
         store.label(run_id)
-    code, found = promoted(capsys, "new.json")
+    code, found = promoted(capsys, "--promote", "new.json")
     assert (code, found["ruling"], found["promoted"], found["wins"], found["n"]) == (0, "promote", True, 7, 7)
     assert blamed_by(champion) == "analyst"
     assert promoted(capsys, "--rollback")[1]["rolled_back"]
@@ -119,7 +119,7 @@ def test_chosen_runs_do_not_count(store: Store, tmp_path: Path, capsys: pytest.C
     champion, _ = rankers(tmp_path)
     for run_id in [*CHOSEN[:30], *RANDOM[:3]]:
         store.label(run_id)
-    code, found = promoted(capsys, "new.json")
+    code, found = promoted(capsys, "--promote", "new.json")
     assert (code, found["ruling"], found["n"]) == (0, "undecided", 3)
     assert blamed_by(champion) == "clerk"
     assert not (tmp_path / "ranker.json.previous").exists()
@@ -133,10 +133,10 @@ def test_labels_that_a_ranker_was_trained_on_do_not_count(
         store.label(run_id, at_ns=20)
     for run_id in RANDOM[12:15]:
         store.label(run_id, at_ns=21)
-    assert promoted(capsys, "new.json")[1]["n"] == 3
+    assert promoted(capsys, "--promote", "new.json")[1]["n"] == 3
     champion, challenger = rankers(tmp_path, last_label_ns=20, without_random=True)
     champion.write_text(ranker("clerk", without_random=True))
-    assert promoted(capsys, str(challenger))[1]["promoted"]
+    assert promoted(capsys, "--promote", str(challenger))[1]["promoted"]
 
 
 def test_a_worse_ranker_is_refused(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_a_worse_ranker_is_refused(store: Store, tmp_path: Path, capsys: pytest.
     challenger.write_text(ranker("planner"))
     for run_id in RANDOM[:12]:
         store.label(run_id, at_step=1)
-    assert promoted(capsys, "new.json")[1]["ruling"] == "reject"
+    assert promoted(capsys, "--promote", "new.json")[1]["ruling"] == "reject"
     assert blamed_by(champion) == "clerk"
 
 
@@ -153,7 +153,7 @@ def test_a_ranker_that_does_not_say_what_it_saw_is_refused(
 ) -> None:
     rankers(tmp_path, last_label_ns=None)
     store.label(RANDOM[0])
-    code, said = promoted(capsys, "new.json")
+    code, said = promoted(capsys, "--promote", "new.json")
     assert code == 1
     assert "does not say which labels" in said
 
@@ -162,10 +162,11 @@ def test_a_ranker_that_does_not_say_what_it_saw_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], (2, "expected either FILE")),
-        (["new.json", "--rollback"], (2, "expected either FILE")),
+        ([], (2, "expected one of --out FILE, --promote FILE, --rollback")),
+        (["--promote", "new.json", "--rollback"], (2, "expected one of --out FILE")),
+        (["new.json", "--rollback"], (2, "train nothing")),
         (["--rollback"], (1, "no ranker was promoted")),
-        (["none.json"], (1, "No such file")),
+        (["--promote", "none.json"], (1, "No such file")),
     ],
 )
 def test_wrong_usage_is_told(
@@ -184,7 +185,7 @@ def test_without_a_ranker_in_use_nothing_is_replaced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("BLAMESPAN_RANKER")
-    code, said = promoted(capsys, "new.json")
+    code, said = promoted(capsys, "--promote", "new.json")
     assert (code, "BLAMESPAN_RANKER is not set" in said) == (2, True)
 
 

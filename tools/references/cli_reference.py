@@ -31,8 +31,13 @@ _TYPE: Final = re.compile(r" <(?:list\[Path\]|str)>")
 
 def page() -> str:
     """Return the page."""
-    commands = {name: command(name) for name in COMMANDS}
-    rows = [f"| [`{name}`](#{name}) | {_title(found.help)} |\n" for name, found in commands.items()]
+    commands = {
+        title: found for name in COMMANDS for title, found in with_own_commands(name, command(name)).items()
+    }
+    rows = [
+        f"| [`{name}`](#{name.replace(' ', '-')}) | {_title(found.help)} |\n"
+        for name, found in commands.items()
+    ]
     return "".join([_HEAD, *rows, *(_section(name, found) for name, found in commands.items())])
 
 
@@ -40,6 +45,11 @@ def command(name: str) -> Any:
     """Return a command with its parameters, as built by typer."""
     group: Any = typer.main.get_command(_app([name]))
     return group.commands[name]
+
+
+def with_own_commands(name: str, found: Any) -> dict[str, Any]:
+    """Return a command by its name, or in place of a group its commands, such as ``runs export``."""
+    return {f"{name} {sub}": each for sub, each in getattr(found, "commands", {}).items()} or {name: found}
 
 
 def _title(text: str) -> str:

@@ -78,7 +78,7 @@ def _rules() -> str:
 - A run counts once, when its verdict is settled: its first verdict that is durable and not provisional. It counts under the
   `service.name` of the run's root (of its earliest span if the root never arrived), as one task for each of its agents.
 - A correction moves the count: late spans that change the verdict, the agents or the root's service, and labels
-  (`blamespan label`, `blamespan reject`). A counter never falls, so a second counter, `…_withdrawn_total` with the same
+  (`blamespan label`, `blamespan label RUN wrong`). A counter never falls, so a second counter, `…_withdrawn_total` with the same
   labels, counts what corrections withdrew. The current number is the difference:
   `increase(blamespan_agent_failures_total[1h]) - increase(blamespan_agent_failures_withdrawn_total[1h])`. All shipped
   rules and dashboards use it. Both series of an agent start at 0 together.

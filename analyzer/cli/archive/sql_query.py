@@ -111,7 +111,7 @@ def _open(db: duckdb.DuckDBPyConnection, folder: Path, spill: str, limits: Query
     for table in SCHEMAS:
         if not any((folder / table).glob("*/*/*.parquet")):
             raise QueryFailed(
-                f"{folder}: has no {table}: expected the folder of `blamespan export --parquet`"
+                f"{folder}: has no {table}: expected the folder of `blamespan runs export --parquet`"
             )
         files = _quoted(str(folder / table / "*" / "*" / "*.parquet"))
         db.execute(

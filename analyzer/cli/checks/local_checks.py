@@ -126,7 +126,7 @@ def check_replicas(replicas: Sequence[Replica], waiting: Waiting, own_version: s
     if waiting.count:
         jobs, age_s = counted(waiting.count, "job"), waiting.oldest_age_s
         detail = f"{jobs} wait for an analyzer, the oldest for {age_s:.0f} s"
-        mend = "start more `blamespan analyzer` processes on this store"
+        mend = "start more `blamespan serve analyzer` processes on this store"
         yield warning("jobs", detail, mend) if age_s > LATE_S else ok("jobs", detail)
 
 

@@ -85,7 +85,7 @@ async def check_analyzer(
         known = await _get(f"{endpoint.rstrip('/')}{OFFER_PATH}", clock, tls, headers)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         detail = f"{shown(endpoint)} cannot be reached: {type(error).__name__}; signals judge runs instead"
-        mend = "start `blamespan analyzer` there, or correct BLAMESPAN_ANALYZER_ENDPOINT"
+        mend = "start `blamespan serve analyzer` there, or correct BLAMESPAN_ANALYZER_ENDPOINT"
         return Neighbour(name="analyzer", finding=failed("analyzer", detail, mend))
     if known.status in _UNAUTHORISED:
         detail = f"{shown(endpoint)} does not accept our token"

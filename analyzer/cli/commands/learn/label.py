@@ -1,8 +1,4 @@
-"""``blamespan label``, ``confirm`` and ``reject``: a person's judgement on a run's verdict.
-
-All three open the store of a data directory, find the run and print the label. ``label --queue`` lists the
-runs most worth a label.
-"""
+"""``blamespan label``: a person's judgement on a verdict, or with ``--queue`` the runs most worth one."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -40,9 +37,12 @@ from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.model import UNKNOWN_AGENT, agent_label
 
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", show_default=False)
-]
+
+class Judgement(StrEnum):
+    """A person's word on a verdict."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
 
 
 def label_run(
@@ -104,6 +104,14 @@ def label(
         str | None,
         typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", show_default=False),
     ] = None,
+    judgement: Annotated[
+        Judgement | None,
+        typer.Argument(
+            metavar="VERDICT",
+            help="`right` or `wrong`, if you name no other agent or step.",
+            show_default=False,
+        ),
+    ] = None,
     agent: Annotated[str | None, optional("NAME", "The agent to blame.")] = None,
     step: Annotated[int | None, optional("N", "The decisive step, counted from 0.", min=0)] = None,
     did_not_fail: Annotated[bool, typer.Option("--did-not-fail", help="The run succeeded.")] = False,
@@ -115,57 +123,35 @@ def label(
     data_dir: DataDirOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Label a run with the agent or step that was to blame.
+    """Say whether the verdict on a run is right, or which agent or step was to blame.
 
-    Works whether or not the service runs. The newest label of a run counts; rankers learn from
-    labels with a step ([bold]blamespan train --out FILE[/bold]).
+    `right` confirms agent and step, or that the run did not fail. `wrong` is for a verdict that you cannot
+    correct: rankers learn nothing from it. They learn from labels with a step ([bold]blamespan train --out
+    FILE[/bold]). Works whether or not the service runs; the newest label of a run counts.
 
-    Example: [bold]blamespan label --queue[/bold], [bold]blamespan label 4bf92f35 --step 7[/bold]
+    Example: [bold]blamespan label --queue[/bold], [bold]blamespan label 4bf92f35 right[/bold],
+    [bold]blamespan label 4bf92f35 --step 7[/bold]
     """
+    names_one = agent is not None or step is not None
     if queue:
-        if run is not None or agent is not None or step is not None or did_not_fail:
+        if run is not None or judgement is not None or names_one or did_not_fail:
             raise WrongUsage("--queue lists runs: it excludes RUN, --agent, --step and --did-not-fail")
         list_queue(tenant, data_dir, limit, output)
         return
     if run is None:
         raise WrongUsage("expected RUN, the id of the run to label, or --queue")
-    if did_not_fail and (agent is not None or step is not None):
-        raise WrongUsage("--did-not-fail excludes --agent and --step: no agent is to blame")
-    if not did_not_fail and agent is None and step is None:
-        raise WrongUsage("expected --agent, --step or both, or --did-not-fail")
-    kind = LabelKind.NOT_A_FAILURE if did_not_fail else LabelKind.CORRECTED
+    if [judgement is not None, names_one, did_not_fail].count(True) != 1:
+        raise WrongUsage("expected one of right, wrong, --agent or --step or both, --did-not-fail")
+    kind = LabelKind.NOT_A_FAILURE if did_not_fail else _KINDS[judgement]
     statement = Statement(kind=kind, agent=agent, step=step)
     label_run(run, statement, tenant=tenant, data_dir=data_dir, output=output)
 
 
-def confirm(
-    run: RunArgument,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
-    output: FormatOption = OutputFormat.TABLE,
-) -> None:
-    """Confirm the verdict on a run, agent and step.
-
-    For a verdict that the run did not fail, this confirms that it did not.
-
-    Example: [bold]blamespan confirm 4bf92f35[/bold]
-    """
-    label_run(run, Statement(kind=LabelKind.CONFIRMED), tenant=tenant, data_dir=data_dir, output=output)
-
-
-def reject(
-    run: RunArgument,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
-    output: FormatOption = OutputFormat.TABLE,
-) -> None:
-    """Reject the verdict on a run if you do not know the right one.
-
-    If you do, use [bold]blamespan label[/bold]: rankers learn nothing from a rejection.
-
-    Example: [bold]blamespan reject 4bf92f35[/bold]
-    """
-    label_run(run, Statement(kind=LabelKind.REJECTED), tenant=tenant, data_dir=data_dir, output=output)
+_KINDS: Final = {
+    Judgement.RIGHT: LabelKind.CONFIRMED,
+    Judgement.WRONG: LabelKind.REJECTED,
+    None: LabelKind.CORRECTED,
+}
 
 
 _WHY = {Why.RANDOM: "random", Why.DISAGREEMENT: "methods disagree", Why.UNCERTAIN: "uncertain"}
@@ -220,7 +206,8 @@ def _show_queue(runs: Sequence[QueuedRun], found: Queue) -> None:
     if runs:
         screen.print(table)
         screen.print(
-            "Answer with `blamespan label RUN --step N`, `confirm`, `reject`, or on the page /queue."
+            "Answer with `blamespan label RUN --step N`, `label RUN right`, `label RUN wrong`,"
+            " or on the page /queue."
         )
     answers = f"{counted(found.answered, 'newest failed run')} with an answer"
     screen.print(f"{answers}, {found.proved} of them from an experiment." if found.proved else f"{answers}.")

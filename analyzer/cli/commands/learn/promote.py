@@ -1,4 +1,4 @@
-"""``blamespan promote``: let a newly trained ranker take over, if it is better on random runs; or go back."""
+"""``blamespan train --promote``: replace the ranker in use by a better one, or take that back."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
-
-from analyzer.cli.commands.learn.train import owner_of
-from analyzer.cli.kept_runs import DataDirOption, TenantOption, opened_store
-from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, print_json
+from analyzer.cli.commands.learn.labels_to_learn import owner_of
+from analyzer.cli.kept_runs import opened_store
+from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
 from analyzer.evaluation.promotion import Contest, Ruling, contest
 from analyzer.evaluation.training import Example, as_example
 from analyzer.inquiry.errors import UnreadableInput
@@ -29,34 +27,22 @@ _PREVIOUS: Final = ".previous"
 _LARGEST: Final = 64 << 20
 
 
-def promote(
-    challenger: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The new ranker, made by `blamespan train`.", show_default=False),
-    ] = None,
-    rollback: Annotated[
-        bool,
-        typer.Option("--rollback", help="Put back the ranker from before the last promotion."),
-    ] = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
-    output: FormatOption = OutputFormat.TABLE,
+def promote_ranker(
+    challenger: Path | None, *, tenant: str | None, data_dir: Path | None, output: OutputFormat
 ) -> None:
-    """Replace the ranker in use by a better one, or take that back.
+    """Replace the ranker in use by a better one; with ``None``, put back the one before it.
 
     Both rankers judge the labelled runs of the random fifth that neither was trained on. The new one
-    replaces BLAMESPAN_RANKER's file if it is right significantly more often (5 % over all looks). Give the
-    same file again when there are more labels.
+    replaces BLAMESPAN_RANKER's file if it is right significantly more often (5 % over all looks).
 
-    Example: [bold]blamespan train --out new.json --leave-out-random[/bold], then
-    [bold]blamespan promote new.json[/bold]
+    Raises:
+        WrongUsage: no ranker is in use.
+        CommandFailed: a file is no ranker of this version, or cannot be written.
     """
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     champion = settings.ranker
     if champion is None:
         raise WrongUsage("BLAMESPAN_RANKER is not set: expected the file of the ranker in use")
-    if rollback == (challenger is not None):
-        raise WrongUsage("expected either FILE, the new ranker, or --rollback")
     if challenger is None:
         _roll_back(champion, output)
         return
@@ -170,7 +156,7 @@ def _show(
         return
     lines = {
         Ruling.PROMOTE: f"{challenger} is promoted: it is now {champion}. {_RESTART}"
-        " `blamespan promote --rollback` takes that back.",
+        " `blamespan train --rollback` takes that back.",
         Ruling.REJECT: f"{challenger} is worse than the ranker in use: not promoted.",
         Ruling.UNDECIDED: "Not decided: the ranker in use stays. Label more: `blamespan label --queue`.",
     }

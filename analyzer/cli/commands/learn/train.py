@@ -1,24 +1,21 @@
-"""``blamespan train``: train a ranker on labelled runs, with a card of its measured accuracy.
-
-Labelled runs come from files, or from the labels in a service's store.
-"""
+"""``blamespan train``: train a ranker on labelled runs, with a card of its accuracy; or promote one."""
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.cli.kept_runs import DataDirOption, TenantOption, opened_store
+from analyzer.cli.commands.learn.labels_to_learn import read_files, read_store, require_enough
+from analyzer.cli.commands.learn.promote import promote_ranker
+from analyzer.cli.kept_runs import DataDirOption, TenantOption
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -28,25 +25,13 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
-from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.folds import history_key
-from analyzer.evaluation.training import FEWEST
-from analyzer.evaluation.validation import CURVE, FOLDS, Labelled, certify, named, prepare
-from analyzer.inquiry.conversation import Conversation
+from analyzer.evaluation.validation import CURVE, FOLDS, certify, prepare
 from analyzer.inquiry.present import console
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
-from analyzer.issues.labels.opinion_store import OpinionStore
-from analyzer.issues.labels.queue import Name, is_random
-from analyzer.issues.labels.run_label import Label
+from analyzer.issues.labels.queue import is_random
 from analyzer.methods.learned.model_file import write_model
-from collector_processor.otlp import Tenant
-from collector_processor.settings import load_settings
-from collector_processor.store.verdicts import RunStore
 
 
 def train(
-    out: Annotated[Path, optional("FILE", "File of the trained model.")],
     datasets: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -56,13 +41,26 @@ def train(
             show_default=False,
         ),
     ] = None,
+    out: Annotated[Path | None, optional("FILE", "File of the trained model.")] = None,
+    promote: Annotated[
+        Path | None,
+        optional(
+            "FILE",
+            "In place of training: put this ranker into BLAMESPAN_RANKER's file, if it is right significantly"
+            " more often on labelled random runs that neither was trained on. Repeat it when there are more.",
+        ),
+    ] = None,
+    rollback: Annotated[
+        bool,
+        typer.Option("--rollback", help="In place of training: put back the ranker before the promotion."),
+    ] = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
     leave_out_random: Annotated[
         bool,
         typer.Option(
             "--leave-out-random",
-            help="Do not learn from the store's random runs, so that `blamespan promote` can test on them.",
+            help="Do not learn from the store's random runs, so that `--promote` can test on them.",
         ),
     ] = False,
     date: Annotated[
@@ -76,7 +74,7 @@ def train(
     ] = True,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Train the ranker on labelled failures, and measure its accuracy.
+    """Train a ranker on labelled failures and measure its accuracy, or promote one that was trained.
 
     Accuracy comes from nested cross-validation: no run is judged by a model that saw its label.
     A ranker is meant for the systems it was trained on: "other systems" in the card shows its
@@ -84,12 +82,18 @@ def train(
     [bold]ranker[/bold] (scikit-learn); using a model does not.
 
     Example: [bold]blamespan train --out ranker.json[/bold], then
-    [bold]BLAMESPAN_RANKER=ranker.json blamespan attribute run.json --method ranker[/bold]
+    [bold]BLAMESPAN_RANKER=ranker.json blamespan attribute run.json --method ranker[/bold];
+    later [bold]blamespan train --out new.json --leave-out-random[/bold], then
+    [bold]blamespan train --promote new.json[/bold]
     """
-    if not out.parent.is_dir():
-        raise WrongUsage(f"{out.parent}: no such folder")
-    if out.is_dir():
-        raise WrongUsage(f"{out}: is a folder, expected the name of a file")
+    if [out is not None, promote is not None, rollback].count(True) != 1:
+        raise WrongUsage("expected one of --out FILE, --promote FILE, --rollback")
+    if out is None:
+        if datasets or leave_out_random:
+            raise WrongUsage("--promote and --rollback train nothing: they exclude the options of training")
+        promote_ranker(promote, tenant=tenant, data_dir=data_dir, output=output)
+        return
+    _require_file_name(out)
     if datasets and (tenant is not None or data_dir is not None):
         raise WrongUsage("--tenant and --data-dir select the store: they exclude a DATASET")
     if datasets and leave_out_random:
@@ -120,6 +124,13 @@ def train(
         print_json({"model": str(out), **ranker.card})
     else:
         _show(out, ranker.card)
+
+
+def _require_file_name(out: Path) -> None:
+    if not out.parent.is_dir():
+        raise WrongUsage(f"{out.parent}: no such folder")
+    if out.is_dir():
+        raise WrongUsage(f"{out}: is a folder, expected the name of a file")
 
 
 def _show(out: Path, card: Mapping[str, Any]) -> None:
@@ -174,125 +185,3 @@ _SHARES = ("step_accuracy", "agent_accuracy", "top3_step_accuracy")
 
 def _with_interval(share: float, interval: Sequence[float]) -> str:
     return f"{100 * share:.1f} [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
-
-
-_FEWEST_OF_A_STORE: Final = CURVE[0]
-"""Fewest different runs to train on: the first point of the learning curve."""
-_SAY_MORE: Final = ": label more runs with `blamespan label RUN --step N` or `blamespan confirm RUN`"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Labelled runs with their origin for the model's card."""
-
-    runs: Sequence[Conversation]
-    source: Mapping[str, Any]
-    place: str
-    """The origin as text for people."""
-    fewest: int
-    """Fewest different runs required."""
-    remedy: str = ""
-    """Advice if there are fewer."""
-
-
-def read_files(paths: Sequence[Path]) -> Source:
-    """Read labelled runs from files.
-
-    Raises:
-        WrongUsage: there is no such file.
-        UnreadableInput: a file does not hold labelled runs.
-    """
-    runs: list[Conversation] = []
-    for path in paths:
-        if not path.exists():
-            raise WrongUsage(f"{path}: no such file or folder")
-        runs += read_dataset(path)
-    names = [path.name for path in paths]
-    source = {"kind": "files", "files": names, "n": len(runs)}
-    return Source(runs=runs, source=source, place=", ".join(names), fewest=FEWEST)
-
-
-def read_store(
-    data_dir: Path | None, tenant: str | None, is_kept: Callable[[Name], bool] | None = None
-) -> Source:
-    """Read labelled runs from the store in a data directory.
-
-    Args:
-        data_dir: the directory; ``None`` for the configured one.
-        tenant: whose labels; ``None`` if only one has any.
-        is_kept: chooses runs by tenant and id; ``None`` takes all.
-
-    Raises:
-        CommandFailed: there is no store.
-        WrongUsage: several tenants have labels, and none was given.
-    """
-    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
-    with opened_store(settings, "verdicts") as db:
-        labels = LabelStore(db)
-        owner = owner_of(labels, tenant)
-        proved = proved_runs(labels, RunStore(db), OpinionStore(db), owner)
-        every = [*labels.labelled(owner), *proved]
-        wanted = [
-            one for one in every if is_kept is None or is_kept((str(one.label.tenant), one.label.run_id))
-        ]
-        found = training_runs(wanted)
-    for why, count in sorted(found.left_out.items()):
-        complain(f"{count} of the labels are of no use for training: {why}")
-    return Source(
-        runs=found.runs,
-        source={**_origin(found, owner), "without_random": is_kept is not None},
-        place="the store",
-        fewest=_FEWEST_OF_A_STORE,
-        remedy=_SAY_MORE,
-    )
-
-
-def require_enough(labelled: Sequence[Labelled], source: Source) -> None:
-    """Refuse to train on too few runs.
-
-    Raises:
-        CommandFailed: there are too few different runs.
-    """
-    different = len({history_key(one.run.trajectory) for one in named(labelled)})
-    if different < source.fewest:
-        raise CommandFailed(
-            f"{source.place} has {different} different runs with a label to learn from, expected"
-            f" {source.fewest} or more{source.remedy}"
-        )
-
-
-def owner_of(labels: LabelStore, tenant: str | None) -> Tenant:
-    """Return the tenant whose labels are meant.
-
-    Raises:
-        WrongUsage: several tenants have labels, and none was given.
-    """
-    tenants = labels.tenants()
-    if tenant is not None:
-        return Tenant(tenant)
-    if len(tenants) > 1:
-        shown = ", ".join(map(repr, tenants))
-        raise WrongUsage(f"several tenants have labels: expected --tenant with one of {shown}")
-    return tenants[0] if tenants else Tenant("")
-
-
-def _origin(found: TrainingRuns, tenant: Tenant) -> Mapping[str, Any]:
-    days = sorted(_day(label) for label in found.labels)
-    weak = [one.label for one in found.runs if one.label is not None and one.label.trust < 1]
-    refuted = sum(label.is_refuted for label in weak)
-    return {
-        "kind": "store",
-        "tenant": tenant,
-        "n": len(found.runs),
-        "labels": dict(Counter(label.kind.value for label in found.labels)),
-        "systems": dict(Counter(label.service or UNNAMED for label in found.labels)),
-        "labelled": [days[0], days[-1]] if days else [],
-        "last_label_ns": max((label.labelled_ns for label in found.labels), default=0),
-        "proofs": len(weak) - refuted,
-        "refutations": refuted,
-        "left_out": found.left_out,
-    }
-
-
-def _day(label: Label) -> str:
-    return datetime.fromtimestamp(label.labelled_ns / 1e9, tz=UTC).date().isoformat()

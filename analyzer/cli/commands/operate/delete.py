@@ -1,4 +1,4 @@
-"""``blamespan delete``: delete runs from the store, individually or all of a tenant's."""
+"""``blamespan runs delete``: delete runs from the store, individually or all of a tenant's."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def delete(
     Works whether or not the service runs. Counts of issues stay, and so do spans that the service has
     received and still buffers: it deletes these within a day. Your backend's copy is not touched.
 
-    Example: [bold]blamespan delete 4bf92f35[/bold]
+    Example: [bold]blamespan runs delete 4bf92f35[/bold]
     """
     if everything is bool(runs):
-        raise WrongUsage("delete: expected RUN…, or --all with --tenant")
+        raise WrongUsage("runs delete: expected RUN…, or --all with --tenant")
     if everything and tenant is None:
-        raise WrongUsage('delete: --all needs --tenant; --tenant "" means the runs without a tenant')
+        raise WrongUsage('runs delete: --all needs --tenant; --tenant "" means the runs without a tenant')
     named = None if tenant is None else Tenant(tenant)
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     with opened_store(settings, "runs") as db:

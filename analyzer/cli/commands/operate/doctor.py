@@ -34,6 +34,7 @@ from analyzer.cli.checks.neighbour_checks import (
     check_listener,
     check_notifiers,
 )
+from analyzer.cli.checks.readiness import check_ready
 from analyzer.cli.output import FormatOption, OutputFormat, print_json
 from analyzer.executor.composition import model_names, open_analyst, tls_files
 from analyzer.executor.models.completion import LiteLLM
@@ -79,6 +80,13 @@ def doctor(
             "--call-model", help="Also ask the model one short question (may cost a fraction of a cent)."
         ),
     ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Check only whether the service on this machine is ready, for container probes."
+        ),
+    ] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How long --quick waits.")] = 2.0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Check settings, ports, stores, certificates, backend, model and neighbours, and suggest fixes.
@@ -86,7 +94,13 @@ def doctor(
     Neighbours are analyzers and notification receivers; their clocks are compared with ours. Sends the
     backend one empty request for each signal, sends no notification, and changes nothing.
     Exit code 1 if anything failed; warnings alone are 0.
+
+    `--quick` works for every part of [bold]serve[/bold], with or without TLS as configured, and needs neither
+    token nor certificate. Exit code 1 if the service is not ready.
     """
+    if quick:
+        check_ready(timeout, output)
+        return
     findings = asyncio.run(_examine(call_model=call_model))
     if output is OutputFormat.JSON:
         for finding in findings:

@@ -1,4 +1,4 @@
-"""``blamespan export``: a kept run as OTLP/JSON, or the history of all runs as Parquet files."""
+"""``blamespan runs export``: a kept run as OTLP/JSON, or the history of all runs as Parquet files."""
 
 from __future__ import annotations
 
@@ -58,17 +58,18 @@ def export(
     command that takes a trace file.
 
     The history is verdicts, steps and spectra, by day and tenant, without the texts of runs; each export adds
-    the verdicts that are new ([bold]blamespan query[/bold] reads it).
+    the verdicts that are new ([bold]blamespan runs query[/bold] reads it).
 
-    Example: [bold]blamespan export 4bf92f35 --out run.json[/bold], [bold]blamespan export --parquet D[/bold]
+    Example: [bold]blamespan runs export 4bf92f35 --out run.json[/bold],
+    [bold]blamespan runs export --parquet history[/bold]
     """
     if (run is None) is (parquet is None):
-        raise WrongUsage("export: expected RUN, or --parquet DIR")
+        raise WrongUsage("runs export: expected RUN, or --parquet DIR")
     if parquet is not None:
         _export_history(parquet, _day(since), tenant=tenant, data_dir=data_dir, output=output)
         return
     if since is not None:
-        raise WrongUsage("export: --since belongs to --parquet")
+        raise WrongUsage("runs export: --since belongs to --parquet")
     document = otlp_json(open_kept(run or "", tenant=tenant, data_dir=data_dir).spans)
     if out is None:
         sys.stdout.buffer.write(document)

@@ -1,4 +1,4 @@
-"""``blamespan query``: SQL over the history that ``blamespan export --parquet`` wrote."""
+"""``blamespan runs query``: SQL over the history that ``blamespan runs export --parquet`` wrote."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _CELL: Final = 400
 def query(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="The folder of `blamespan export --parquet`.", show_default=False),
+        typer.Argument(
+            metavar="DIR", help="The folder of `blamespan runs export --parquet`.", show_default=False
+        ),
     ],
     sql: Annotated[
         str, typer.Argument(metavar="SQL", help="One statement, in DuckDB's dialect.", show_default=False)
@@ -37,7 +39,7 @@ def query(
     Tables: `verdicts`, `runs` (the current verdict of each run), `steps`, `spectra`; `DESCRIBE runs` lists
     the columns. The statement can read this folder and nothing else, and take half of the memory.
 
-    Example: [bold]blamespan query history "SELECT agent, count(*) FROM runs GROUP BY ALL"[/bold]
+    Example: [bold]blamespan runs query history "SELECT agent, count(*) FROM runs GROUP BY ALL"[/bold]
     """
     try:
         from analyzer.cli.archive import sql_query as archive  # noqa: PLC0415 - an extra

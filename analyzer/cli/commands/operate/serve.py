@@ -1,4 +1,4 @@
-"""``blamespan serve``, and its halves ``collector`` and ``analyzer``.
+"""``blamespan serve``: the whole service, or one part of it in a process of its own.
 
 Each process ends on a signal, or when one of its parts fails.
 """
@@ -10,13 +10,16 @@ import logging
 import os
 import secrets
 import signal
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
+import typer
 import uvloop
 
-from analyzer.cli.output import FormatOption, OutputFormat, optional, print_json
+from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.cli.responsive import collecting_rarely, responsive
 from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
@@ -52,20 +55,41 @@ logger = logging.getLogger(__name__)
 ANALYZER_SHUTDOWN_S: Final = 120.0
 """Longest shutdown of an analyzer in seconds: the time of a slow model's answer."""
 
-DataDirOption = Annotated[
-    Path | None, optional("DIR", "For journal and verdicts; default: BLAMESPAN_DATA_DIR.")
-]
+
+def _port(what: str) -> Any:
+    return optional("PORT", f"Port for {what}; 0 is a free one, which is printed.", min=0, max=65535)
 
 
-SpendingDirOption = Annotated[
-    Path | None,
-    optional(
-        "DIR", "Where the hour's model cost is kept; default: BLAMESPAN_DATA_DIR; without it nothing is kept."
-    ),
-]
+class Part(StrEnum):
+    """A part of the service."""
+
+    ALL = "all"
+    COLLECTOR = "collector"
+    ANALYZER = "analyzer"
+    PAGES = "pages"
 
 
-def serve(data_dir: DataDirOption = None, output: FormatOption = OutputFormat.TABLE) -> None:
+def serve(
+    part: Annotated[
+        Part, typer.Argument(metavar="PART", help="`all`, `collector`, `analyzer` or `pages`.")
+    ] = Part.ALL,
+    data_dir: Annotated[
+        Path | None,
+        optional(
+            "DIR",
+            "For journal and verdicts, default: BLAMESPAN_DATA_DIR. An analyzer keeps only the hour's model"
+            " cost, and nothing without it; pages keep nothing.",
+        ),
+    ] = None,
+    forward: Annotated[
+        str | None, optional("URL", "Where spans go on to; default: BLAMESPAN_FORWARD_ENDPOINT.")
+    ] = None,
+    grpc: Annotated[int | None, _port("OTLP over gRPC")] = None,
+    http: Annotated[int | None, _port("OTLP over HTTP")] = None,
+    page: Annotated[int | None, _port("the pages and the API")] = None,
+    model: Annotated[str | None, optional("MODEL", "Any litellm model; default: BLAMESPAN_MODEL.")] = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
     """Receive OTLP, forward it, and write into each failed run's trace which agent broke it.
 
     Point your agents' OTEL_EXPORTER_OTLP_ENDPOINT here, and this service's
@@ -74,22 +98,75 @@ def serve(data_dir: DataDirOption = None, output: FormatOption = OutputFormat.TA
 
     SIGTERM and Ctrl-C shut it down gracefully; a second one ends it at once. Nothing
     acknowledged is lost either way.
+
+    [bold]serve collector[/bold] receives OTLP and writes back; analyzers judge the runs.
+    BLAMESPAN_ANALYZER_ENDPOINT is their address, or `store`: they then take jobs from the PostgreSQL of
+    BLAMESPAN_STORE_URL. While no analyzer answers, signals judge the runs here. Set
+    BLAMESPAN_FAILURE_PATTERN, and the token if there is one, to the same values for both.
+
+    [bold]serve analyzer[/bold] analyses runs: any number of processes behind one address,
+    BLAMESPAN_WEB_LISTEN. Model, method and ranker are its settings. With BLAMESPAN_STORE_URL all analyzers
+    share one BLAMESPAN_BUDGET_USD_PER_HOUR; without it the budget applies to [bold]each[/bold] process: five
+    processes may spend five times as much. With a data directory of its own, a restart does not reset the
+    hour's budget.
+
+    [bold]serve pages[/bold] serves the pages and the API alone, over the PostgreSQL of BLAMESPAN_STORE_URL:
+    any number of processes with the same BLAMESPAN_TOKEN. The process that owns the store applies labels
+    within seconds.
     """
-    settings = _open_settings(data_dir)
-    if settings.analyzer_endpoint is not None:
-        raise SettingsError(
-            "BLAMESPAN_ANALYZER_ENDPOINT is set: expected blamespan collector, which calls analyzers"
-        )
-    uvloop.run(serve_until_stopped(settings, output))
+    given = {"--data-dir": data_dir, "--forward": forward, "--grpc": grpc, "--http": http, "--model": model}
+    for name in _UNUSED[part]:
+        if given[name] is not None:
+            raise WrongUsage(f"serve {part.value} has no use for {name}: leave it out")
+    settings = _open_settings((grpc, http, page), data_dir=data_dir, forward_endpoint=forward, model=model)
+    match part:
+        case Part.ALL:
+            if settings.analyzer_endpoint is not None:
+                raise SettingsError(
+                    "BLAMESPAN_ANALYZER_ENDPOINT is set: expected blamespan serve collector, which calls"
+                    " analyzers"
+                )
+            uvloop.run(serve_until_stopped(settings, output))
+        case Part.COLLECTOR:
+            uvloop.run(serve_until_stopped(without_model(settings), output, asking(settings)))
+        case Part.ANALYZER:
+            uvloop.run(_analyse_until_stopped(settings, output))
+        case Part.PAGES:
+            if settings.store_url is None:
+                raise SettingsError(
+                    "BLAMESPAN_STORE_URL is not set: expected the PostgreSQL that holds the runs"
+                )
+            uvloop.run(_show_until_stopped(settings, output))
 
 
-def _open_settings(data_dir: Path | None) -> Settings:
+_UNUSED: Final[Mapping[Part, tuple[str, ...]]] = {
+    Part.ALL: (),
+    Part.COLLECTOR: ("--model",),
+    Part.ANALYZER: ("--forward", "--grpc", "--http"),
+    Part.PAGES: ("--data-dir", "--forward", "--grpc", "--http", "--model"),
+}
+"""Options that a part does not use."""
+_LISTENERS: Final = ("otlp_grpc_listen", "otlp_http_listen", "web_listen")
+
+
+def _open_settings(ports: tuple[int | None, int | None, int | None], **given: Any) -> Settings:
     """Return the settings of a service; logs misspelled settings.
+
+    Args:
+        ports: those of gRPC, HTTP and pages that the command line names; the hosts are the settings'.
+        given: other settings that it names; ``None`` for those that it does not.
 
     New files are private to this user from now on: they hold the runs' texts unencrypted. Existing files
     keep their mode.
     """
-    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    settings = load_settings(os.environ, directory=Path.cwd(), **given)
+    moved: dict[str, Any] = {
+        name: str(Address(host=listener.host, port=port))
+        for name, listener, port in zip(_LISTENERS, settings.listeners, ports, strict=True)
+        if port is not None
+    }
+    if moved:
+        settings = load_settings(os.environ, directory=Path.cwd(), **given, **moved)
     require_token(settings)
     os.umask(0o077)
     configure_logging()
@@ -142,45 +219,6 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
     )
     by = settings.analyzer_endpoint or f"{settings.method}, {settings.model or 'no model'}"
     screen.print(f"analysed by {by}; kept in {settings.data_dir}")
-
-
-def collector(data_dir: DataDirOption = None, output: FormatOption = OutputFormat.TABLE) -> None:
-    """Run the half of [bold]serve[/bold] that receives OTLP and writes back; analyzers judge the runs.
-
-    BLAMESPAN_ANALYZER_ENDPOINT is the address of [bold]blamespan analyzer[/bold], or [bold]store[/bold]:
-    analyzers then take jobs from the PostgreSQL of BLAMESPAN_STORE_URL. Model and method are the analyzer's
-    settings; while no analyzer answers, signals judge the runs here. Set
-    BLAMESPAN_FAILURE_PATTERN, and the token if there is one, to the same values for both halves.
-    """
-    settings = _open_settings(data_dir)
-    uvloop.run(serve_until_stopped(without_model(settings), output, asking(settings)))
-
-
-def analyzer(data_dir: SpendingDirOption = None, output: FormatOption = OutputFormat.TABLE) -> None:
-    """Run the half of [bold]serve[/bold] that analyses runs: any number of processes behind one address.
-
-    It listens on BLAMESPAN_WEB_LISTEN. Model, method and ranker are its settings. With BLAMESPAN_STORE_URL it
-    also takes jobs from that PostgreSQL, and all processes on it share one BLAMESPAN_BUDGET_USD_PER_HOUR.
-    Without it the budget applies to [bold]each[/bold] process: five processes may spend five times
-    as much; with a data directory, used by this process alone, a restart does not reset the hour's
-    budget. Nothing else is kept.
-    """
-    settings = _open_settings(data_dir)
-    uvloop.run(_analyse_until_stopped(settings, output))
-
-
-def web(output: FormatOption = OutputFormat.TABLE) -> None:
-    """Serve the pages and the API alone, over the PostgreSQL of BLAMESPAN_STORE_URL.
-
-    Any number of processes can show the same runs; their pages update live. Put them behind one address,
-    with the same BLAMESPAN_TOKEN, so that a browser signs in only once. Labels given here are applied by the
-    process that owns the store, within seconds. Files are not analysed here; [bold]serve[/bold] and
-    [bold]analyzer[/bold] do that.
-    """
-    settings = _open_settings(None)
-    if settings.store_url is None:
-        raise SettingsError("BLAMESPAN_STORE_URL is not set: expected the PostgreSQL that holds the runs")
-    uvloop.run(_show_until_stopped(settings, output))
 
 
 async def _show_until_stopped(settings: Settings, output: OutputFormat) -> None:

@@ -1,4 +1,4 @@
-"""``blamespan health``: readiness check of the local service, for container probes."""
+"""``blamespan doctor --quick``: readiness check of the local service, for container probes. Not pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import ssl
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
-from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, print_json
+from analyzer.cli.output import CommandFailed, OutputFormat, print_json
 from collector_processor.otlp import Address
 from collector_processor.settings import Settings, SettingsError, load_settings
 
@@ -19,20 +19,18 @@ _PATH: Final = "/readyz"
 _READY: Final = 200
 
 
-def health(
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait.")] = 2.0,
-    output: FormatOption = OutputFormat.TABLE,
-) -> None:
-    """Check whether the service on this machine is ready, with or without TLS as configured.
+def check_ready(timeout_s: float, output: OutputFormat) -> None:
+    """Print whether the service on this machine is ready; needs neither token nor certificate.
 
-    For HEALTHCHECK and liveness scripts: works for [bold]serve[/bold], [bold]collector[/bold] and
-    [bold]analyzer[/bold], and needs neither token nor certificate. Exit code 1 if it is not ready.
+    Raises:
+        CommandFailed: it is not.
+        SettingsError: the settings do not say on which port it listens.
     """
     settings = load_settings(os.environ, directory=Path.cwd())
     listener = settings.listeners[2]
     if not listener.port:
         raise SettingsError("BLAMESPAN_WEB_LISTEN has port 0: expected the port of the running service")
-    status = _ask(settings, _reached(listener), timeout)
+    status = _ask(settings, _reached(listener), timeout_s)
     if status != _READY:
         raise CommandFailed(f"{listener}: not ready ({_PATH} answers {status})")
     if output is OutputFormat.JSON:

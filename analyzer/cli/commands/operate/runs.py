@@ -1,0 +1,21 @@
+"""``blamespan runs``: the commands on stored runs."""
+
+from __future__ import annotations
+
+import typer
+
+from analyzer.cli.commands.operate.delete import delete
+from analyzer.cli.commands.operate.export import export
+from analyzer.cli.commands.operate.query import query
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def runs() -> None:
+    """Export, query or delete the runs that the service has stored."""
+
+
+app.command()(export)
+app.command()(query)
+app.command()(delete)
