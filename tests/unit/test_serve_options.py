@@ -42,8 +42,8 @@ def test_options_go_before_the_environment_and_ports_keep_their_hosts(
         started.append(settings)
 
     monkeypatch.setattr(command, "serve_until_stopped", start)
-    monkeypatch.setattr(command.uvloop, "run", lambda _started: None)
-    monkeypatch.setattr(command.os, "umask", lambda _mask: None)
+    monkeypatch.setattr("uvloop.run", lambda _started: None)
+    monkeypatch.setattr("os.umask", lambda _mask: None)
     monkeypatch.setenv("BLAMESPAN_WEB_LISTEN", "localhost:8500")
     monkeypatch.setenv("BLAMESPAN_MODEL", "openai/a")
     options = ["--page", "0", "--grpc", "4000", "--model", "openai/b", "--forward", "http://127.0.0.1:9"]
