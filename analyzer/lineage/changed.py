@@ -25,6 +25,10 @@ _MOST: Final = 40
 """Values of the answer that are looked at."""
 _WORD: Final = re.compile(r"[^\W\d_][\w'’&-]*")  # noqa: RUF001 - an apostrophe
 _MOST_WORDS: Final = 4_000
+_NEXT_DAY: Final = 1
+"""Days from a given date that need no number: an answer says "tomorrow, Friday 21 February"."""
+_CAPITALS: Final = 0.2
+"""Share of the words inside sentences from which a text writes all nouns with a capital, as German does."""
 _LEAST_SHARED: Final = 4
 """Letters at the end of two names from which one may be taken for the other."""
 _LEAST_DIFFERENT: Final = 3
@@ -47,7 +51,7 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
             continue
         others = [told for told in known.dates if differ_in_one(one, told.date)]
         unsaid = [told for told in others if not any(agree(told.date, other) for other in stated)]
-        if unsaid and not follows(one, known.all_dates, (*own, *known.counts)):
+        if unsaid and not follows(one, known.all_dates, (*own, *known.counts), within=_NEXT_DAY):
             heard = dates_in(_heard_by_author(known, one.literal))
             closest = min(
                 unsaid,
@@ -100,7 +104,15 @@ def _names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     small = answer.casefold()
     unsaid = [told for told in known.names if told.value.key not in small]
     yield from _one_word_away(runs, strange, [told for told in unsaid if " " in told.value.literal])
+    if _capitalises_nouns(runs):
+        return
     yield from _same_ending(answer, strange, [told for told in unsaid if " " not in told.value.literal])
+
+
+def _capitalises_nouns(runs: Sequence[Sequence[str]]) -> bool:
+    """Tell whether a capital makes no name in these runs of words; the first word of each says nothing."""
+    inner = [word for run in runs for word in run[1:]]
+    return sum(word[0].isupper() for word in inner) > _CAPITALS * len(inner)
 
 
 def _runs_of_words(text: str) -> list[list[str]]:

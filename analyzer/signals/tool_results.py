@@ -67,6 +67,8 @@ _ABSENT: Final = re.compile(
 )
 _DECIDED: Final = re.compile(
     r"refus|reject|declin|denied|forb[ai]d|ineligib|insufficient|expired|clos(?:ed|ing)\b|sold.?out|violat|policy|already"
+    r"|can(?:not|.t) be \w+(?:ed|en)\b.{0,40}\b(?:state|status|stage)\b|StateError"
+    r"|(?:invalid|illegal).?(?:state|transition)"
     r"|not?.?(?:longer|allow|permit|eligib|entitl)|may.?not|permission|conflict|exceed|\blimit"
     r"|\b4(?:02|03|09|10|22|23|51)\b",
     re.IGNORECASE,

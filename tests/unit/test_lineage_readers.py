@@ -46,6 +46,8 @@ def test_a_date_one_digit_from_the_returned_one_was_changed(task: str, answer: s
         "3月12日开幕。",
         "It opens on 12 March; the next fair is on 12 March 2028.",
         "Arrive a day early, on 11 March 2027.",
+        "We can set up tomorrow, Saturday 13 March 2027.",
+        "明日3月13日から入れます。",
         "After three nights you leave: 15 March 2027, or 18 March for six.",
         "We move in a week earlier, on 5 March 2027, since the fair opens on 12 March.",
         "The paint needs 10 days, so it has to be dry by 22 March 2027.",
@@ -468,3 +470,26 @@ def test_a_search_without_a_hit_gives_no_source() -> None:
     )
     assert clue is not None
     assert clue.reason.endswith("although search had returned nothing")
+
+
+def test_common_nouns_with_capitals_are_no_names() -> None:
+    """German writes all nouns with a capital: the remaining 9 *Urlaubstage* are the 9 *Arbeitstage*."""
+    german = "Der letzte Tag ist der Montag. Die restlichen 9 Urlaubstage liegen dann am Ende vom Juni."
+    assert (
+        found("Wann ist Schluss?", *looked_up('{"rest": 9, "art": "Arbeitstage"}'), step("hr", german))
+        is None
+    )
+    english = "The best of the trains for you is the one that leaves from Lisbonbridge in the early morning."
+    assert found("Which?", *looked_up('{"from": "Londonbridge"}'), step("hr", english)) is not None
+
+
+def test_an_amount_that_a_rate_gives_is_no_change_of_unit() -> None:
+    """504.00 CHF at 1.05 are 529.20 EUR, whatever else costs 529.20 CHF."""
+    hotel = step("hotel", "The room is 504.00 CHF and the tax 25.20 CHF, 529.20 CHF in all.")
+    rate = looked_up('{"from": "CHF", "to": "EUR", "rate": 1.05}', name="rate")
+    right = step("change", "The room is 529.20 EUR and the tax 26.46 EUR.")
+    assert found("What is it in EUR?", *looked_up('{"night_chf": 168}'), hotel, *rate, right) is None
+    kept = looked_up('{"from": "CHF", "to": "EUR", "rate": 0.97}', name="rate")
+    clue = found("What is it in EUR?", *looked_up('{"night_chf": 168}'), hotel, *kept, right)
+    assert clue is not None
+    assert "529.20" in clue.reason

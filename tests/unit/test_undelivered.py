@@ -404,6 +404,7 @@ def test_a_notice_that_is_claimed_is_missed() -> None:
 REFUSED = (
     "PermissionError: role 'clerk' may not read field 'address'; letters go through office@books.example"
 )
+STATE = "CardStateError: card 7 cannot be renewed in state HANDED_TO_CARRIER"
 CLOSED = "ReservationRejected: waiting list of Heidi closed 2026-03-03"
 
 
@@ -413,6 +414,8 @@ CLOSED = "ReservationRejected: waiting list of Heidi closed 2026-03-03"
         (REFUSED, "I'm afraid I can't give you the address. Write to office@books.example instead."),
         (REFUSED, "Leider darf ich die Adresse nicht nennen. Briefe gehen über office@books.example."),
         (CLOSED, "Sorry, I could not put you on the list: it was closed on 3 March 2026."),
+        (STATE, "It can't be renewed any more: the card was handed to the post on Monday."),
+        (STATE, "Leider nicht mehr möglich: Die Karte liegt beim Carrier, seit Montag."),
         ("HTTP 409: closed since 2026-03-03", "Désolé, je n'ai pas pu : la liste est close depuis 2026."),
     ],
 )

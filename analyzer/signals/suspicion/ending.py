@@ -201,7 +201,9 @@ class Ending:
         if not says_refused(missed.text):
             return False
         asked = tokens_of(self.task) | tokens_of(self.reading.steps[missed.at].input[:HEAD])
-        return not (tokens_of(missed.text[:HEAD]) - asked).isdisjoint(tokens_of(self.answer))
+        reason = missed.text[:HEAD]
+        words = tokens_of(reason) | tokens_of(reason.replace("_", " "))  # a code: HANDED_TO_CARRIER
+        return not (words - asked).isdisjoint(tokens_of(self.answer))
 
     @cached_property
     def names_what_was_asked_for(self) -> bool:
