@@ -26,7 +26,12 @@ from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod
 from collector_processor.otlp import CollectorError
 
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Start here": {"demo": "operate.demo", "serve": "operate.serve", "doctor": "operate.doctor"},
+    "Start here": {
+        "demo": "operate.demo",
+        "run": "operate.run",
+        "serve": "operate.serve",
+        "doctor": "operate.doctor",
+    },
     "Read a recorded run": {
         "attribute": "analyse.attribute",
         "steps": "analyse.steps",
@@ -93,7 +98,7 @@ def _add(app: typer.Typer, name: str) -> None:
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:
-        app.command()(getattr(module, name))
+        app.command(context_settings=getattr(module, "CONTEXT_SETTINGS", None))(getattr(module, name))
 
 
 def _title(name: str) -> str:

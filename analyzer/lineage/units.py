@@ -90,7 +90,7 @@ def changed_units(known: Known) -> Iterator[Clue]:
         found = _misconverted(figure, given) if figure.digits in digits else ()
         if found and not any((one.figure.value, one.unit) in stated for one in found):
             rates = _rates(known, position, figure)
-            broken = [rate for rate in rates if not rate.is_integer()]
+            broken = frozenset(rate for rate in rates if not rate.is_integer())
             times = [(each, rates) for one in found for each in _times(figure, one)]
             times += [(each, broken) for one in given for each in _times(figure, one)]
             if not any(math.isclose(each, rate) for each, among in times for rate in among):

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from analyzer.experiment.replay.gateway_options import LiveUsage
 from analyzer.experiment.replay.trial import CLIENT_GONE
@@ -111,6 +112,10 @@ def _most(pattern: re.Pattern[bytes], seen: bytes) -> int:
     return max((int(found) for found in pattern.findall(seen)), default=0)
 
 
+def _ignore(_piece: bytes) -> None:
+    pass
+
+
 class Upstream:
     """Connections to the providers."""
 
@@ -129,7 +134,12 @@ class Upstream:
         await self._session.close()
 
     async def pass_on(
-        self, sending: Sending, request: web.Request, within: Within, answering: Callable[[], None]
+        self,
+        sending: Sending,
+        request: web.Request,
+        within: Within,
+        answering: Callable[[], None],
+        watch: Callable[[bytes], None] = _ignore,
     ) -> tuple[web.StreamResponse, LiveUsage]:
         """Forward a request and its answer; return the completed response and the usage.
 
@@ -140,6 +150,7 @@ class Upstream:
             request: the client's request.
             within: bounds the time until the answer begins, and until it ends.
             answering: called before the first byte of an answer that is not an error.
+            watch: called with each piece of the answer as it passes.
 
         Raises:
             NoAnswer: the upstream did not begin to answer; nothing was sent to the client.
@@ -147,7 +158,7 @@ class Upstream:
         async with await self._answer(sending, within) as answer:
             if not _failure_of(answer.status):
                 answering()
-            return await _passed_back(answer, request, within)
+            return await _passed_back(answer, request, within, watch)
 
     async def rewritten(
         self, sending: Sending, within: Within, rewrite: Callable[[bytes], bytes]
@@ -172,7 +183,7 @@ class Upstream:
             async with within():
                 return await self._session.request(
                     sending.method,
-                    sending.url,
+                    URL(sending.url, encoded=True),
                     data=sending.body or None,
                     headers=sending.headers,
                     allow_redirects=False,
@@ -184,7 +195,7 @@ class Upstream:
 
 
 async def _passed_back(
-    answer: aiohttp.ClientResponse, request: web.Request, within: Within
+    answer: aiohttp.ClientResponse, request: web.Request, within: Within, watch: Callable[[bytes], None]
 ) -> tuple[web.StreamResponse, LiveUsage]:
     response = web.StreamResponse(
         status=answer.status, reason=answer.reason, headers=_end_to_end(answer.headers)
@@ -195,6 +206,7 @@ async def _passed_back(
             await response.prepare(request)
             async for chunk in answer.content.iter_any():
                 usage.see(chunk)
+                watch(chunk)
                 await response.write(chunk)
             await response.write_eof()
     except ConnectionResetError:

@@ -1,0 +1,159 @@
+"""What ``blamespan run`` says of a program's run: its steps, the verdict, or why there is none."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from analyzer.cli.experiment_options import words_of
+from analyzer.cli.output import CommandFailed, WrongUsage, complain, print_json
+from analyzer.cli.recorded_runs import reader_here
+from analyzer.executor.composition import open_analyst, open_cleaner, open_span_keeper
+from analyzer.experiment.running.checks import Check, CommandCheck, Contains, every
+from analyzer.experiment.running.workflow import Ended as Output
+from analyzer.inquiry.present import counted, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.verdict import to_json
+from analyzer.programs.call_spans import joined_with, spans_of_calls
+from analyzer.programs.child import Ended, Seen, Wishes
+from collector_processor.otlp import MalformedRequestError
+from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.settings import Settings, load_settings
+from collector_processor.trajectory import order
+from semconv.model import Attribution, Outcome, OutcomeSource, Status, Trace, Trajectory
+from semconv.record import record, replace
+
+_SIGNALLED: Final = 128
+"""Exit codes above it say which signal ended a program: Ctrl-C is no failure of an agent."""
+_ACCUSED: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED})
+
+
+async def report(seen: Seen, wishes: Wishes) -> bool:
+    """Print the verdict on each run of a program, and return whether an agent is accused.
+
+    Raises:
+        CommandFailed: the run cannot be saved, or its telemetry cannot be read.
+        CheckFailed: the user's check cannot be run.
+    """
+    settings = load_settings(os.environ, directory=Path.cwd(), precision=0.0)
+    if seen.undelivered:
+        what = counted(seen.undelivered, "request")
+        complain(
+            f"{what} of telemetry could not be passed on to the program's own backend: {seen.why_undelivered}"
+        )
+    try:
+        runs = _runs(seen)
+    except MalformedRequestError as error:
+        raise CommandFailed(f"the program's telemetry cannot be read: {error}") from error
+    said = await _said(seen.ended, wishes)
+    statuses = [await _judged(each, said, settings, as_json=wishes.as_json) for each in runs]
+    if not runs:
+        _say_why_nothing(seen)
+    if wishes.save is not None and runs:
+        _save(wishes.save, runs, seen.logs, settings)
+    return not _ACCUSED.isdisjoint(statuses)
+
+
+def _runs(seen: Seen) -> tuple[Run, ...]:
+    """Return the runs that the program's spans and calls show, in order."""
+    reader, left = reader_here(), seen.calls
+    found: list[Run] = []
+    for each in rebuild(seen.traces, seen.logs, reader=reader):
+        spans, left = joined_with(each.trace.spans, left, reader, secrets.token_hex)
+        trace = replace(each.trace, spans=spans)
+        found.append(replace(each, trace=trace, trajectory=order(trace, reader)))
+    if spans := spans_of_calls(left, seen.program, secrets.token_hex):
+        trace = Trace(spans=spans)
+        found.append(Run(trace=trace, trajectory=order(trace, reader), reader=reader))
+    return tuple(each for each in found if each.trajectory.steps)
+
+
+@record
+class _Said:
+    """Whether the run failed, as the user or the program's end say; nothing if neither does."""
+
+    outcome: Outcome | None = None
+    source: OutcomeSource | None = None
+
+
+async def _said(ended: Ended, wishes: Wishes) -> _Said:
+    if wishes.failed:
+        return _Said(outcome=Outcome.FAILURE, source=OutcomeSource.USER)
+    if checks := _checks(wishes):
+        has_passed = await every(checks)(Output(output=ended.output, code=ended.code))
+        outcome = Outcome.SUCCESS if has_passed and ended.code == 0 else Outcome.FAILURE
+        return _Said(outcome=outcome, source=OutcomeSource.EVALUATOR)
+    if 0 < ended.code < _SIGNALLED:
+        return _Said(outcome=Outcome.FAILURE, source=OutcomeSource.ERROR)
+    return _Said()
+
+
+def _checks(wishes: Wishes) -> list[Check]:
+    found: list[Check] = []
+    if wishes.expect is not None:
+        found.append(Contains(text=wishes.expect))
+    if wishes.check is not None:
+        if not (words := words_of(wishes.check)):
+            raise WrongUsage(f"--check {wishes.check}: expected a command")
+        found.append(CommandCheck(arguments=words))
+    return found
+
+
+async def _judged(one: Run, said: _Said, settings: Settings, *, as_json: bool) -> Status:
+    trajectory = open_cleaner(settings)(one.trajectory)
+    if said.outcome is not None:
+        trajectory = replace(trajectory, outcome=said.outcome, outcome_source=said.source)
+    attribution = (await open_analyst(settings).analyse(trajectory)).attribution
+    if as_json:
+        print_json(to_json(attribution, trajectory))
+    else:
+        _show(trajectory, attribution)
+    return attribution.status
+
+
+def _show(trajectory: Trajectory, attribution: Attribution) -> None:
+    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    screen.print("", run_heading(trajectory), "", sep="\n")
+    screen.print(steps_table(trajectory, attribution, width=screen.width), "")
+    screen.print(verdict_panel(attribution, trajectory))
+
+
+def _say_why_nothing(seen: Seen) -> None:
+    """Say what to do about a program that showed neither spans of agents nor model calls."""
+    sent = "its spans show no step of an agent" if seen.traces else "it sent no spans"
+    passed = "and no model call passed" if seen.has_gateway else "and --no-gateway was given"
+    complain(f"nothing to judge in {seen.program} (exit code {seen.ended.code}): {sent}, {passed}.")
+    if seen.has_gateway and not seen.traces:
+        complain(
+            "clients that take their address in code are not seen: leave base_url out there, or take it from"
+            " OPENAI_BASE_URL or ANTHROPIC_BASE_URL. Or instrument the program: docs/instrument.md has the"
+            " three lines"
+        )
+
+
+def _save(path: Path, runs: Sequence[Run], logs: Sequence[bytes], settings: Settings) -> None:
+    """Write the runs as OTLP/JSON, without their secrets.
+
+    Raises:
+        CommandFailed: the file cannot be written, or the settings allow no text.
+    """
+    from analyzer.issues.labels.kept_trace import otlp_json  # noqa: PLC0415 - imports the store
+    from collector_processor.rebuild.kept_spans import unpack_spans  # noqa: PLC0415 - as above
+
+    keeper = open_span_keeper(settings)
+    if keeper.redactor is None:
+        raise CommandFailed(f"--save {path}: BLAMESPAN_EXPORT_TEXT=none allows no text to be written")
+    spans = [span for one in runs for span in one.trace.spans]
+    (packed,) = keeper.pack([encode(spans)], logs, [(spans, keeper.redactor.for_run())], [True])
+    if packed is None:
+        raise CommandFailed(f"--save {path}: the run is too large")
+    try:
+        path.write_bytes(otlp_json(unpack_spans(packed)))
+    except OSError as error:
+        raise CommandFailed(f"--save {path}: {error.strerror or error}") from error
+    complain(f"saved in {path}, without secrets: `blamespan attribute {path}` reads it")

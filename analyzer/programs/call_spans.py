@@ -1,0 +1,278 @@
+"""Spans of a program's model calls, for programs that emit none, and texts for spans without them. Pure.
+
+A call becomes a ``chat`` span. Its agent is the one that its instructions name ("You are the analyst."),
+else a number for each beginning of instructions. A tool that an answer asks for, and whose result stands in
+a later request, becomes an ``execute_tool`` span between the two: when it really ran is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.programs.model_call import ModelCall, PassedCall, read_model_call
+from semconv import attributes as names
+from semconv.attributes import GenAiOperationName
+from semconv.dialects import Reader
+from semconv.dialects.reading.action import Action, ActionKind, Key, Surroundings, key_of
+from semconv.dialects.reading.agent_names import titled_in_prompt
+from semconv.emit.content import instructions_of, messages_of, text_of
+from semconv.model import AttributeValue, Resource, Scope, Span, SpanId, SpanStatus, TraceId
+from semconv.record import record, replace
+
+NewId = Callable[[int], str]
+"""Returns a new id of so many bytes, in lower-case hex."""
+_SCOPE: Final = Scope(name="blamespan.run")
+_ALIKE: Final = 120
+"""Characters of instructions that make an unnamed agent: what follows may hold today's date."""
+_NO_TRACE: Final = TraceId("")
+_NO_SPAN: Final = SpanId("")
+"""Ids until a span gets its place."""
+_CLIENT: Final = 3
+"""OTLP's number of the span kind ``CLIENT``."""
+
+
+@record
+class _Seen:
+    """A model call that was read, with its times."""
+
+    passed: PassedCall
+    call: ModelCall
+    agent: str
+    """Empty if nothing names it."""
+    has_agent: bool = False
+    """Whether the program's own spans name it."""
+
+
+@record
+class _Wanted:
+    """A tool that an answer asked for."""
+
+    name: str
+    arguments: str
+    agent: str
+    since_ns: int
+
+
+def spans_of_calls(calls: Iterable[PassedCall], program: str, new_id: NewId) -> tuple[Span, ...]:
+    """Return one trace with a span for each model call and tool, below a root span for the program.
+
+    Args:
+        calls: the calls, in any order; those of other APIs are left out.
+        program: the program's name.
+        new_id: makes ids.
+
+    Returns:
+        Spans in the order of their start; empty without a model call.
+    """
+    seen = _read(calls)
+    if not seen:
+        return ()
+    trace_id, root_id = TraceId(new_id(16)), SpanId(new_id(8))
+    resource = Resource(attributes={"service.name": program})
+    inner = [*map(_chat, seen), *_tools(seen)]
+    spans = [
+        replace(
+            span,
+            trace_id=trace_id,
+            span_id=SpanId(new_id(8)),
+            parent_id=root_id,
+            scope=_SCOPE,
+            resource=resource,
+        )
+        for span in sorted(inner, key=lambda span: span.start_ns)
+    ]
+    root = Span(
+        trace_id=trace_id,
+        span_id=root_id,
+        name=f"invoke_workflow {program}",
+        start_ns=min(span.start_ns for span in spans) - 1,
+        end_ns=max(span.end_ns for span in spans) + 1,
+        attributes={
+            names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_WORKFLOW.value,
+            names.GEN_AI_WORKFLOW_NAME: program,
+        },
+        scope=_SCOPE,
+        resource=resource,
+    )
+    return (root, *spans)
+
+
+def _read(calls: Iterable[PassedCall]) -> list[_Seen]:
+    agents: dict[str, str] = {}
+    found: list[_Seen] = []
+    for passed in sorted(calls, key=lambda one: one.start_ns):
+        call = read_model_call(passed)
+        if call is not None:
+            found.append(_Seen(passed=passed, call=call, agent=_agent(call.instructions, agents)))
+    return found
+
+
+def _agent(instructions: str, known: dict[str, str]) -> str:
+    """Return the agent that instructions name, else a stable name for their beginning."""
+    if named := titled_in_prompt(instructions):
+        return named
+    key = instructions[:_ALIKE]
+    return known.setdefault(key, f"agent {len(known) + 1}")
+
+
+def _chat(seen: _Seen) -> Span:
+    call = seen.call
+    return Span(
+        trace_id=_NO_TRACE,
+        span_id=_NO_SPAN,
+        name=f"chat {call.model}",
+        kind=_CLIENT,
+        start_ns=seen.passed.start_ns,
+        end_ns=seen.passed.end_ns,
+        status=SpanStatus.ERROR if call.error else SpanStatus.UNSET,
+        status_message=call.error,
+        attributes={
+            names.GEN_AI_OPERATION_NAME: GenAiOperationName.CHAT.value,
+            names.GEN_AI_PROVIDER_NAME: call.provider,
+            names.GEN_AI_AGENT_NAME: seen.agent,
+            names.GEN_AI_REQUEST_MODEL: call.model,
+            **texts_of(call),
+            **_known(
+                {
+                    names.GEN_AI_RESPONSE_MODEL: call.answered_by or None,
+                    names.GEN_AI_USAGE_INPUT_TOKENS: call.input_tokens,
+                    names.GEN_AI_USAGE_OUTPUT_TOKENS: call.output_tokens,
+                    names.ERROR_TYPE: _error_type(seen.passed) if call.error else None,
+                }
+            ),
+        },
+    )
+
+
+def _error_type(passed: PassedCall) -> str:
+    return str(passed.status) if passed.status else "no_answer"
+
+
+def texts_of(call: ModelCall) -> dict[str, AttributeValue]:
+    """Return the attributes that hold a call's texts; only those that it has."""
+    found: dict[str, AttributeValue | None] = {
+        names.GEN_AI_SYSTEM_INSTRUCTIONS: instructions_of(call.instructions) if call.instructions else None,
+        names.GEN_AI_INPUT_MESSAGES: messages_of(list(call.messages), "user"),
+        names.GEN_AI_OUTPUT_MESSAGES: messages_of(list(call.said), "assistant") if call.said else None,
+        names.GEN_AI_TOOL_DEFINITIONS: text_of(list(call.tools)) if call.tools else None,
+        names.GEN_AI_RESPONSE_FINISH_REASONS: (call.finish,) if call.finish else None,
+    }
+    return _known(found)
+
+
+def _known(values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _tools(seen: Sequence[_Seen]) -> Iterator[Span]:
+    """Yield a span for each tool whose call and whose result were seen, once."""
+    wanted: dict[str, _Wanted] = {}
+    for one in seen:
+        for message in one.call.messages:
+            call_id = str(message.get("tool_call_id") or "")
+            if message.get("role") == "tool" and (asked := wanted.pop(call_id, None)):
+                yield _tool(asked, call_id, message.get("content"), one.passed.start_ns)
+        for message in one.call.said:
+            for call in message.get("tool_calls") or ():
+                function = call.get("function") or {}
+                wanted[str(call.get("id") or "")] = _Wanted(
+                    name=str(function.get("name") or "unknown"),
+                    arguments=str(function.get("arguments") or "{}"),
+                    agent=one.agent,
+                    since_ns=one.passed.end_ns,
+                )
+
+
+def _tool(asked: _Wanted, call_id: str, result: Any, until_ns: int) -> Span:
+    return Span(
+        trace_id=_NO_TRACE,
+        span_id=_NO_SPAN,
+        name=f"execute_tool {asked.name}",
+        start_ns=asked.since_ns,
+        end_ns=max(asked.since_ns, until_ns),
+        attributes={
+            names.GEN_AI_OPERATION_NAME: GenAiOperationName.EXECUTE_TOOL.value,
+            **({names.GEN_AI_AGENT_NAME: asked.agent} if asked.agent else {}),
+            names.GEN_AI_TOOL_NAME: asked.name,
+            names.GEN_AI_TOOL_CALL_ID: call_id,
+            names.GEN_AI_TOOL_CALL_ARGUMENTS: asked.arguments,
+            names.GEN_AI_TOOL_CALL_RESULT: text_of(result),
+        },
+    )
+
+
+def joined_with(
+    spans: Sequence[Span], calls: Sequence[PassedCall], reader: Reader, new_id: NewId
+) -> tuple[tuple[Span, ...], tuple[PassedCall, ...]]:
+    """Return a run's own spans with the calls that passed while it went on, and the other calls.
+
+    A call belongs to the innermost span of a model call that it began in, and gives it its texts if it has
+    none: most instrumentation records none by default. A call that began in no such span becomes a child of
+    the innermost span around it, with the tools that it asked for.
+
+    Args:
+        spans: the run's, after ``rebuild.repair``.
+        calls: the calls, in any order.
+        reader: reader of the spans.
+        new_id: makes ids.
+    """
+    around = Surroundings(spans)
+    actions = {key_of(span): reader.action(span, around) for span in spans}
+    chats = [span for span in spans if _kind(actions[key_of(span)]) is ActionKind.LLM]
+    shown: dict[Key, _Seen] = {}
+    inside: list[PassedCall] = []
+    others: list[PassedCall] = []
+    for passed in calls:
+        chat = _innermost(passed, chats)
+        if chat is None:
+            (inside if _innermost(passed, spans) else others).append(passed)
+        elif key_of(chat) not in shown or shown[key_of(chat)].call.error:  # clients repeat calls that failed
+            owners = (actions[key_of(each)] for each in (chat, *around.ancestors(chat)))
+            agent = next((each.agent for each in owners if each is not None and each.agent), "")
+            if call := read_model_call(passed):
+                named = agent or titled_in_prompt(call.instructions)
+                shown[key_of(chat)] = _Seen(passed=passed, call=call, agent=named, has_agent=bool(agent))
+    own = tuple(_told(span, actions[key_of(span)], shown.get(key_of(span))) for span in spans)
+    has_tools = any(_kind(action) is ActionKind.TOOL for action in actions.values())
+    tools = () if has_tools else _tools(sorted(shown.values(), key=lambda one: one.passed.start_ns))
+    return (*own, *_placed((*_of_calls(inside), *tools), own, new_id)), tuple(others)
+
+
+def _kind(action: Action | None) -> ActionKind | None:
+    return None if action is None else action.kind
+
+
+def _told(span: Span, action: Action | None, seen: _Seen | None) -> Span:
+    """Return a span of a model call with the texts that it lacks, and the agent that they name."""
+    if seen is None or action is None or action.input_messages or action.input:
+        return span
+    named = {names.GEN_AI_AGENT_NAME: seen.agent} if seen.agent and not seen.has_agent else {}
+    return replace(span, attributes={**span.attributes, **named, **texts_of(seen.call)})
+
+
+def _of_calls(calls: Sequence[PassedCall]) -> Iterator[Span]:
+    seen = _read(calls)
+    yield from map(_chat, seen)
+    yield from _tools(seen)
+
+
+def _placed(inner: Iterable[Span], spans: Sequence[Span], new_id: NewId) -> Iterator[Span]:
+    """Yield spans as children of the innermost spans that they began in."""
+    for span in inner:
+        parent = _innermost(span, spans)
+        if parent is not None:
+            yield replace(
+                span,
+                trace_id=parent.trace_id,
+                span_id=SpanId(new_id(8)),
+                parent_id=parent.span_id,
+                scope=_SCOPE,
+                resource=parent.resource,
+            )
+
+
+def _innermost(inner: Span | PassedCall, spans: Iterable[Span]) -> Span | None:
+    """Return the span that began last of those in which something began."""
+    around = (span for span in spans if span.start_ns <= inner.start_ns <= span.end_ns)
+    return max(around, key=lambda span: (span.start_ns, -span.end_ns), default=None)

@@ -1,0 +1,331 @@
+"""One model call that passed on its way to a provider, read from the bytes of both sides. Pure.
+
+Sources: the API references of OpenAI (``POST /v1/chat/completions``, ``POST /v1/responses``) and Anthropic
+(``POST /v1/messages``), each with its streaming. All three are turned into the messages of chat completions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from semconv.json_text import read_json
+from semconv.record import record
+
+Body: TypeAlias = Mapping[str, Any]
+Message: TypeAlias = dict[str, Any]
+_EVENT_STREAM: Final = "text/event-stream"
+_SYSTEM: Final = frozenset({"system", "developer"})
+
+
+@record
+class PassedCall:
+    """The bytes of one request and its answer."""
+
+    path: str
+    request: bytes
+    answer: bytes
+    """Empty if the provider did not answer."""
+    content_type: str
+    status: int
+    """HTTP status; 0 if the provider did not answer."""
+    start_ns: int
+    end_ns: int
+
+
+@record
+class ModelCall:
+    """What was asked and answered."""
+
+    provider: str
+    model: str
+    instructions: str
+    messages: tuple[Message, ...]
+    """Without the instructions."""
+    tools: tuple[Body, ...]
+    """Definitions of the tools that the model was offered, as the request has them."""
+    said: tuple[Message, ...]
+    """The answer; empty if there is none."""
+    answered_by: str = ""
+    """The model that answered."""
+    finish: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    error: str = ""
+    """The provider's error, or why there is no answer."""
+
+
+def read_model_call(passed: PassedCall) -> ModelCall | None:
+    """Return a call's content; ``None`` if it is no call of a chat model, or not in a known format."""
+    api = next((api for ending, api in _APIS.items() if passed.path.rstrip("/").endswith(ending)), None)
+    asked = _object(passed.request)
+    if api is None or asked is None or not isinstance(asked.get(api.messages_key), list | str):
+        return None
+    answer = _answer(passed, api)
+    instructions, messages = api.asked(asked)
+    return ModelCall(
+        provider=api.provider,
+        model=_text(asked.get("model")),
+        instructions=instructions,
+        messages=tuple(messages),
+        tools=tuple(each for each in asked.get("tools") or () if isinstance(each, dict)),
+        said=tuple(api.said(answer)),
+        answered_by=_text(answer.get("model")),
+        finish=api.finish(answer),
+        input_tokens=_tokens(answer, "prompt_tokens", "input_tokens"),
+        output_tokens=_tokens(answer, "completion_tokens", "output_tokens"),
+        error=_error(passed, answer),
+    )
+
+
+@record
+class _Api:
+    provider: str
+    messages_key: str
+    asked: Callable[[Body], tuple[str, Sequence[Message]]]
+    """Returns instructions and messages of a request."""
+    said: Callable[[Body], Sequence[Message]]
+    """Returns the messages of a whole answer."""
+    joined: Callable[[Sequence[Body]], Body]
+    """Returns the whole answer that the events of a stream amount to."""
+    finish: Callable[[Body], str]
+
+
+def _answer(passed: PassedCall, api: _Api) -> Body:
+    if passed.content_type.partition(";")[0].strip().lower() == _EVENT_STREAM:
+        return api.joined(list(_events(passed.answer)))
+    return _object(passed.answer) or {}
+
+
+def _events(stream: bytes) -> Iterator[Body]:
+    """Yield the JSON documents of a stream of server-sent events; others are skipped."""
+    for line in stream.splitlines():
+        if line.startswith(b"data:") and (found := _object(line[5:])) is not None:
+            yield found
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = read_json(body.decode("utf-8", "replace"))
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _error(passed: PassedCall, answer: Body) -> str:
+    if not passed.status:
+        return "the provider did not answer"
+    if passed.status < 400 and not answer.get("error"):
+        return ""
+    error = answer.get("error")
+    told = error.get("message") if isinstance(error, dict) else error
+    return f"HTTP {passed.status}: {_text(told)}".removesuffix(": ")
+
+
+def _tokens(answer: Body, *names: str) -> int | None:
+    usage = answer.get("usage")
+    given = [usage.get(name) for name in names] if isinstance(usage, dict) else []
+    return next((each for each in given if isinstance(each, int) and each), None)
+
+
+def _text(value: Any) -> str:
+    """Return a content as text: itself, or the texts of its parts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        parts = (each.get("text") if isinstance(each, dict) else each for each in value)
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _apart(messages: Sequence[Message]) -> tuple[str, list[Message]]:
+    """Return the instructions among messages, joined, and the other messages."""
+    system = [_text(each.get("content")) for each in messages if each.get("role") in _SYSTEM]
+    return "\n\n".join(system), [each for each in messages if each.get("role") not in _SYSTEM]
+
+
+# Chat completions ------------------------------------------------------------
+
+
+def _chat_asked(body: Body) -> tuple[str, Sequence[Message]]:
+    return _apart(_dicts(body.get("messages")))
+
+
+def _chat_said(answer: Body) -> Sequence[Message]:
+    choices = _dicts(answer.get("choices"))[:1]
+    return [each["message"] for each in choices if isinstance(each.get("message"), dict)]
+
+
+def _chat_finish(answer: Body) -> str:
+    return next((_text(each.get("finish_reason")) for each in _dicts(answer.get("choices"))), "")
+
+
+def _chat_joined(events: Sequence[Body]) -> Body:
+    text: list[str] = []
+    calls: dict[int, Message] = {}
+    found: dict[str, Any] = {}
+    finish = ""
+    for event in events:
+        found |= {name: event[name] for name in ("model", "usage", "error") if event.get(name)}
+        for choice in _dicts(event.get("choices")):
+            if choice.get("index"):
+                continue  # another sample of the same answer
+            delta = choice.get("delta") or {}
+            text.append(_text(delta.get("content")))
+            for each in _dicts(delta.get("tool_calls")):
+                _add_call(calls.setdefault(int(each.get("index") or 0), _new_call()), each)
+            finish = _text(choice.get("finish_reason")) or finish
+    message: Message = {"role": "assistant", "content": "".join(text)}
+    if calls:
+        message["tool_calls"] = [calls[place] for place in sorted(calls)]
+    return {**found, "choices": [{"message": message, "finish_reason": finish}] if events else []}
+
+
+def _new_call() -> Message:
+    return {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+
+
+def _add_call(call: Message, delta: Body) -> None:
+    function = delta.get("function") or {}
+    call["id"] = call["id"] or _text(delta.get("id"))
+    call["function"]["name"] += _text(function.get("name"))
+    call["function"]["arguments"] += _text(function.get("arguments"))
+
+
+# Responses -------------------------------------------------------------------
+
+
+def _responses_asked(body: Body) -> tuple[str, Sequence[Message]]:
+    given = body.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else _dicts(given)
+    system, messages = _apart(list(_items(items)))
+    return "\n\n".join(filter(None, (_text(body.get("instructions")), system))), messages
+
+
+def _items(items: Sequence[Body]) -> Iterator[Message]:
+    """Yield the messages that items of the Responses API amount to; thoughts are left out."""
+    for item in items:
+        kind = item.get("type")
+        if kind == "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            yield {"role": "assistant", "tool_calls": [{"id": item.get("call_id"), "function": function}]}
+        elif kind == "function_call_output":
+            yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": _text(item.get("output"))}
+        elif kind in {None, "message"}:
+            yield {"role": item.get("role") or "user", "content": item.get("content")}
+
+
+def _responses_said(answer: Body) -> Sequence[Message]:
+    said = list(_items(_dicts(answer.get("output"))))
+    return [{**each, "content": _text(each.get("content"))} for each in said]
+
+
+def _responses_joined(events: Sequence[Body]) -> Body:
+    wholes = [each["response"] for each in events if isinstance(each.get("response"), dict)]
+    whole: Body = wholes[-1] if wholes else {}
+    items = [event["item"] for event in events if event.get("type") == "response.output_item.done"]
+    return {**whole, "output": whole.get("output") or items}
+
+
+def _responses_finish(answer: Body) -> str:
+    return _text(answer.get("status"))
+
+
+# Anthropic -------------------------------------------------------------------
+
+
+def _anthropic_asked(body: Body) -> tuple[str, Sequence[Message]]:
+    return _text(body.get("system")), [
+        one for each in _dicts(body.get("messages")) for one in _turns(each, _dicts(each.get("content")))
+    ]
+
+
+def _turns(message: Body, blocks: Sequence[Body]) -> Iterator[Message]:
+    """Yield a message as chat completions has it: the result of each tool is a message of its own."""
+    if not blocks:
+        yield dict(message)
+        return
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            result = _text(block.get("content"))
+            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
+    calls = [_tool_use(block) for block in blocks if block.get("type") == "tool_use"]
+    text = "\n".join(_text(block.get("text")) for block in blocks if block.get("type") == "text")
+    if text or calls:
+        yield {"role": message.get("role"), "content": text, **({"tool_calls": calls} if calls else {})}
+
+
+def _tool_use(block: Body) -> Message:
+    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+    return {"id": block.get("id"), "function": {"name": block.get("name"), "arguments": arguments}}
+
+
+def _anthropic_said(answer: Body) -> Sequence[Message]:
+    return list(_turns({"role": "assistant", "content": ""}, _dicts(answer.get("content"))))
+
+
+def _anthropic_finish(answer: Body) -> str:
+    return _text(answer.get("stop_reason"))
+
+
+def _anthropic_joined(events: Sequence[Body]) -> Body:
+    found: dict[str, Any] = {}
+    usage: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    inputs: dict[int, str] = {}
+    for event in events:
+        place = int(event.get("index") or 0)
+        match event.get("type"):
+            case "message_start":
+                found = dict(event.get("message") or {})
+                usage |= found.get("usage") or {}
+            case "content_block_start":
+                blocks[place] = dict(event.get("content_block") or {})
+            case "content_block_delta":
+                delta = event.get("delta") or {}
+                block = blocks.setdefault(place, {"type": "text", "text": ""})
+                block["text"] = _text(block.get("text")) + _text(delta.get("text"))
+                inputs[place] = inputs.get(place, "") + _text(delta.get("partial_json"))
+            case "message_delta":
+                found |= event.get("delta") or {}
+                usage |= event.get("usage") or {}
+            case "error":
+                found["error"] = event.get("error")
+    for place, text in inputs.items():
+        if text:
+            blocks[place]["input"] = _object(text.encode()) or {"text": text}
+    return {**found, "usage": usage, "content": [blocks[place] for place in sorted(blocks)]}
+
+
+_APIS: Final[Mapping[str, _Api]] = {
+    "/chat/completions": _Api(
+        provider="openai",
+        messages_key="messages",
+        asked=_chat_asked,
+        said=_chat_said,
+        joined=_chat_joined,
+        finish=_chat_finish,
+    ),
+    "/responses": _Api(
+        provider="openai",
+        messages_key="input",
+        asked=_responses_asked,
+        said=_responses_said,
+        joined=_responses_joined,
+        finish=_responses_finish,
+    ),
+    "/messages": _Api(
+        provider="anthropic",
+        messages_key="messages",
+        asked=_anthropic_asked,
+        said=_anthropic_said,
+        joined=_anthropic_joined,
+        finish=_anthropic_finish,
+    ),
+}
+"""By the end of the path."""

@@ -1,0 +1,195 @@
+"""Recording gateway: passes a program's model calls on to the provider, and keeps both sides. Not pure.
+
+Each provider's base URL gets an address here, so that the path that the user chose is kept:
+``OPENAI_BASE_URL`` of ``https://models.example/v1`` becomes ``http://127.0.0.1:PORT/0/v1``. Answers pass byte
+for byte as they arrive. Keys pass in the headers, and no header is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI
+from analyzer.experiment.replay.upstream import (
+    NO_ANSWER_STATUS,
+    NoAnswer,
+    Sending,
+    Upstream,
+    forwarded_headers,
+)
+from analyzer.programs.model_call import PassedCall
+from collector_processor.receivers.admission import names_this_machine
+from semconv.record import record
+
+_MOST_REQUEST: Final = 64 << 20
+_MOST_KEPT: Final = 16 << 20
+"""Bytes of one answer that are kept; all of it passes."""
+_MOST_BYTES: Final = 512 << 20
+"""Bytes of all calls that are kept; later calls pass, and are counted only."""
+_SILENCE_S: Final = 600.0
+"""Longest silence of a provider: the SDKs' own default timeout."""
+
+
+@record
+class BaseUrl:
+    """A variable that tells a client where its provider is."""
+
+    variable: str
+    usual: str
+    """The provider's own base URL; empty if clients do not use the variable unless it is set."""
+
+
+BASE_URLS: Final = (
+    BaseUrl(variable="OPENAI_BASE_URL", usual=f"{OPENAI}/v1"),
+    BaseUrl(variable="OPENAI_API_BASE", usual=f"{OPENAI}/v1"),
+    BaseUrl(variable="ANTHROPIC_BASE_URL", usual=ANTHROPIC),
+    BaseUrl(variable="ANTHROPIC_API_BASE", usual=""),
+    BaseUrl(variable="AZURE_OPENAI_ENDPOINT", usual=""),
+    BaseUrl(variable="OPENROUTER_API_BASE", usual=""),
+    BaseUrl(variable="GROQ_BASE_URL", usual=""),
+    BaseUrl(variable="MISTRAL_API_BASE", usual=""),
+    BaseUrl(variable="DEEPSEEK_API_BASE", usual=""),
+)
+"""``OPENAI_BASE_URL``: openai's clients in Python and Node, and what builds on them; ``OPENAI_API_BASE``:
+litellm and openai before 1.0; ``ANTHROPIC_BASE_URL``: anthropic's clients."""
+
+
+def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the base URL of each variable: the user's, else the provider's own.
+
+    A client that reads two variables takes the first one that is set, so a user's ``OPENAI_API_BASE`` also
+    stands for ``OPENAI_BASE_URL``, and the other way round.
+    """
+    found = {each.variable: environ.get(each.variable, "").strip() or each.usual for each in BASE_URLS}
+    first, second = (environ.get(name, "").strip() for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"))
+    if first or second:
+        found |= {"OPENAI_BASE_URL": first or second, "OPENAI_API_BASE": second or first}
+    return {name: url for name, url in found.items() if url}
+
+
+class RecordingGateway:
+    """A running gateway. Call its methods in its event loop."""
+
+    def __init__(self, upstream: Upstream, urls: Mapping[str, str], clock_ns: Callable[[], int]) -> None:
+        """Create it for these base URLs, by variable."""
+        self._upstream: Final = upstream
+        self._origins: Final[list[str]] = sorted({_origin(url) for url in urls.values()})
+        self._urls: Final = dict(urls)
+        self._clock_ns: Final = clock_ns
+        self._port = 0
+        self._kept_bytes = 0
+        self.calls: Final[list[PassedCall]] = []
+        """The calls that have ended, in the order of their end."""
+        self.left_out = 0
+        """Calls that passed after ``_MOST_BYTES``."""
+
+    def bound(self, port: int) -> None:
+        """Set the port it listens on."""
+        self._port = port
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that lead a program's clients here."""
+        return {name: self._address(url) for name, url in self._urls.items()}
+
+    def _address(self, url: str) -> str:
+        parts = urlsplit(url)
+        query = f"?{parts.query}" if parts.query else ""
+        return f"http://127.0.0.1:{self._port}/{self._origins.index(_origin(url))}{parts.path}{query}"
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Pass one request on, and its answer back."""
+        if not names_this_machine(request.headers.get("Host", ""), ()):
+            raise web.HTTPForbidden(text="expected a Host header that names this machine\n")
+        number = int(request.match_info["origin"])
+        if number >= len(self._origins):
+            raise web.HTTPNotFound(text="no such address\n")
+        path = request.rel_url.raw_path.removeprefix(f"/{number}")
+        query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+        body = await request.read()
+        sending = Sending(
+            url=f"{self._origins[number]}{path}{query}",
+            headers=forwarded_headers(request.headers),
+            body=body,
+            method=request.method,
+        )
+        return await self._passed(sending, request, path)
+
+    async def _passed(self, sending: Sending, request: web.Request, path: str) -> web.StreamResponse:
+        began_ns, answer = self._clock_ns(), bytearray()
+        ended_ns = began_ns
+
+        def watch(piece: bytes) -> None:
+            nonlocal ended_ns
+            ended_ns = self._clock_ns()
+            answer.extend(piece[: _MOST_KEPT - len(answer)])
+
+        response: web.StreamResponse
+        try:
+            response, _ = await self._upstream.pass_on(sending, request, nullcontext, _nothing, watch)
+            status, content_type = response.status, response.headers.get("Content-Type", "")
+        except NoAnswer as error:
+            status, content_type, ended_ns = 0, "", self._clock_ns()
+            told = {"error": {"message": f"blamespan: the provider did not answer ({error.failure})"}}
+            response = web.json_response(told, status=NO_ANSWER_STATUS[error.failure])
+        self._keep(
+            PassedCall(
+                path=path,
+                request=sending.body,
+                answer=bytes(answer),
+                content_type=content_type,
+                status=status,
+                start_ns=began_ns,
+                end_ns=ended_ns,
+            )
+        )
+        return response
+
+    def _keep(self, call: PassedCall) -> None:
+        size = len(call.request) + len(call.answer)
+        if self._kept_bytes + size > _MOST_BYTES:
+            self.left_out += 1
+            return
+        self._kept_bytes += size
+        self.calls.append(call)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _nothing() -> None:
+    pass
+
+
+@asynccontextmanager
+async def recording(
+    environ: Mapping[str, str], clock_ns: Callable[[], int] = time.time_ns
+) -> AsyncIterator[RecordingGateway]:
+    """Run a recording gateway on a free port of loopback until the block ends.
+
+    Args:
+        environ: the program's environment, which may name providers.
+        clock_ns: returns the time in nanoseconds since the epoch.
+    """
+    upstream = Upstream(_SILENCE_S)
+    gateway = RecordingGateway(upstream, upstreams(environ), clock_ns)
+    app = web.Application(client_max_size=_MOST_REQUEST)
+    app.router.add_route("*", r"/{origin:\d{1,3}}/{tail:.*}", gateway.answer)
+    app.router.add_route("*", r"/{origin:\d{1,3}}", gateway.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        gateway.bound(runner.addresses[0][1])
+        yield gateway
+    finally:
+        await runner.cleanup()
+        await asyncio.shield(upstream.close())

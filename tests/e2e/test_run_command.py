@@ -1,0 +1,225 @@
+"""``blamespan run``: programs nobody prepared, judged in the terminal that they ran in."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector_processor.otlp import Signal
+from collector_processor.rebuild.decode import decode
+from tests.e2e.backend import grpc_backend
+
+PLAIN = """
+import json, os, sys
+from openai import OpenAI
+client = OpenAI(api_key="sk-verysecret1234567890abcdef")
+def ask(instructions, *messages):
+    asked = [{"role": "system", "content": instructions}, *messages]
+    answer = client.chat.completions.create(model="m", messages=asked, **json.loads(os.environ.get("MORE", "{}")))
+    return answer.choices[0].message.model_dump(exclude_none=True)
+task = {"role": "user", "content": "How many units did we sell in the north in total?"}
+wanted = ask("You are the researcher.", task)
+result = {"role": "tool", "tool_call_id": wanted["tool_calls"][0]["id"], "content": '{"units": [1200, 1450, 980]}'}
+found = ask("You are the researcher.", task, wanted, result)
+print(ask("You are the analyst.", {"role": "user", "content": found["content"]})["content"])
+"""  # noqa: E501 - a program
+INSTRUMENTED = """
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from semconv.instrument import agent, llm, run
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+with run("sales", task="How many units?", tracer_provider=provider) as this:
+    with agent("analyst"), llm("m") as call:
+        call.output("1,200 + 1,450 + 980 = 3,530.")
+    this.output("1,200 + 1,450 + 980 = 3,530.")
+provider.shutdown()
+"""
+SALES = {"id": "c1", "type": "function", "function": {"name": "sales", "arguments": '{"region": "north"}'}}
+WRONG = "1,200 + 1,450 + 980 = 3,530. The total is 3,530 units."
+
+
+class Provider(BaseHTTPRequestHandler):
+    """A model that looks sales up, and adds them up wrongly."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
+        said: dict[str, Any] = {"content": WRONG}
+        if "researcher" in asked[0]["content"]:
+            has_result = asked[-1]["role"] == "tool"
+            said = {"content": "1,200, 1,450 and 980 units."} if has_result else {"tool_calls": [SALES]}
+        body = json.dumps(
+            {
+                "id": "x", "object": "chat.completion", "created": 0, "model": "m",
+                "choices": [{"index": 0, "message": {"role": "assistant", **said}, "finish_reason": "stop"}],
+            }
+        ).encode()  # fmt: skip
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def provider() -> Iterator[str]:
+    with serving() as url:
+        yield url
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def run(folder: Path, *words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "analyzer", "run", *words],
+        cwd=folder, env=environment(**variables), input=stdin, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+
+
+def environment(**variables: str) -> Mapping[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "BLAMESPAN_"))}
+    return {**kept, "PYTHONPATH": str(Path.cwd()), **variables}
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    pytest.importorskip("openai")
+    (tmp_path / "report.py").write_text(PLAIN)
+    return tmp_path
+
+
+def test_a_program_that_has_never_heard_of_spans_is_judged(plain: Path, provider: str) -> None:
+    ended = run(plain, "--save", "run.json", "--", sys.executable, "report.py", OPENAI_BASE_URL=provider)
+    assert (ended.returncode, ended.stdout) == (0, f"{WRONG}\n")
+    assert "analyst, at step 3 of 4" in ended.stderr
+    assert 'sales({"region": "north"})' in ended.stderr
+    assert "which gives" in ended.stderr
+    saved = (plain / "run.json").read_text()
+    assert "verysecret" not in saved
+    again = subprocess.run(
+        [sys.executable, "-m", "analyzer", "attribute", "run.json", "--format", "json"],
+        cwd=plain, env=environment(), capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    assert json.loads(again.stdout)["agent"] == "analyst"
+
+
+def test_as_json_the_programs_output_goes_to_standard_error(plain: Path, provider: str) -> None:
+    ended = run(plain, "--format", "json", "--fail", sys.executable, "report.py", OPENAI_API_BASE=provider)
+    (line,) = ended.stdout.splitlines()
+    verdict = json.loads(line)
+    assert (verdict["status"], verdict["agent"], verdict["step"]) == ("suspected", "analyst", 3)
+    assert WRONG in ended.stderr
+    assert ended.returncode == 1  # an agent is accused, and the program gave 0
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (["--expect", "3,630"], "attributed"),
+        (["--expect", "3,530"], "no_failure"),
+        (["--check", "grep -q 3,630"], "attributed"),
+        (["--check", "grep -q 3,530"], "no_failure"),
+        (["--failed"], "attributed"),
+    ],
+)
+def test_the_user_says_whether_it_failed(plain: Path, provider: str, options: list[str], status: str) -> None:
+    ended = run(
+        plain, *options, "--format", "json", "--", sys.executable, "report.py", OPENAI_BASE_URL=provider
+    )
+    assert json.loads(ended.stdout)["status"] == status
+    assert ended.returncode == 0
+    assert WRONG in ended.stderr
+
+
+def test_spans_are_judged_and_still_reach_the_programs_own_backend(tmp_path: Path) -> None:
+    (tmp_path / "sales.py").write_text(INSTRUMENTED)
+    with grpc_backend() as backend:
+        own = {"OTEL_EXPORTER_OTLP_ENDPOINT": backend.url, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+        ended = run(tmp_path, "--format", "json", sys.executable, "sales.py", **own)
+        assert json.loads(ended.stdout)["agent"] == "analyst", ended.stderr
+        bodies = [each.body for each in backend.of(Signal.TRACES)]
+    names = {span.name for body in bodies for span in decode(body).spans}
+    assert {"invoke_workflow sales", "invoke_agent analyst"} <= names
+
+
+def test_a_backend_that_is_away_is_said_and_costs_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "sales.py").write_text(INSTRUMENTED)
+    own = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    ended = run(tmp_path, sys.executable, "sales.py", **own)
+    assert "analyst, at step" in ended.stderr
+    assert "could not be passed on to the program's own backend" in ended.stderr
+
+
+def test_the_programs_streams_and_code_are_its_own(tmp_path: Path) -> None:
+    program = "import sys; sys.stdout.buffer.write(b'\\x00\\xff' + sys.stdin.buffer.read()); sys.exit(7)"
+    done = subprocess.run(
+        [sys.executable, "-m", "analyzer", "run", "--", sys.executable, "-c", program],
+        cwd=tmp_path, env=environment(), input=b"in\x00", capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (7, b"\x00\xffin\x00")
+    assert b"nothing to judge" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["no-such-program"], 127, "no-such-program: not found"),
+        (["/"], 126, "/: cannot be executed"),
+        ([], 2, "COMMAND"),
+        (["--save", "no/such/folder", "true"], 2, "no such folder"),
+        (["--check", "'", "true"], 2, "expected a command"),
+        (["sh", "-c", "kill -9 $$"], 137, "nothing to judge"),
+    ],
+)
+def test_what_cannot_be_run_or_is_killed_has_the_code_of_shells(
+    tmp_path: Path, words: list[str], code: int, told: str
+) -> None:
+    ended = run(tmp_path, *words)
+    assert (ended.returncode, told in ended.stderr) == (code, True), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_after_ctrl_c_what_is_there_is_judged(plain: Path, provider: str) -> None:
+    (plain / "report.py").write_text(f"{PLAIN}\nimport time; print('waits', flush=True); time.sleep(600)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "analyzer", "run", "--", sys.executable, "report.py"],
+        cwd=plain, env=environment(OPENAI_BASE_URL=provider), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    while "waits" not in process.stdout.readline():
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode in {1, 130}
+    assert "analyst, at step 3 of 4" in told

@@ -1,0 +1,164 @@
+"""Spans of a program's model calls: steps without instrumentation, texts for instrumentation without them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from analyzer.programs.call_spans import joined_with, spans_of_calls
+from analyzer.programs.model_call import PassedCall
+from collector_processor.trajectory import order
+from semconv.dialects import USUAL
+from semconv.model import UNKNOWN_AGENT, Span, SpanStatus, StepKind, Trace, Trajectory
+from tests.factories import at, span
+
+SALES = {"id": "c1", "type": "function", "function": {"name": "sales", "arguments": '{"region": "north"}'}}
+
+
+def ids() -> Callable[[int], str]:
+    number = count(1000)
+    return lambda size: f"{next(number):0{2 * size}x}"
+
+
+def call(
+    second: int, instructions: str, *messages: Mapping[str, Any], said: Mapping[str, Any], status: int = 200
+) -> PassedCall:
+    """A call that begins at a second and takes half of one."""
+    asked = [{"role": "system", "content": instructions}, *messages]
+    answer = {"choices": [{"message": {"role": "assistant", **said}}]}
+    return PassedCall(
+        path="/v1/chat/completions",
+        request=json.dumps({"model": "m", "messages": asked}).encode(),
+        answer=json.dumps(answer if status == 200 else {"error": {"message": "busy"}}).encode(),
+        content_type="application/json",
+        status=status,
+        start_ns=at(1000 * second),
+        end_ns=at(1000 * second + 500),
+    )
+
+
+TASK = {"role": "user", "content": "How many did we sell in the north?"}
+ASKED = call(1, "You are the researcher.", TASK, said={"content": None, "tool_calls": [SALES]})
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": '{"units": 1200}'}
+FOUND = call(
+    3,
+    "You are the researcher.",
+    TASK,
+    {"role": "assistant", "tool_calls": [SALES]},
+    RESULT,
+    said={"content": "1,200 units"},
+)
+TOLD = call(
+    5, "Answer kindly.", {"role": "user", "content": "1,200 units"}, said={"content": "We sold 1,200."}
+)
+
+
+def steps(spans: tuple[Span, ...]) -> Trajectory:
+    return order(Trace(spans=spans))
+
+
+def shape(trajectory: Trajectory) -> list[tuple[str, StepKind, str]]:
+    return [(step.agent, step.kind, step.output) for step in trajectory.steps]
+
+
+def test_a_program_without_instrumentation_has_agents_tools_task_and_answer() -> None:
+    found = steps(spans_of_calls((TOLD, FOUND, ASKED), "report", ids()))
+    assert (found.task, found.output) == (TASK["content"], "We sold 1,200.")
+    assert shape(found) == [
+        ("researcher", StepKind.LLM, 'call sales({"region": "north"})'),
+        ("researcher", StepKind.TOOL, '{"units": 1200}'),
+        ("researcher", StepKind.LLM, "1,200 units"),
+        ("agent 1", StepKind.LLM, "We sold 1,200."),
+    ]
+    assert found.steps[0].calls[0].name == "sales"
+
+
+def test_unnamed_agents_are_told_apart_by_the_beginning_of_their_instructions() -> None:
+    long = "Answer kindly and in short sentences. " * 4
+    said = {"content": "yes"}
+    calls = [
+        call(1, f"{long} Today is Monday.", TASK, said=said),
+        call(2, "Check the answer.", TASK, said=said),
+        call(3, f"{long} Today is Tuesday.", TASK, said=said),
+    ]
+    found = steps(spans_of_calls(calls, "report", ids()))
+    assert [step.agent for step in found.steps] == ["agent 1", "agent 2", "agent 1"]
+
+
+def test_a_call_that_the_provider_refused_is_an_error() -> None:
+    refused = call(1, "You are the clerk.", TASK, said={}, status=429)
+    root, chat = spans_of_calls([refused], "report", ids())
+    assert (chat.status, chat.status_message) == (SpanStatus.ERROR, "HTTP 429: busy")
+    assert root.status is SpanStatus.UNSET
+    assert spans_of_calls([], "report", ids()) == ()
+
+
+def own(number: int, begin_s: float, end_s: float, parent: int | None = None, **attributes: str) -> Span:
+    """A span of the program; in names of attributes, ``__`` is a dot."""
+    return span(
+        number,
+        parent=parent,
+        start=1000 * begin_s,
+        end=1000 * end_s,
+        attributes={name.replace("__", "."): value for name, value in attributes.items()},
+    )
+
+
+CHAT: Any = {"gen_ai__operation__name": "chat", "gen_ai__request__model": "m"}
+
+
+def test_spans_without_texts_get_them_and_nothing_appears_twice() -> None:
+    spans = (
+        own(1, 0, 9, gen_ai__operation__name="invoke_workflow"),
+        own(2, 0.9, 1.4, 1, **CHAT),  # ends before we saw the end of the answer
+        own(3, 2.9, 4, 1, **CHAT),
+        own(4, 4.9, 6, 1, **CHAT),
+    )
+    joined, left = joined_with(spans, (ASKED, FOUND, TOLD), USUAL, ids())
+    assert left == ()
+    found = steps(joined)
+    assert [one for one in shape(found) if one[1] is StepKind.LLM] == [
+        ("researcher", StepKind.LLM, 'call sales({"region": "north"})'),
+        ("researcher", StepKind.LLM, "1,200 units"),
+        (UNKNOWN_AGENT, StepKind.LLM, "We sold 1,200."),
+    ]
+    assert [one for one in shape(found) if one[1] is StepKind.TOOL] == [
+        ("researcher", StepKind.TOOL, '{"units": 1200}')
+    ]
+
+
+def test_a_programs_own_texts_agents_and_tools_stay() -> None:
+    recorded = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "the program's"}]}])
+    spans = (
+        own(1, 0, 9, gen_ai__operation__name="invoke_agent", gen_ai__agent__name="mara"),
+        own(2, 0.9, 1.4, 1, **CHAT, gen_ai__input__messages=recorded),
+        own(3, 1.5, 2.9, 1, gen_ai__operation__name="execute_tool", gen_ai__tool__name="sales"),
+        own(4, 2.95, 4, 1, **CHAT),
+    )
+    joined, left = joined_with(spans, (ASKED, FOUND), USUAL, ids())
+    assert left == ()
+    assert len(joined) == len(spans)
+    assert joined[1] == spans[1]
+    assert {step.agent for step in steps(joined).steps} == {"mara"}
+
+
+def test_the_repeated_call_of_a_client_counts_and_not_the_refused_one() -> None:
+    spans = (own(1, 0, 9, **CHAT),)
+    refused = call(1, "You are the clerk.", TASK, said={}, status=500)
+    answered = call(3, "You are the clerk.", TASK, said={"content": "1,200"})
+    joined, _ = joined_with(spans, (refused, answered), USUAL, ids())
+    assert [step.output for step in steps(joined).steps] == ["1,200"]
+
+
+def test_calls_inside_a_run_without_model_spans_become_its_steps_and_others_are_left() -> None:
+    spans = (
+        own(1, 0, 4.9, gen_ai__operation__name="invoke_workflow"),
+        own(2, 0.5, 4.5, 1, gen_ai__operation__name="invoke_agent", gen_ai__agent__name="mara"),
+    )
+    joined, left = joined_with(spans, (ASKED, FOUND, TOLD), USUAL, ids())
+    assert left == (TOLD,)
+    added = joined[2:]
+    assert [one.name for one in added] == ["chat m", "chat m", "execute_tool sales"]
+    assert {one.parent_id for one in added} == {spans[1].span_id}

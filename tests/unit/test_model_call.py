@@ -1,0 +1,261 @@
+"""Model calls that pass are read alike from three APIs, whole and streamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from analyzer.programs.model_call import PassedCall, read_model_call
+
+CALL = {"id": "c1", "function": {"name": "look_up", "arguments": '{"city": "Ulm"}'}}
+
+
+def passed(
+    path: str, request: Mapping[str, Any], answer: bytes, kind: str = "application/json"
+) -> PassedCall:
+    return PassedCall(
+        path=path, request=json.dumps(request).encode(), answer=answer, content_type=kind, status=200,
+        start_ns=1, end_ns=2,
+    )  # fmt: skip
+
+
+def streamed(*events: Mapping[str, Any]) -> bytes:
+    return b"".join(b"event: x\ndata: " + json.dumps(each).encode() + b"\n\n" for each in events)
+
+
+CHAT = {
+    "model": "m",
+    "messages": [{"role": "system", "content": "You are the clerk."}, {"role": "user", "content": "Ulm?"}],
+    "tools": [{"type": "function", "function": {"name": "look_up"}}],
+}
+RESPONSES = {"model": "m", "instructions": "You are the clerk.", "input": "Ulm?"}
+MESSAGES = {"model": "m", "system": "You are the clerk.", "messages": [{"role": "user", "content": "Ulm?"}]}
+ITEM = {"type": "function_call", "call_id": "c1", "name": "look_up", "arguments": '{"city": "Ulm"}'}
+BLOCKS = [
+    {"type": "text", "text": "Let me see."},
+    {"type": "tool_use", "id": "c1", "name": "look_up", "input": {"city": "Ulm"}},
+]
+USAGE = {"input_tokens": 7, "output_tokens": 3}
+
+
+def delta(**found: Any) -> dict[str, Any]:
+    return {"model": "m-2", "choices": [{"index": 0, "delta": found, "finish_reason": None}]}
+
+
+WHOLE: dict[str, tuple[str, Mapping[str, Any], bytes, str]] = {
+    "chat": (
+        "/v1/chat/completions",
+        CHAT,
+        json.dumps(
+            {
+                "model": "m-2",
+                "choices": [
+                    {"message": {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}}
+                ],
+                "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+            }
+        ).encode(),
+        "application/json; charset=utf-8",
+    ),
+    "chat, streamed": (
+        "/v1/chat/completions",
+        {**CHAT, "stream": True},
+        streamed(
+            delta(role="assistant", content="Let me "),
+            delta(content="see."),
+            {"choices": [{"index": 1, "delta": {"content": "another sample"}}]},
+            delta(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "look_up", "arguments": ""}}]),
+            delta(tool_calls=[{"index": 0, "function": {"arguments": '{"city": '}}]),
+            delta(tool_calls=[{"index": 0, "function": {"arguments": '"Ulm"}'}}]),
+            {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}},
+        )
+        + b"data: [DONE]\n\n",
+        "text/event-stream; charset=utf-8",
+    ),
+    "responses": (
+        "/openai/v1/responses",
+        RESPONSES,
+        json.dumps(
+            {
+                "model": "m-2",
+                "output": [
+                    {"type": "reasoning", "summary": []},
+                    {
+                        "type": "message",
+                        "role": "assistant",
+                        "content": [{"type": "output_text", "text": "Let me see."}],
+                    },
+                    ITEM,
+                ],
+                "usage": USAGE,
+            }
+        ).encode(),
+        "application/json",
+    ),
+    "responses, streamed": (
+        "/v1/responses",
+        RESPONSES,
+        streamed(
+            {"type": "response.created", "response": {"model": "m-2", "output": []}},
+            {
+                "type": "response.output_item.done",
+                "item": {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": "Let me see."}],
+                },
+            },
+            {"type": "response.output_item.done", "item": ITEM},
+            {"type": "response.completed", "response": {"model": "m-2", "output": [], "usage": USAGE}},
+        ),
+        "text/event-stream",
+    ),
+    "messages": (
+        "/v1/messages",
+        MESSAGES,
+        json.dumps({"model": "m-2", "content": BLOCKS, "usage": USAGE}).encode(),
+        "application/json",
+    ),
+    "messages, streamed": (
+        "/v1/messages",
+        MESSAGES,
+        streamed(
+            {
+                "type": "message_start",
+                "message": {"model": "m-2", "content": [], "usage": {"input_tokens": 7}},
+            },
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "text_delta", "text": "Let me see."},
+            },
+            {
+                "type": "content_block_start",
+                "index": 1,
+                "content_block": {"type": "tool_use", "id": "c1", "name": "look_up", "input": {}},
+            },
+            {
+                "type": "content_block_delta",
+                "index": 1,
+                "delta": {"type": "input_json_delta", "partial_json": '{"city": "U'},
+            },
+            {
+                "type": "content_block_delta",
+                "index": 1,
+                "delta": {"type": "input_json_delta", "partial_json": 'lm"}'},
+            },
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 3}},
+        ),
+        "text/event-stream",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_three_apis_say_the_same_whole_and_streamed(name: str) -> None:
+    found = read_model_call(passed(*WHOLE[name]))
+    assert found is not None
+    assert (found.model, found.answered_by, found.instructions) == ("m", "m-2", "You are the clerk.")
+    assert [(each["role"], each["content"]) for each in found.messages] == [("user", "Ulm?")]
+    assert "".join(each.get("content") or "" for each in found.said) == "Let me see."
+    calls = [call for each in found.said for call in each.get("tool_calls") or ()]
+    assert [(call["id"], call["function"]["name"]) for call in calls] == [("c1", "look_up")]
+    assert [json.loads(call["function"]["arguments"]) for call in calls] == [{"city": "Ulm"}]
+    assert (found.input_tokens, found.output_tokens, found.error) == (7, 3, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "request_"),
+    [
+        (
+            "/v1/chat/completions",
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [CALL]},
+                    {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+                ]
+            },
+        ),
+        (
+            "/v1/responses",
+            {"input": [ITEM, {"type": "function_call_output", "call_id": "c1", "output": "sunny"}]},
+        ),
+        (
+            "/v1/messages",
+            {
+                "messages": [
+                    {"role": "assistant", "content": BLOCKS[1:]},
+                    {
+                        "role": "user",
+                        "content": [
+                            {
+                                "type": "tool_result",
+                                "tool_use_id": "c1",
+                                "content": [{"type": "text", "text": "sunny"}],
+                            }
+                        ],
+                    },
+                ]
+            },
+        ),
+    ],
+)
+def test_a_tools_result_is_a_message_of_its_own(path: str, request_: Mapping[str, Any]) -> None:
+    found = read_model_call(passed(path, request_, b"{}"))
+    assert found is not None
+    asked, answered = found.messages
+    assert asked["tool_calls"][0]["function"]["name"] == "look_up"
+    assert (answered["role"], answered["tool_call_id"], answered["content"]) == ("tool", "c1", "sunny")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", b'{"input": "x"}'),
+        ("/v1/models", b""),
+        ("/v1/chat/completions", b"\xff\xfe"),
+        ("/v1/chat/completions", b"[1]"),
+        ("/v1/chat/completions", b'{"messages": 7}'),
+        ("/v1/chat/completions", b"[" * 100_000),
+    ],
+)
+def test_what_is_no_call_of_a_chat_model_is_left_out(path: str, body: bytes) -> None:
+    call = PassedCall(path=path, request=body, answer=b"", content_type="", status=200, start_ns=0, end_ns=0)
+    assert read_model_call(call) is None
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses", "/messages"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"data: [DONE]\n\n",
+        b'{"choices": [7, {"message": "x"}], "output": 7, "content": "x", "usage": [1]}',
+        (
+            b'data: {"choices": 7, "type": "content_block_delta"}\n\n'
+            b'data: {"choices": [{"delta": {"tool_calls": [{}]}}]}\n\n'
+        ),
+        b'data: {"type": "message_start", "message": {"usage": {"input_tokens": "many"}}}\n\n',
+    ],
+)
+def test_an_answer_that_is_cut_or_odd_is_read_as_far_as_it_goes(path: str, kind: str, answer: bytes) -> None:
+    request = {"messages": [{"role": "user", "content": "?"}, 7], "input": "?"}
+    found = read_model_call(passed(path, request, answer, kind))
+    assert found is not None
+    assert found.messages[0]["content"] == "?"
+
+
+def test_a_refused_call_says_why() -> None:
+    body = b'{"error": {"message": "slow down", "type": "rate_limit"}}'
+    call = PassedCall(
+        path="/v1/chat/completions", request=json.dumps(CHAT).encode(), answer=body,
+        content_type="application/json", status=429, start_ns=0, end_ns=0,
+    )  # fmt: skip
+    found = read_model_call(call)
+    assert found is not None
+    assert found.error == "HTTP 429: slow down"
