@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from platformdirs import user_data_path
@@ -25,6 +25,7 @@ from collector_processor.store.database.places import RUNS
 from collector_processor.writeback.annotate import Carriers
 
 MEBIBYTE: Final = 1 << 20
+_HOLD: Final = "hold:"
 
 JOBS_IN_STORE: Final = "store"
 """Value of ``analyzer_endpoint``: analyzers take jobs from the store."""
@@ -70,10 +71,11 @@ class Settings(KafkaSettings):
     mappings: str = Field("", description="mapping files for spans in no known dialect, comma-separated")
     write_back: WriteBack = Field(
         WriteBack.LATE,
-        description="`late`: add carriers after the run; `hold`: hold original spans and mark them before"
-        " forwarding",
+        description="`late`: add carriers after the run; `hold`: hold an agent's spans and mark them before"
+        " forwarding, for at most 20,000 ms; `hold:MILLISECONDS`: for at most so long",
     )
-    hold_max: int = Field(20_000, gt=0, description="ms that hold mode may hold an agent's trace")
+    hold_max: int = Field(20_000, gt=0, exclude=True, repr=False)
+    """Milliseconds that hold mode may hold an agent's trace; part of ``write_back``."""
     root_grace: int = Field(
         10_000,
         ge=0,
@@ -330,6 +332,17 @@ class Settings(KafkaSettings):
                 " otherwise any web page could send spans"
             )
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hold_says_how_long(cls, values: dict[str, Any]) -> dict[str, Any]:
+        given = values.get("write_back")
+        if not isinstance(given, str) or not given.startswith(_HOLD):
+            return values
+        hold_ms = given.removeprefix(_HOLD)
+        if not (hold_ms.isascii() and hold_ms.isdigit() and int(hold_ms)):
+            raise ValueError(f"BLAMESPAN_WRITE_BACK={given}: expected late, hold or hold:MILLISECONDS")
+        return {**values, "write_back": WriteBack.HOLD, "hold_max": int(hold_ms)}
 
     @model_validator(mode="after")
     def _kafka_holds_nothing(self) -> Self:

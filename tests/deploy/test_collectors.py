@@ -300,7 +300,7 @@ def test_behind_blamespan_a_tail_sampler_keeps_every_blamed_run_and_some_of_the_
     values = {"processors::tail_sampling::decision_wait": "2s"}
     backend = jaeger.otlp_grpc_endpoint.removeprefix("http://")
     sampler = start_tier(FOLDER / "tail-sampler-behind.yaml", values, BACKEND_ENDPOINT=backend)
-    line = start_line(forward_endpoint=sampler.doors.grpc, write_back="hold", hold_max=30_000)
+    line = start_line(forward_endpoint=sampler.doors.grpc, write_back="hold:30000")
     passing = [work(line, "planner", "calculator") for _ in range(RUNS)]
     broken = [work(line, "planner", "calculator", failing="calculator") for _ in range(5)]
     blamed = [_await_blame(jaeger, sampler, run_id) for run_id in broken]

@@ -207,9 +207,8 @@ class Services:
         command = [*(FICKLE if kind.fickle else SERVE), str(self.data)]
         environ = environment(
             forward_endpoint=self.backend.url,
-            write_back="hold" if kind.hold else "late",
+            write_back=f"hold:{HOLD_MAX_MS}" if kind.hold else "late",
             carriers="all",
-            hold_max=HOLD_MAX_MS,
             PYTHONPATH=os.pathsep.join(sys.path),
         )
         if self.supply is not None:

@@ -59,9 +59,9 @@ def backend() -> Iterator[Backend]:
 def services(tmp_path_factory: pytest.TempPathFactory, backend: Backend) -> Iterator[dict[str, Line]]:
     with ExitStack() as stack:
         found: dict[str, Line] = {}
-        for mode in ("late", "hold"):
+        for mode, write_back in (("late", "late"), ("hold", "hold:2000")):
             start = stack.enter_context(starting(tmp_path_factory.mktemp(mode)))
-            found[mode] = start(forward_endpoint=backend.url, write_back=mode, hold_max=2000, **SETTINGS)
+            found[mode] = start(forward_endpoint=backend.url, write_back=write_back, **SETTINGS)
         yield found
 
 

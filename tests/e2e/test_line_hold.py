@@ -38,7 +38,7 @@ def added(sent: Iterable[Placed], came: Iterable[Placed]) -> dict[str, list[str]
 
 def test_no_original_reaches_the_backend_before_the_verdict(start_line: StartLine) -> None:
     with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, write_back="hold", hold_max=FOREVER_MS)
+        line = start_line(forward_endpoint=backend.url, write_back=f"hold:{FOREVER_MS}")
         played = play_demo()
         send(line, request(played.spans[:5]))
         send(line, request(played.spans[5:-1]), way="http+gzip")
@@ -64,7 +64,7 @@ def test_what_gets_no_verdict_in_time_goes_on_untouched_and_the_blame_follows_la
     start_line: StartLine,
 ) -> None:
     with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, write_back="hold", hold_max=400)
+        line = start_line(forward_endpoint=backend.url, write_back="hold:400")
         played = play_demo()
         send(line, request(played.spans[:-1]))
         came = backend.await_spans(played.trace_id, DEMO_SPANS - 1)
@@ -82,7 +82,7 @@ def test_what_gets_no_verdict_in_time_goes_on_untouched_and_the_blame_follows_la
 
 def test_spans_that_come_after_the_verdict_are_not_held(start_line: StartLine) -> None:
     with grpc_backend() as backend:
-        line = start_line(forward_endpoint=backend.url, write_back="hold", hold_max=FOREVER_MS)
+        line = start_line(forward_endpoint=backend.url, write_back=f"hold:{FOREVER_MS}")
         played = play_demo()
         first, *rest = played.spans
         send(line, request(rest))
@@ -122,9 +122,7 @@ def await_both(backend: Backend, rest: list[Span], part: list[Span]) -> list[Pla
 def test_a_run_of_two_traces_carries_its_verdict_in_whichever_ended_first(start_line: StartLine) -> None:
     with grpc_backend() as backend:
         # So long a grace that a slow machine sends both before it is over.
-        line = start_line(
-            forward_endpoint=backend.url, write_back="hold", hold_max=FOREVER_MS, root_grace=5_000
-        )
+        line = start_line(forward_endpoint=backend.url, write_back=f"hold:{FOREVER_MS}", root_grace=5_000)
         played = play_demo()
         rest, part = writer_apart(played)
         send(line, encode(rest))

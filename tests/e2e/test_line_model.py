@@ -131,9 +131,7 @@ def test_where_the_model_dies_signals_answer_in_its_place_and_say_so(start_line:
 def test_originals_wait_no_longer_than_hold_max_for_a_slow_model(start_line: StartLine) -> None:
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as server:
         server.may_answer.clear()
-        line = start_line(
-            forward_endpoint=backend.url, write_back="hold", hold_max=700, **settings_for(server)
-        )
+        line = start_line(forward_endpoint=backend.url, write_back="hold:700", **settings_for(server))
         played = play_demo()
         send(line, played.body)
         came = backend.await_spans(played.trace_id, DEMO_SPANS)

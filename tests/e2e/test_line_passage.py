@@ -107,13 +107,11 @@ def settled(line: Line, signal: Signal) -> int:
     return found["forwarded"]
 
 
-@pytest.mark.parametrize("write_back", ["late", "hold"])
+@pytest.mark.parametrize("write_back", ["late", "hold:60000"])
 def test_traffic_of_no_agent_is_never_held_nor_judged(start_line: StartLine, write_back: str) -> None:
     with grpc_backend() as backend:
         # So patient that an agent's trace would be held to the end of the test.
-        line = start_line(
-            forward_endpoint=backend.url, write_back=write_back, root_grace=60_000, hold_max=60_000
-        )
+        line = start_line(forward_endpoint=backend.url, write_back=write_back, root_grace=60_000)
         agents, web = play_demo(), request(span(1, trace=7), span(2, trace=7, parent=1))
         send(line, agents.body + web)
         send(line, log_request(record(trace=7)), signal=Signal.LOGS)

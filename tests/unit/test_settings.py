@@ -30,6 +30,18 @@ def test_defaults_listen_on_loopback_and_forward_nowhere() -> None:
     assert settings.budget_usd_per_run == 0.5
 
 
+def test_hold_says_how_long_it_holds() -> None:
+    held = load_settings({"BLAMESPAN_WRITE_BACK": "hold"})
+    assert (held.write_back, held.hold_max) == (WriteBack.HOLD, 20_000)
+    held = load_settings({"BLAMESPAN_WRITE_BACK": "hold:1500"})
+    assert (held.write_back, held.hold_max) == (WriteBack.HOLD, 1500)
+    for wrong in ("hold:", "hold:0", "hold:-1", "hold:1.5", "hold:soon", "hold:٣"):
+        with pytest.raises(
+            SettingsError, match=f"BLAMESPAN_WRITE_BACK={wrong}: expected late, hold or hold:M"
+        ):
+            load_settings({"BLAMESPAN_WRITE_BACK": wrong})
+
+
 def test_empty_means_unset() -> None:
     settings = load_settings({"BLAMESPAN_ROOT_GRACE": "", "OTEL_EXPORTER_OTLP_ENDPOINT": " "})
     assert settings.root_grace == 10_000
