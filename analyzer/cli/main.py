@@ -88,7 +88,10 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
         return app
     for title, names in GROUPS.items():
         for name in names:
-            app.command(name, help=_title(name), rich_help_panel=title)(_untouched)
+            if name == called:
+                _add(app, name)
+            else:
+                app.command(name, help=_title(name), rich_help_panel=title)(_untouched)
     return app
 
 

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from analyzer.cli.experiment_options import words_of
 from analyzer.cli.output import CommandFailed, WrongUsage, complain, print_json
 from analyzer.cli.recorded_runs import reader_here
 from analyzer.executor.composition import open_analyst, open_cleaner, open_span_keeper
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains, every
 from analyzer.experiment.running.workflow import Ended as Output
-from analyzer.inquiry.present import counted, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.present import counted, error_console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
 from analyzer.programs.call_spans import joined_with, spans_of_calls
 from analyzer.programs.child import Ended, Seen, Wishes
@@ -117,7 +115,7 @@ async def _judged(one: Run, said: _Said, settings: Settings, *, as_json: bool) -
 
 
 def _show(trajectory: Trajectory, attribution: Attribution) -> None:
-    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    screen = error_console()
     screen.print("", run_heading(trajectory), "", sep="\n")
     screen.print(steps_table(trajectory, attribution, width=screen.width), "")
     screen.print(verdict_panel(attribution, trajectory))

@@ -190,6 +190,11 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
+def error_console() -> Console:
+    """Return the same console on standard error."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
 def _shown(value: AttributeValue) -> str:
     if isinstance(value, bool):
         return str(value).lower()

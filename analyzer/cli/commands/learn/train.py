@@ -13,9 +13,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.cli.commands.learn.labels_to_learn import read_files, read_store, require_enough
-from analyzer.cli.commands.learn.promote import promote_ranker
 from analyzer.cli.kept_runs import DataDirOption, TenantOption
+from analyzer.cli.labels_to_learn import read_files, read_store, require_enough
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -25,6 +24,7 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
+from analyzer.cli.promotion import promote_ranker
 from analyzer.evaluation.validation import CURVE, FOLDS, certify, prepare
 from analyzer.inquiry.present import console
 from analyzer.issues.labels.queue import is_random

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from analyzer.cli.commands.operate.delete import delete
-from analyzer.cli.commands.operate.export import export
-from analyzer.cli.commands.operate.query import query
+from analyzer.cli.archive.delete_command import delete
+from analyzer.cli.archive.export_command import export
+from analyzer.cli.archive.query_command import query
 
 app = typer.Typer(no_args_is_help=True)
 

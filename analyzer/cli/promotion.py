@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.cli.commands.learn.labels_to_learn import owner_of
 from analyzer.cli.kept_runs import opened_store
+from analyzer.cli.labels_to_learn import owner_of
 from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
 from analyzer.evaluation.promotion import Contest, Ruling, contest
 from analyzer.evaluation.training import Example, as_example
