@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,29 +15,32 @@ from analyzer.experiment.running.checks import Check, CommandCheck, Contains, ev
 from analyzer.experiment.running.workflow import Ended as Output
 from analyzer.inquiry.present import counted, error_console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
-from analyzer.programs.call_spans import joined_with, spans_of_calls
+from analyzer.programs.call_spans import joined_with, owners_of, spans_of_calls
 from analyzer.programs.child import Ended, Seen, Wishes
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import Run, rebuild
-from collector_processor.settings import Settings, load_settings
+from collector_processor.settings import Settings
 from collector_processor.trajectory import order
 from semconv.model import Attribution, Outcome, OutcomeSource, Status, Trace, Trajectory
 from semconv.record import record, replace
 
-_SIGNALLED: Final = 128
-"""Exit codes above it say which signal ended a program: Ctrl-C is no failure of an agent."""
+_ENDED_BY_USER: Final = (0, 130, 143)
+"""Exit codes of success, and of programs ended by Ctrl-C and SIGTERM, which are no failure of an agent."""
 _ACCUSED: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED})
 
 
-async def report(seen: Seen, wishes: Wishes) -> bool:
+async def report(seen: Seen, wishes: Wishes, settings: Settings) -> bool:
     """Print the verdict on each run of a program, and return whether an agent is accused.
 
     Raises:
         CommandFailed: the run cannot be saved, or its telemetry cannot be read.
         CheckFailed: the user's check cannot be run.
     """
-    settings = load_settings(os.environ, directory=Path.cwd(), precision=0.0)
+    if seen.left_out:
+        complain(
+            f"{counted(seen.left_out, 'model call')} passed and could not be kept: the others are too large"
+        )
     if seen.undelivered:
         what = counted(seen.undelivered, "request")
         complain(
@@ -49,7 +51,12 @@ async def report(seen: Seen, wishes: Wishes) -> bool:
     except MalformedRequestError as error:
         raise CommandFailed(f"the program's telemetry cannot be read: {error}") from error
     said = await _said(seen.ended, wishes)
-    statuses = [await _judged(each, said, settings, as_json=wishes.as_json) for each in runs]
+    # Of several runs only the last can have ended the program.
+    of_runs = [*[_Said() for _ in runs[1:]], said] if runs else []
+    statuses = [
+        await _judged(each, its, settings, as_json=wishes.as_json)
+        for each, its in zip(runs, of_runs, strict=True)
+    ]
     if not runs:
         _say_why_nothing(seen)
     if wishes.save is not None and runs:
@@ -59,16 +66,21 @@ async def report(seen: Seen, wishes: Wishes) -> bool:
 
 def _runs(seen: Seen) -> tuple[Run, ...]:
     """Return the runs that the program's spans and calls show, in order."""
-    reader, left = reader_here(), seen.calls
+    reader = reader_here()
+    # A trace without a step of an agent, such as one of an HTTP client alone, owns no call.
+    own = [one for one in rebuild(seen.traces, seen.logs, reader=reader) if one.trajectory.steps]
+    left = list(seen.calls)
     found: list[Run] = []
-    for each in rebuild(seen.traces, seen.logs, reader=reader):
-        spans, left = joined_with(each.trace.spans, left, reader, secrets.token_hex)
-        trace = replace(each.trace, spans=spans)
-        found.append(replace(each, trace=trace, trajectory=order(trace, reader)))
+    shares = owners_of(seen.calls, [one.trace.spans for one in own])
+    for one, calls in zip(own, shares, strict=True):
+        spans, others = joined_with(one.trace.spans, calls, reader, secrets.token_hex)
+        left = [call for call in left if call not in calls or call in others]
+        trace = replace(one.trace, spans=spans)
+        found.append(replace(one, trace=trace, trajectory=order(trace, reader)))
     if spans := spans_of_calls(left, seen.program, secrets.token_hex):
         trace = Trace(spans=spans)
         found.append(Run(trace=trace, trajectory=order(trace, reader), reader=reader))
-    return tuple(each for each in found if each.trajectory.steps)
+    return tuple(found)
 
 
 @record
@@ -86,7 +98,7 @@ async def _said(ended: Ended, wishes: Wishes) -> _Said:
         has_passed = await every(checks)(Output(output=ended.output, code=ended.code))
         outcome = Outcome.SUCCESS if has_passed and ended.code == 0 else Outcome.FAILURE
         return _Said(outcome=outcome, source=OutcomeSource.EVALUATOR)
-    if 0 < ended.code < _SIGNALLED:
+    if ended.code not in _ENDED_BY_USER:
         return _Said(outcome=Outcome.FAILURE, source=OutcomeSource.ERROR)
     return _Said()
 

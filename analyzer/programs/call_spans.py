@@ -7,7 +7,8 @@ a later request, becomes an ``execute_tool`` span between the two: when it reall
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.programs.model_call import ModelCall, PassedCall, read_model_call
@@ -48,10 +49,11 @@ class _Seen:
 class _Wanted:
     """A tool that an answer asked for."""
 
+    call_id: str
     name: str
     arguments: str
     agent: str
-    since_ns: int
+    since_ns: int = 0
 
 
 def spans_of_calls(calls: Iterable[PassedCall], program: str, new_id: NewId) -> tuple[Span, ...]:
@@ -166,22 +168,54 @@ def _known(values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeVa
 
 
 def _tools(seen: Sequence[_Seen]) -> Iterator[Span]:
-    """Yield a span for each tool whose call and whose result were seen, once."""
-    wanted: dict[str, _Wanted] = {}
-    for one in seen:
-        for message in one.call.messages:
-            call_id = str(message.get("tool_call_id") or "")
-            if message.get("role") == "tool" and (asked := wanted.pop(call_id, None)):
-                yield _tool(asked, call_id, message.get("content"), one.passed.start_ns)
-        for message in one.call.said:
-            for call in message.get("tool_calls") or ():
-                function = call.get("function") or {}
-                wanted[str(call.get("id") or "")] = _Wanted(
-                    name=str(function.get("name") or "unknown"),
-                    arguments=str(function.get("arguments") or "{}"),
-                    agent=one.agent,
-                    since_ns=one.passed.end_ns,
-                )
+    """Yield a span for each tool whose call and whose result a request repeats, once.
+
+    Both stand in the same conversation, so that servers which use an id again, or none, confuse nothing.
+    """
+    shown: Counter[tuple[str, ...]] = Counter()
+    for place, one in enumerate(seen):
+        here: Counter[tuple[str, ...]] = Counter()
+        for wanted, result in _answered(one):
+            sign = (one.agent, wanted.call_id, wanted.name, wanted.arguments, text_of(result))
+            here[sign] += 1
+            if here[sign] > shown[sign]:
+                shown[sign] = here[sign]
+                since_ns = _asked_at(seen[:place], one, wanted)
+                yield _tool(replace(wanted, since_ns=since_ns), wanted.call_id, result, one.passed.start_ns)
+
+
+def _answered(one: _Seen) -> Iterator[tuple[_Wanted, Any]]:
+    """Yield the tools of a conversation with their results, in order."""
+    waiting: defaultdict[str, deque[_Wanted]] = defaultdict(deque)
+    for message in one.call.messages:
+        for call in message.get("tool_calls") or ():
+            wanted = _wanted(call, one)
+            waiting[wanted.call_id].append(wanted)
+        call_id = str(message.get("tool_call_id") or "")
+        if message.get("role") == "tool" and waiting[call_id]:
+            yield waiting[call_id].popleft(), message.get("content")
+
+
+def _wanted(call: Mapping[str, Any], one: _Seen) -> _Wanted:
+    function = call.get("function") or {}
+    return _Wanted(
+        call_id=str(call.get("id") or ""),
+        name=str(function.get("name") or "unknown"),
+        arguments=str(function.get("arguments") or "{}"),
+        agent=one.agent,
+    )
+
+
+def _asked_at(before: Sequence[_Seen], one: _Seen, wanted: _Wanted) -> int:
+    """Return when the answer that asks for a tool ended; by default when its result was sent."""
+    ends = (
+        former.passed.end_ns
+        for former in reversed(before)
+        for said in former.call.said
+        for call in said.get("tool_calls") or ()
+        if former.agent == one.agent and _wanted(call, one) == wanted
+    )
+    return next(ends, one.passed.start_ns)
 
 
 def _tool(asked: _Wanted, call_id: str, result: Any, until_ns: int) -> Span:
@@ -223,11 +257,11 @@ def joined_with(
     shown: dict[Key, _Seen] = {}
     inside: list[PassedCall] = []
     others: list[PassedCall] = []
-    for passed in calls:
-        chat = _innermost(passed, chats)
+    for passed in sorted(calls, key=lambda one: one.start_ns):
+        chat = _closest(passed, chats, shown)
         if chat is None:
             (inside if _innermost(passed, spans) else others).append(passed)
-        elif key_of(chat) not in shown or shown[key_of(chat)].call.error:  # clients repeat calls that failed
+        else:  # of several calls in one span the last counts: clients repeat what failed or did not parse
             owners = (actions[key_of(each)] for each in (chat, *around.ancestors(chat)))
             agent = next((each.agent for each in owners if each is not None and each.agent), "")
             if call := read_model_call(passed):
@@ -236,7 +270,32 @@ def joined_with(
     own = tuple(_told(span, actions[key_of(span)], shown.get(key_of(span))) for span in spans)
     has_tools = any(_kind(action) is ActionKind.TOOL for action in actions.values())
     tools = () if has_tools else _tools(sorted(shown.values(), key=lambda one: one.passed.start_ns))
-    return (*own, *_placed((*_of_calls(inside), *tools), own, new_id)), tuple(others)
+    added = _placed((*_of_calls(inside), *tools), own, new_id)
+    return (*own, *(_of_its_agent(span, parent, around, actions) for span, parent in added)), tuple(others)
+
+
+def _of_its_agent(
+    span: Span, parent: Span, around: Surroundings, actions: Mapping[Key, Action | None]
+) -> Span:
+    """Return an added span without an agent if the program's own spans around it name one."""
+    owners = (actions[key_of(each)] for each in (parent, *around.ancestors(parent)))
+    if not any(each is not None and each.agent for each in owners):
+        return span
+    kept = {key: value for key, value in span.attributes.items() if key != names.GEN_AI_AGENT_NAME}
+    return replace(span, attributes=kept)
+
+
+def _closest(passed: PassedCall, chats: Sequence[Span], taken: Container[Key]) -> Span | None:
+    """Return the span of a model call that encloses a call most closely, one that has none before others."""
+    around = [span for span in chats if span.start_ns <= passed.start_ns <= span.end_ns]
+    return min(
+        around,
+        key=lambda span: (
+            key_of(span) in taken,
+            passed.start_ns - span.start_ns + abs(span.end_ns - passed.end_ns),
+        ),
+        default=None,
+    )
 
 
 def _kind(action: Action | None) -> ActionKind | None:
@@ -257,12 +316,12 @@ def _of_calls(calls: Sequence[PassedCall]) -> Iterator[Span]:
     yield from _tools(seen)
 
 
-def _placed(inner: Iterable[Span], spans: Sequence[Span], new_id: NewId) -> Iterator[Span]:
-    """Yield spans as children of the innermost spans that they began in."""
+def _placed(inner: Iterable[Span], spans: Sequence[Span], new_id: NewId) -> Iterator[tuple[Span, Span]]:
+    """Yield spans as children of the innermost spans that they began in, each with that span."""
     for span in inner:
         parent = _innermost(span, spans)
         if parent is not None:
-            yield replace(
+            child = replace(
                 span,
                 trace_id=parent.trace_id,
                 span_id=SpanId(new_id(8)),
@@ -270,9 +329,21 @@ def _placed(inner: Iterable[Span], spans: Sequence[Span], new_id: NewId) -> Iter
                 scope=_SCOPE,
                 resource=parent.resource,
             )
+            yield child, parent
 
 
 def _innermost(inner: Span | PassedCall, spans: Iterable[Span]) -> Span | None:
     """Return the span that began last of those in which something began."""
     around = (span for span in spans if span.start_ns <= inner.start_ns <= span.end_ns)
     return max(around, key=lambda span: (span.start_ns, -span.end_ns), default=None)
+
+
+def owners_of(calls: Sequence[PassedCall], runs: Sequence[Sequence[Span]]) -> list[list[PassedCall]]:
+    """Return the calls of each run: those inside the span, of all runs, that began last before them."""
+    found: list[list[PassedCall]] = [[] for _ in runs]
+    for passed in calls:
+        inner = [(_innermost(passed, spans), place) for place, spans in enumerate(runs)]
+        own = [(span.start_ns, place) for span, place in inner if span is not None]
+        if own:
+            found[max(own)[1]].append(passed)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,19 +16,18 @@ from semconv.record import record
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
 """Exit codes of shells."""
+_REST_S: Final = 1.0
+"""Seconds after a program's end for what is left of its output."""
 _MOST_OUTPUT: Final = 16 << 20
 """Bytes of standard output kept for the check; all of it passes."""
-_CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
 _SIGNALS: Final = ("TRACES", "LOGS", "METRICS")
-_UNLESS_SET: Final = {
-    _CAPTURE: "true",
-    "OTEL_BSP_SCHEDULE_DELAY": "200",
-    "OTEL_BLRP_SCHEDULE_DELAY": "200",
-    "TRACELOOP_TRACE_CONTENT": "true",
-    "OTEL_SERVICE_NAME": "",
-}
+_SOON: Final = {"OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_BLRP_SCHEDULE_DELAY": "200"}
+_TEXTS: Final = {CAPTURE: "true", "TRACELOOP_TRACE_CONTENT": "true"}
+_SERVICE: Final = "OTEL_SERVICE_NAME"
+_NO_PROXY: Final = ("NO_PROXY", "no_proxy")
+_HERE: Final = "127.0.0.1"
 
 
 @record
@@ -71,26 +71,31 @@ class Seen:
     logs: tuple[bytes, ...]
     calls: tuple[PassedCall, ...]
     has_gateway: bool
+    left_out: int = 0
+    """Calls that were not kept, because the others were too large."""
     undelivered: int = 0
     """Requests that its own backend did not take."""
     why_undelivered: str = ""
 
 
-def telemetry_variables(environ: Mapping[str, str], grpc: str, http: str, name: str) -> dict[str, str]:
-    """Return the variables that lead a program's OpenTelemetry SDK to receivers at these URLs.
+def child_environment(environ: Mapping[str, str], here: str, name: str) -> dict[str, str]:
+    """Return a program's environment, in which its OpenTelemetry SDK sends to a receiver here.
 
-    The protocol that the user chose is kept; texts are recorded and spans sent soon, unless the user says
-    otherwise.
+    The receiver takes gRPC and HTTP on one port, so that exporters of either kind reach it, whatever the
+    variables say. Texts are recorded and spans sent soon, unless the user says otherwise.
+
+    Args:
+        environ: the environment without us.
+        here: the receiver's URL, without a path.
+        name: the program's name.
     """
-    found = {key: value or name for key, value in _UNLESS_SET.items() if not environ.get(key)}
-    for signal_name in ("", *(f"{each}_" for each in _SIGNALS)):
-        protocol = environ.get(f"OTEL_EXPORTER_OTLP_{signal_name}PROTOCOL") or environ.get(_PROTOCOL, "")
-        is_grpc = protocol.strip().lower() == "grpc"
-        path = f"/v1/{signal_name.rstrip('_').lower()}" if signal_name and not is_grpc else ""
-        found[f"OTEL_EXPORTER_OTLP_{signal_name}ENDPOINT"] = (grpc if is_grpc else http) + path
-        if not protocol:
-            found[f"OTEL_EXPORTER_OTLP_{signal_name}PROTOCOL"] = "http/protobuf"
-    return found
+    specific = {f"OTEL_EXPORTER_OTLP_{each}_ENDPOINT" for each in _SIGNALS}
+    kept = {key: value for key, value in environ.items() if key not in specific}
+    usual = {**_SOON, **_TEXTS}
+    if "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        usual[_SERVICE] = name
+    direct = {key: ",".join(filter(None, (environ.get(key, ""), _HERE))) for key in _NO_PROXY}
+    return {**usual, **{key: value for key, value in kept.items() if value}, **direct, _ENDPOINT: here}
 
 
 async def run_child(
@@ -116,25 +121,41 @@ async def run_child(
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     loop.add_signal_handler(signal.SIGTERM, process.terminate)
+    passing = asyncio.create_task(_passed_through(process.stdout, out.fileno()))
     try:
-        output = await _passed_through(process.stdout, out.fileno()) if process.stdout is not None else b""
         code = await process.wait()
+        # A process that the program leaves behind may hold its output open.
+        await asyncio.wait([passing], timeout=_REST_S)
+        output = bytes(passing.result()) if passing.done() else b""
     finally:
+        passing.cancel()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
     return Ended(code=code if code >= 0 else 128 - code, output=output.decode("utf-8", "replace"))
 
 
-async def _passed_through(stream: asyncio.StreamReader, out: int) -> bytes:
-    """Write a stream to a descriptor as it comes, and return its beginning."""
+async def _passed_through(stream: asyncio.StreamReader | None, out: int) -> bytes:
+    """Write a stream to a descriptor as it comes, and return its beginning.
+
+    What reads our output may end before the program, which goes on.
+    """
     kept = bytearray()
-    while piece := await stream.read(1 << 16):
+    is_read = True
+    while stream is not None and (piece := await stream.read(1 << 16)):
         kept += piece[: _MOST_OUTPUT - len(kept)]
-        await asyncio.to_thread(_write, out, piece)
+        if is_read:
+            is_read = await asyncio.to_thread(_write, out, piece)
     return bytes(kept)
 
 
-def _write(descriptor: int, piece: bytes) -> None:
+def _write(descriptor: int, piece: bytes) -> bool:
+    """Write all of a piece; return whether somebody reads it."""
     left = memoryview(piece)
     while left:
-        left = left[os.write(descriptor, left) :]
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [], 1.0)
+        except BrokenPipeError:
+            return False
+    return True

@@ -1,13 +1,13 @@
-"""Receivers that keep a program's telemetry in memory, and pass it on where the program sent it. Not pure."""
+"""Receiver that keeps a program's telemetry, and passes it on where the program sent it. Not pure."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from collector_processor.exporters import open_exporters
 from collector_processor.otlp import (
@@ -22,6 +22,7 @@ from collector_processor.otlp import (
 from collector_processor.otlp.destination import Destination
 from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver
 
+Destinations: TypeAlias = Mapping[Signal, Destination]
 _FREE: Final = Address(host="127.0.0.1", port=0)
 _MOST_BYTES: Final = 512 << 20
 """Bytes of telemetry that are kept; beyond it requests are refused."""
@@ -97,37 +98,82 @@ class Collected:
 
 
 class Collecting:
-    """Running receivers of both protocols."""
+    """A running receiver."""
 
-    def __init__(self, collected: Collected, grpc_port: int, http_port: int) -> None:
-        self.collected: Final = collected
-        self.grpc: Final = f"http://127.0.0.1:{grpc_port}"
-        self.http: Final = f"http://127.0.0.1:{http_port}"
+    def __init__(self, parts: Sequence[Collected], port: int) -> None:
+        self._parts: Final = parts
+        self.url: Final = f"http://127.0.0.1:{port}"
+
+    def bodies(self, signal: Signal) -> tuple[bytes, ...]:
+        """Return the requests of a signal, of each protocol in the order of their arrival."""
+        return tuple(body for part in self._parts for body in part.bodies(signal))
+
+    @property
+    def undelivered(self) -> int:
+        """Requests that the program's own backend did not take."""
+        return sum(part.undelivered for part in self._parts)
+
+    @property
+    def why(self) -> str:
+        """Why it did not take the last of them."""
+        return next((part.why for part in self._parts if part.why), "")
 
 
 @asynccontextmanager
-async def collecting(destinations: Mapping[Signal, Destination]) -> AsyncIterator[Collecting]:
-    """Receive OTLP on free ports of loopback until the block ends.
+async def collecting(grpc_to: Destinations, http_to: Destinations) -> AsyncIterator[Collecting]:
+    """Receive OTLP of both protocols on one free port of loopback until the block ends.
 
     Args:
-        destinations: where the program's telemetry went before, by signal; empty for nowhere.
+        grpc_to: where the program's telemetry goes too if it comes over gRPC, by signal; empty for nowhere.
+        http_to: the same if it comes over HTTP.
 
     Raises:
         DestinationError: a destination is no URL, or its certificate cannot be read.
     """
     async with AsyncExitStack() as stack:
-        own = open_exporters(destinations, secrets.token_hex(8)) if destinations else None
-        if own is not None:
-            stack.push_async_callback(own.close)
-        collected = Collected(own)
-        ports = []
-        for receiver in (
-            GrpcReceiver(collected, _FREE, AdmissionRules()),
-            HttpReceiver(collected, _FREE, AdmissionRules()),
-        ):
+        parts: list[Collected] = []
+        ports: list[int] = []
+        for kind, destinations in ((GrpcReceiver, grpc_to), (HttpReceiver, http_to)):
+            own = open_exporters(destinations, secrets.token_hex(8)) if destinations else None
+            if own is not None:
+                stack.push_async_callback(own.close)
+            part = Collected(own)
+            receiver = kind(part, _FREE, AdmissionRules())
+            parts.append(part)
             ports.append(await receiver.start())
             stack.push_async_callback(receiver.stop, _STOP_S)
-        passing = asyncio.create_task(collected.pass_on())
-        stack.callback(passing.cancel)
-        yield Collecting(collected, *ports)
-        await collected.drain()
+            passing = asyncio.create_task(part.pass_on())
+            stack.callback(passing.cancel)
+        front = await asyncio.start_server(_to_either(*ports), "127.0.0.1", 0)
+        stack.callback(front.close)
+        yield Collecting(parts, front.sockets[0].getsockname()[1])
+        await asyncio.gather(*(part.drain() for part in parts))
+
+
+def _to_either(grpc_port: int, http_port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
+    """Return a handler that connects a client to the receiver of its protocol, told by its first bytes."""
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            first = await reader.readexactly(len(_HTTP_2))
+            port = grpc_port if first == _HTTP_2 else http_port
+            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+            inner_writer.write(first)
+            await asyncio.gather(_pipe(reader, inner_writer), _pipe(inner_reader, writer))
+        except (OSError, asyncio.IncompleteReadError):
+            writer.close()
+
+    return connect
+
+
+_HTTP_2: Final = b"PRI"
+"""How a connection of HTTP/2, and so of gRPC, begins (RFC 9113, 3.4); no method of HTTP/1 does."""
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(1 << 16):
+            writer.write(piece)
+            await writer.drain()
+    finally:
+        writer.close()

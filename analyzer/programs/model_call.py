@@ -7,6 +7,8 @@ Sources: the API references of OpenAI (``POST /v1/chat/completions``, ``POST /v1
 from __future__ import annotations
 
 import json
+import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +17,7 @@ from semconv.record import record
 
 Body: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = dict[str, Any]
+_MOST_DECODED: Final = 64 << 20
 _EVENT_STREAM: Final = "text/event-stream"
 _SYSTEM: Final = frozenset({"system", "developer"})
 
@@ -32,6 +35,10 @@ class PassedCall:
     """HTTP status; 0 if the provider did not answer."""
     start_ns: int
     end_ns: int
+    failure: str = ""
+    """``cut`` if the answer broke off, ``client_gone`` if the program did not wait for it."""
+    encoding: str = ""
+    """The answer's ``Content-Encoding``."""
 
 
 @record
@@ -57,26 +64,54 @@ class ModelCall:
 
 
 def read_model_call(passed: PassedCall) -> ModelCall | None:
-    """Return a call's content; ``None`` if it is no call of a chat model, or not in a known format."""
+    """Return a call's content; ``None`` if it is no call of a chat model, or not in a known format.
+
+    A request or an answer of another shape than its API's is as unreadable as one that is no JSON.
+    """
     api = next((api for ending, api in _APIS.items() if passed.path.rstrip("/").endswith(ending)), None)
     asked = _object(passed.request)
     if api is None or asked is None or not isinstance(asked.get(api.messages_key), list | str):
         return None
-    answer = _answer(passed, api)
+    try:
+        return _read(passed, api, asked, _answer(passed, api))
+    except _ODD:
+        pass
+    try:
+        return _read(passed, api, asked, {"error": _UNREADABLE})
+    except _ODD:
+        return None
+
+
+_ODD: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What a document of an unexpected shape raises."""
+_UNREADABLE: Final = "its answer cannot be read"
+
+
+def _read(passed: PassedCall, api: _Api, asked: Body, answer: Body) -> ModelCall:
     instructions, messages = api.asked(asked)
+    said = tuple(api.said(answer))
+    for message in (*messages, *said):
+        _require_calls(message)
     return ModelCall(
         provider=api.provider,
         model=_text(asked.get("model")),
         instructions=instructions,
         messages=tuple(messages),
-        tools=tuple(each for each in asked.get("tools") or () if isinstance(each, dict)),
-        said=tuple(api.said(answer)),
+        tools=tuple(_dicts(asked.get("tools"))),
+        said=said,
         answered_by=_text(answer.get("model")),
         finish=api.finish(answer),
         input_tokens=_tokens(answer, "prompt_tokens", "input_tokens"),
         output_tokens=_tokens(answer, "completion_tokens", "output_tokens"),
         error=_error(passed, answer),
     )
+
+
+def _require_calls(message: Message) -> None:
+    """Raise ``TypeError`` unless a message's calls have the shape that their readers expect."""
+    for call in message.get("tool_calls") or ():
+        if not isinstance(call, dict) or not isinstance(call.get("function") or {}, dict):
+            raise TypeError("expected objects as tool calls")
 
 
 @record
@@ -93,9 +128,20 @@ class _Api:
 
 
 def _answer(passed: PassedCall, api: _Api) -> Body:
+    body = _decoded(passed.answer, passed.encoding)
     if passed.content_type.partition(";")[0].strip().lower() == _EVENT_STREAM:
-        return api.joined(list(_events(passed.answer)))
-    return _object(passed.answer) or {}
+        return api.joined(list(_events(body)))
+    return _object(body) or {}
+
+
+def _decoded(body: bytes, encoding: str) -> bytes:
+    """Return a body without its ``gzip`` or ``deflate``, as far as it goes and up to a bound."""
+    if encoding.strip().lower() not in {"gzip", "deflate"}:
+        return body
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, _MOST_DECODED)
+    except zlib.error:
+        return b""
 
 
 def _events(stream: bytes) -> Iterator[Body]:
@@ -116,11 +162,19 @@ def _object(body: bytes) -> dict[str, Any] | None:
 def _error(passed: PassedCall, answer: Body) -> str:
     if not passed.status:
         return "the provider did not answer"
+    if passed.failure in _BROKEN:
+        return _BROKEN[passed.failure]
     if passed.status < 400 and not answer.get("error"):
         return ""
     error = answer.get("error")
     told = error.get("message") if isinstance(error, dict) else error
     return f"HTTP {passed.status}: {_text(told)}".removesuffix(": ")
+
+
+_BROKEN: Final = {
+    "cut": "the provider's answer broke off",
+    "client_gone": "the program did not wait for the answer",
+}
 
 
 def _tokens(answer: Body, *names: str) -> int | None:
@@ -182,19 +236,24 @@ def _chat_joined(events: Sequence[Body]) -> Body:
             finish = _text(choice.get("finish_reason")) or finish
     message: Message = {"role": "assistant", "content": "".join(text)}
     if calls:
-        message["tool_calls"] = [calls[place] for place in sorted(calls)]
+        message["tool_calls"] = [_whole_call(calls[place]) for place in sorted(calls)]
     return {**found, "choices": [{"message": message, "finish_reason": finish}] if events else []}
 
 
 def _new_call() -> Message:
-    return {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+    return {"id": "", "names": [], "arguments": []}
 
 
 def _add_call(call: Message, delta: Body) -> None:
     function = delta.get("function") or {}
     call["id"] = call["id"] or _text(delta.get("id"))
-    call["function"]["name"] += _text(function.get("name"))
-    call["function"]["arguments"] += _text(function.get("arguments"))
+    call["names"].append(_text(function.get("name")))
+    call["arguments"].append(_text(function.get("arguments")))
+
+
+def _whole_call(call: Message) -> Message:
+    function = {"name": "".join(call["names"]), "arguments": "".join(call["arguments"])}
+    return {"id": call["id"], "type": "function", "function": function}
 
 
 # Responses -------------------------------------------------------------------
@@ -277,7 +336,8 @@ def _anthropic_joined(events: Sequence[Body]) -> Body:
     found: dict[str, Any] = {}
     usage: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
-    inputs: dict[int, str] = {}
+    texts: defaultdict[int, list[str]] = defaultdict(list)
+    inputs: defaultdict[int, list[str]] = defaultdict(list)
     for event in events:
         place = int(event.get("index") or 0)
         match event.get("type"):
@@ -288,17 +348,18 @@ def _anthropic_joined(events: Sequence[Body]) -> Body:
                 blocks[place] = dict(event.get("content_block") or {})
             case "content_block_delta":
                 delta = event.get("delta") or {}
-                block = blocks.setdefault(place, {"type": "text", "text": ""})
-                block["text"] = _text(block.get("text")) + _text(delta.get("text"))
-                inputs[place] = inputs.get(place, "") + _text(delta.get("partial_json"))
+                blocks.setdefault(place, {"type": "text", "text": ""})
+                texts[place].append(_text(delta.get("text")))
+                inputs[place].append(_text(delta.get("partial_json")))
             case "message_delta":
                 found |= event.get("delta") or {}
                 usage |= event.get("usage") or {}
             case "error":
                 found["error"] = event.get("error")
-    for place, text in inputs.items():
-        if text:
-            blocks[place]["input"] = _object(text.encode()) or {"text": text}
+    for place, block in blocks.items():
+        block["text"] = _text(block.get("text")) + "".join(texts[place])
+        if given := "".join(inputs[place]):
+            block["input"] = _object(given.encode()) or {"text": given}
     return {**found, "usage": usage, "content": [blocks[place] for place in sorted(blocks)]}
 
 

@@ -28,11 +28,13 @@ from analyzer.programs.model_call import PassedCall
 from collector_processor.receivers.admission import names_this_machine
 from semconv.record import record
 
-_MOST_REQUEST: Final = 64 << 20
+_MOST_REQUEST: Final = 1 << 30
 _MOST_KEPT: Final = 16 << 20
 """Bytes of one answer that are kept; all of it passes."""
 _MOST_BYTES: Final = 512 << 20
 """Bytes of all calls that are kept; later calls pass, and are counted only."""
+_MISDIRECTED: Final = 421
+"""HTTP status of a request that the server at this address is not meant for (RFC 9110, 15.5.20)."""
 _SILENCE_S: Final = 600.0
 """Longest silence of a provider: the SDKs' own default timeout."""
 
@@ -64,6 +66,8 @@ litellm and openai before 1.0; ``ANTHROPIC_BASE_URL``: anthropic's clients."""
 def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the base URL of each variable: the user's, else the provider's own.
 
+    A variable whose value is no plain URL (no scheme, or a password in it) is left out, and so as it is.
+
     A client that reads two variables takes the first one that is set, so a user's ``OPENAI_API_BASE`` also
     stands for ``OPENAI_BASE_URL``, and the other way round.
     """
@@ -71,7 +75,38 @@ def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
     first, second = (environ.get(name, "").strip() for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"))
     if first or second:
         found |= {"OPENAI_BASE_URL": first or second, "OPENAI_API_BASE": second or first}
-    return {name: url for name, url in found.items() if url}
+    return {name: url for name, url in found.items() if _is_plain(url)}
+
+
+def _is_plain(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        return False
+
+
+def refused_key(url: str, headers: Mapping[str, str]) -> str:
+    """Return why a key must not be sent to a provider's own address that nobody named; empty if it may.
+
+    A program may name its provider in its code, as a default for an unset variable, which is set now: its
+    key and texts are for Ollama, vLLM or another service, and never for OpenAI or Anthropic.
+    """
+    key = headers.get("Authorization", "").removeprefix("Bearer ").strip() or headers.get("x-api-key", "")
+    prefix = next((prefix for origin, prefix in _KEYS.items() if url.startswith(origin)), "")
+    if not prefix or (key.startswith(prefix) and not key.startswith(_OTHERS)):
+        return ""
+    return (
+        "blamespan run: this key is not of the provider that the client would use by default. The program"
+        " seems to name another one in its code: set OPENAI_BASE_URL or ANTHROPIC_BASE_URL to it, or give"
+        " --no-gateway"
+    )
+
+
+_KEYS: Final = {OPENAI: "sk-", ANTHROPIC: "sk-ant-"}
+"""How the providers' own keys begin."""
+_OTHERS: Final = ("sk-or-", "sk-lf-")
+"""Keys of OpenRouter and Langfuse, which begin alike."""
 
 
 class RecordingGateway:
@@ -108,10 +143,12 @@ class RecordingGateway:
         if not names_this_machine(request.headers.get("Host", ""), ()):
             raise web.HTTPForbidden(text="expected a Host header that names this machine\n")
         number = int(request.match_info["origin"])
-        if number >= len(self._origins):
-            raise web.HTTPNotFound(text="no such address\n")
         path = request.rel_url.raw_path.removeprefix(f"/{number}")
+        if number >= len(self._origins) or (path and not path.startswith("/")):
+            raise web.HTTPNotFound(text="no such address\n")
         query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+        if reason := refused_key(self._origins[number], request.headers):
+            return web.json_response({"error": {"message": reason}}, status=_MISDIRECTED)
         body = await request.read()
         sending = Sending(
             url=f"{self._origins[number]}{path}{query}",
@@ -131,11 +168,14 @@ class RecordingGateway:
             answer.extend(piece[: _MOST_KEPT - len(answer)])
 
         response: web.StreamResponse
+        status, content_type, encoding, failure = 0, "", "", ""
         try:
-            response, _ = await self._upstream.pass_on(sending, request, nullcontext, _nothing, watch)
-            status, content_type = response.status, response.headers.get("Content-Type", "")
+            response, usage = await self._upstream.pass_on(sending, request, nullcontext, _nothing, watch)
+            status, failure = response.status, usage.failure
+            content_type = response.headers.get("Content-Type", "")
+            encoding = response.headers.get("Content-Encoding", "")
         except NoAnswer as error:
-            status, content_type, ended_ns = 0, "", self._clock_ns()
+            ended_ns = self._clock_ns()
             told = {"error": {"message": f"blamespan: the provider did not answer ({error.failure})"}}
             response = web.json_response(told, status=NO_ANSWER_STATUS[error.failure])
         self._keep(
@@ -147,6 +187,8 @@ class RecordingGateway:
                 status=status,
                 start_ns=began_ns,
                 end_ns=ended_ns,
+                failure=failure,
+                encoding=encoding,
             )
         )
         return response
@@ -179,11 +221,11 @@ async def recording(
         environ: the program's environment, which may name providers.
         clock_ns: returns the time in nanoseconds since the epoch.
     """
-    upstream = Upstream(_SILENCE_S)
+    upstream = Upstream(_SILENCE_S, by_proxy=True)
     gateway = RecordingGateway(upstream, upstreams(environ), clock_ns)
     app = web.Application(client_max_size=_MOST_REQUEST)
-    app.router.add_route("*", r"/{origin:\d{1,3}}/{tail:.*}", gateway.answer)
-    app.router.add_route("*", r"/{origin:\d{1,3}}", gateway.answer)
+    app.router.add_route("*", r"/{origin:0|[1-9]\d?}/{tail:.*}", gateway.answer)
+    app.router.add_route("*", r"/{origin:0|[1-9]\d?}", gateway.answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

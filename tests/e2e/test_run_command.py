@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -197,7 +196,11 @@ def test_the_programs_streams_and_code_are_its_own(tmp_path: Path) -> None:
         (["/"], 126, "/: cannot be executed"),
         ([], 2, "COMMAND"),
         (["--save", "no/such/folder", "true"], 2, "no such folder"),
-        (["--check", "'", "true"], 2, "expected a command"),
+        (["--save", ".", "true"], 2, "a folder in place of a file"),
+        (["--check", "no-such-check", "true"], 2, "expected a command that can be run"),
+        (["report.py"], 127, "blamespan run -- python report.py"),
+        (["python report.py"], 127, "blamespan run -- python report.py"),
+        (["--check", "'", "true"], 2, "expected a command that can be run"),
         (["sh", "-c", "kill -9 $$"], 137, "nothing to judge"),
     ],
 )
@@ -209,17 +212,67 @@ def test_what_cannot_be_run_or_is_killed_has_the_code_of_shells(
     assert "Traceback" not in ended.stderr
 
 
+ODD = """
+import json, os, urllib.request
+asked = [{"role": "system", "content": "You are the clerk."}]
+body = json.dumps({"model": "m", "messages": asked, "tools": 5})
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+print(urllib.request.urlopen(urllib.request.Request(url, body.encode())).read().decode())
+"""
+
+
+def test_a_program_over_grpc_and_without_variables_is_seen_too(tmp_path: Path) -> None:
+    (tmp_path / "sales.py").write_text(INSTRUMENTED)
+    ended = run(tmp_path, "--format", "json", sys.executable, "sales.py")
+    assert json.loads(ended.stdout)["agent"] == "analyst", ended.stderr
+
+
+def test_an_odd_request_costs_no_verdict_and_no_code(tmp_path: Path, provider: str) -> None:
+    (tmp_path / "odd.py").write_text(ODD)
+    ended = run(tmp_path, "--format", "json", sys.executable, "odd.py", OPENAI_BASE_URL=provider)
+    assert (ended.returncode, json.loads(ended.stdout)["status"]) == (0, "suspected"), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_provider_named_in_code_gets_no_call_redirected_to_openai(plain: Path, provider: str) -> None:
+    named = f"import os; os.environ.setdefault('OPENAI_BASE_URL', {provider!r})\n"
+    (plain / "report.py").write_text(named + PLAIN.replace("sk-verysecret1234567890abcdef", "ollama"))
+    ended = run(plain, sys.executable, "report.py")
+    assert ended.returncode == 1
+    assert "set OPENAI_BASE_URL or ANTHROPIC_BASE_URL to it" in ended.stderr
+    (plain / ".env").write_text(f'export OPENAI_BASE_URL="{provider}"  # mine\n')
+    ended = run(plain, sys.executable, "report.py")
+    assert (ended.returncode, ended.stdout) == (0, f"{WRONG}\n")
+
+
+def test_output_that_nobody_reads_any_more_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text("import sys\nfor _ in range(50_000): print('x' * 20)\nsys.exit(5)\n")
+    script = f"{sys.executable} -m analyzer run --expect x -- {sys.executable} long.py | head -1"
+    done = subprocess.run(
+        ["bash", "-c", f"{script}; echo code ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert "nothing to judge" in done.stderr
+    assert "code 5" in done.stdout
+
+
 def test_after_ctrl_c_what_is_there_is_judged(plain: Path, provider: str) -> None:
-    (plain / "report.py").write_text(f"{PLAIN}\nimport time; print('waits', flush=True); time.sleep(600)\n")
-    process = subprocess.Popen(
+    begun = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell may ignore it
+    waits = "import time; print('waits', flush=True); time.sleep(600)"
+    (plain / "report.py").write_text(f"{begun}\n{PLAIN}\n{waits}\n")
+    with subprocess.Popen(
         [sys.executable, "-m", "analyzer", "run", "--", sys.executable, "report.py"],
         cwd=plain, env=environment(OPENAI_BASE_URL=provider), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    while "waits" not in process.stdout.readline():
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        while "waits" not in (line := process.stdout.readline()):
+            assert line, "the program ended"
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            _, told = process.communicate(timeout=120)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode in {1, 130}
     assert "analyst, at step 3 of 4" in told

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from analyzer.programs.call_spans import joined_with, spans_of_calls
+from analyzer.programs.call_spans import joined_with, owners_of, spans_of_calls
 from analyzer.programs.model_call import PassedCall
 from collector_processor.trajectory import order
 from semconv.dialects import USUAL
 from semconv.model import UNKNOWN_AGENT, Span, SpanStatus, StepKind, Trace, Trajectory
+from semconv.record import replace
 from tests.factories import at, span
 
 SALES = {"id": "c1", "type": "function", "function": {"name": "sales", "arguments": '{"region": "north"}'}}
@@ -162,3 +163,82 @@ def test_calls_inside_a_run_without_model_spans_become_its_steps_and_others_are_
     added = joined[2:]
     assert [one.name for one in added] == ["chat m", "chat m", "execute_tool sales"]
     assert {one.parent_id for one in added} == {spans[1].span_id}
+
+
+def wanted(call_id: str, region: str) -> dict[str, Any]:
+    arguments = json.dumps({"region": region})
+    return {"id": call_id, "type": "function", "function": {"name": "sales", "arguments": arguments}}
+
+
+def answered(call_id: str, result: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": result}
+
+
+def _asking(region: str) -> list[Mapping[str, Any]]:
+    asked = {"role": "assistant", "tool_calls": [wanted("call_0", region)]}
+    return [{"role": "user", "content": f"{region}?"}, asked]
+
+
+def test_results_belong_to_calls_of_their_own_conversation_whatever_the_ids() -> None:
+    """Some servers use one id for every call, and two agents may ask at the same time."""
+    done = {"content": "done"}
+    north, south = (_asking(one) for one in ("north", "south"))
+    more: list[Mapping[str, Any]] = [
+        answered("call_0", "12"),
+        {"role": "assistant", "tool_calls": [wanted("call_0", "west")]},
+        answered("call_0", "no data"),
+    ]
+    calls = [
+        call(1, "You are the northerner.", *north, answered("call_0", "12"), said=done),
+        call(2, "You are the southerner.", *south, answered("call_0", "34"), said=done),
+        call(3, "You are the northerner.", *north, *more, said=done),
+    ]
+    tools = [one for one in steps(spans_of_calls(calls, "report", ids())).steps if one.kind is StepKind.TOOL]
+    assert [(one.agent, one.input, one.output) for one in tools] == [
+        ("northerner", '{"region": "north"}', "12"),
+        ("southerner", '{"region": "south"}', "34"),
+        ("northerner", '{"region": "west"}', "no data"),
+    ]
+
+
+def test_calls_without_ids_are_answered_in_their_order() -> None:
+    asked = {"role": "assistant", "tool_calls": [wanted("", "north"), wanted("", "south")]}
+    one = call(
+        1, "You are the clerk.", TASK, asked, answered("", "12"), answered("", "34"), said={"content": "46"}
+    )
+    tools = [
+        each for each in steps(spans_of_calls([one], "report", ids())).steps if each.kind is StepKind.TOOL
+    ]
+    assert [(each.input, each.output) for each in tools] == [
+        ('{"region": "north"}', "12"),
+        ('{"region": "south"}', "34"),
+    ]
+
+
+def test_calls_in_flight_together_go_to_the_spans_that_enclose_them_most_closely() -> None:
+    spans = (
+        own(1, 0, 9, gen_ai__operation__name="invoke_workflow"),
+        own(2, 0.9, 1.6, 1, **CHAT, gen_ai__agent__name="adder"),
+        own(3, 0.95, 3.6, 1, **CHAT, gen_ai__agent__name="greeter"),
+    )
+    quick = call(1, "", TASK, said={"content": "3,530"})
+    slow = call(1, "", {"role": "user", "content": "greet"}, said={"content": "hello"})
+    slow = replace(slow, end_ns=at(3500))
+    joined, left = joined_with(spans, (slow, quick), USUAL, ids())
+    assert left == ()
+    assert {step.agent: step.output for step in steps(joined).steps} == {"adder": "3,530", "greeter": "hello"}
+
+
+def test_an_agent_that_the_program_names_is_not_named_anew() -> None:
+    spans = (
+        own(1, 0, 9, gen_ai__operation__name="invoke_workflow"),
+        own(2, 0.5, 8, 1, gen_ai__operation__name="invoke_agent", gen_ai__agent__name="analyst"),
+    )
+    joined, _ = joined_with(spans, (call(1, "Be brief.", TASK, said={"content": "1"}),), USUAL, ids())
+    assert [step.agent for step in steps(joined).steps] == ["analyst"]
+
+
+def test_runs_of_one_process_get_the_calls_that_began_in_them() -> None:
+    one = (own(1, 0, 6, gen_ai__operation__name="invoke_workflow"),)
+    other = (own(2, 2, 6, gen_ai__operation__name="invoke_workflow"),)
+    assert owners_of((ASKED, FOUND, TOLD), (one, other)) == [[ASKED], [FOUND, TOLD]]

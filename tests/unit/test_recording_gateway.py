@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from analyzer.programs.child import telemetry_variables
-from analyzer.programs.recording_gateway import recording, upstreams
+from analyzer.programs.child import child_environment
+from analyzer.programs.recording_gateway import recording, refused_key, upstreams
 from tests.scripted_upstream import Upstream, upstream
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "größer?"}]}).encode()
@@ -106,24 +106,58 @@ def test_the_users_address_stands_for_both_variables_of_openai() -> None:
     assert own["AZURE_OPENAI_ENDPOINT"] == "https://x.azure.com"
 
 
-def test_the_protocol_and_the_wishes_of_the_user_are_kept() -> None:
-    grpc, http = "http://127.0.0.1:1", "http://127.0.0.1:2"
-    usual = telemetry_variables({}, grpc, http, "app")
-    assert usual["OTEL_EXPORTER_OTLP_ENDPOINT"] == http
-    assert usual["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == f"{http}/v1/traces"
-    assert usual["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
-    assert usual["OTEL_SERVICE_NAME"] == "app"
+HERE = "http://127.0.0.1:1"
+
+
+def test_the_wishes_of_the_user_are_kept() -> None:
+    usual = child_environment({"A": "b"}, HERE, "app")
+    assert (usual["A"], usual["OTEL_EXPORTER_OTLP_ENDPOINT"], usual["OTEL_SERVICE_NAME"]) == (
+        "b",
+        HERE,
+        "app",
+    )
     assert usual["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] == "true"
+    assert usual["NO_PROXY"] == "127.0.0.1"
     wishes = {
         "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
-        "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "http/protobuf",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": "https://backend:4317",
-        "OTEL_SERVICE_NAME": "mine",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://backend:4317",
+        "OTEL_RESOURCE_ATTRIBUTES": "service.name=mine",
         "OTEL_BSP_SCHEDULE_DELAY": "5000",
-        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "NO_CONTENT",
+        "no_proxy": "intranet",
     }
-    found = telemetry_variables(wishes, grpc, http, "app")
-    assert found["OTEL_EXPORTER_OTLP_ENDPOINT"] == found["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == grpc
-    assert found["OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"] == f"{http}/v1/logs"
-    assert not found.keys() & {"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_SERVICE_NAME", "OTEL_BSP_SCHEDULE_DELAY"}
-    assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" not in found
+    found = child_environment(wishes, HERE, "app")
+    assert found["OTEL_EXPORTER_OTLP_ENDPOINT"] == HERE
+    assert "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" not in found
+    assert (found["OTEL_EXPORTER_OTLP_PROTOCOL"], found["OTEL_BSP_SCHEDULE_DELAY"]) == ("grpc", "5000")
+    assert "OTEL_SERVICE_NAME" not in found
+    assert found["no_proxy"] == "intranet,127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("key", "may_pass"),
+    [("sk-proj-1", True), ("sk-1", True), ("ollama", False), ("", False), ("sk-or-v1-1", False)],
+)
+def test_a_key_of_another_provider_never_reaches_the_usual_one(key: str, may_pass: bool) -> None:  # noqa: FBT001
+    headers = {"Authorization": f"Bearer {key}"}
+    assert (refused_key("https://api.openai.com", headers) == "") is may_pass
+    assert refused_key("http://localhost:11434", headers) == ""
+    assert refused_key("https://api.anthropic.com", {"x-api-key": "sk-ant-1"}) == ""
+    assert refused_key("https://api.anthropic.com", {"x-api-key": key})
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080/v1", "http://u:p@127.0.0.1/v1", "http://[::1/v1", "ftp://x"])
+def test_an_address_that_is_no_plain_url_is_left_as_it_is(url: str) -> None:
+    assert "AZURE_OPENAI_ENDPOINT" not in upstreams({"AZURE_OPENAI_ENDPOINT": url})
+
+
+@pytest.mark.parametrize("path", ["/00/v1/x", "/01/v1/x", "/0v1/x", "/1/v1/x", "/99/x"])
+async def test_no_path_changes_where_a_request_goes(path: str) -> None:
+    async with (
+        upstream(Upstream()) as provider,
+        recording(dict.fromkeys(("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"), provider.url)) as gateway,
+        aiohttp.ClientSession() as client,
+    ):
+        root = gateway.environment()["OPENAI_BASE_URL"].rpartition("/")[0]
+        async with client.post(f"{root}{path}", data=b"x") as answer:
+            assert answer.status == 404
+    assert provider.paths == []

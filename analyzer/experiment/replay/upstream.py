@@ -119,11 +119,17 @@ def _ignore(_piece: bytes) -> None:
 class Upstream:
     """Connections to the providers."""
 
-    def __init__(self, timeout_s: float) -> None:
-        """Prepare connections; call within an event loop."""
+    def __init__(self, timeout_s: float, *, by_proxy: bool = False) -> None:
+        """Prepare connections; call within an event loop.
+
+        Args:
+            timeout_s: longest silence of an upstream.
+            by_proxy: whether to use the proxy that the environment names, if it does.
+        """
         self._session: Final = aiohttp.ClientSession(
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=by_proxy,
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(30.0, timeout_s), sock_read=timeout_s),
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
@@ -190,7 +196,7 @@ class Upstream:
                 )
         except TimeoutError:
             raise NoAnswer(TIMEOUT) from None
-        except (aiohttp.ClientError, aiohttp.InvalidURL):
+        except (aiohttp.ClientError, aiohttp.InvalidURL, ValueError):
             raise NoAnswer("unavailable") from None
 
 

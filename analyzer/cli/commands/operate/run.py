@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
@@ -14,20 +15,23 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from analyzer.cli.experiment_options import words_of
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, complain, optional
+from analyzer.inquiry.errors import AnalyzerError
 from analyzer.programs.child import (
+    CAPTURE,
     NOT_EXECUTABLE,
     NOT_FOUND,
     Ended,
     Seen,
     Wishes,
+    child_environment,
     run_child,
-    telemetry_variables,
 )
-from analyzer.programs.collecting import collecting
+from analyzer.programs.collecting import Destinations, collecting
 from analyzer.programs.recording_gateway import RecordingGateway, recording
-from collector_processor.otlp import Signal
-from collector_processor.settings import load_settings
+from collector_processor.otlp import CollectorError, Signal
+from collector_processor.settings import Settings, load_settings
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
 """What follows the program's name is the program's."""
@@ -73,29 +77,50 @@ def run(
 
     Example: [bold]blamespan run -- python my_agents.py[/bold]
     """
-    if save is not None and not save.parent.is_dir():
-        raise WrongUsage(f"--save {save}: no such folder")
-    if check is not None and not check.strip():
-        raise WrongUsage("--check: expected a command")
+    if save is not None and (not save.parent.is_dir() or save.is_dir()):
+        raise WrongUsage(f"--save {save}: no such folder, or a folder in place of a file")
+    if check is not None and (not (words := words_of(check)) or shutil.which(words[0]) is None):
+        raise WrongUsage(f"--check {check}: expected a command that can be run")
     wishes = Wishes(expect=expect, check=check, failed=failed, save=save, as_json=output is OutputFormat.JSON)
-    raise typer.Exit(asyncio.run(_run(command, wishes, uses_gateway=not no_gateway, fails=fail)))
+    # Both before the program starts: a wrong setting must not cost the verdict on a run of two hours.
+    settings = load_settings(os.environ, directory=Path.cwd(), precision=0.0)
+    own = {kind: _destinations(kind) for kind in _KINDS}
+    code = asyncio.run(_run(command, wishes, settings, own, uses_gateway=not no_gateway, fails=fail))
+    raise typer.Exit(code)
 
 
-async def _run(command: Sequence[str], wishes: Wishes, *, uses_gateway: bool, fails: bool) -> int:
-    own = load_settings({key: value for key, value in os.environ.items() if key.startswith("OTEL_")})
-    async with collecting(own.endpoints) as receivers, _recording(uses_gateway=uses_gateway) as gateway:
-        name = _name(command)
-        environ = {
-            **os.environ,
-            **telemetry_variables(os.environ, receivers.grpc, receivers.http, name),
-            **(gateway.environment() if gateway else {}),
-        }
+_KINDS: Final = ("grpc", "http/protobuf")
+
+
+def _destinations(kind: str) -> Destinations:
+    """Return where the program's telemetry of a protocol goes; a protocol that the user set comes first."""
+    otel = {key: value for key, value in os.environ.items() if key.startswith("OTEL_") and value}
+    return load_settings({"OTEL_EXPORTER_OTLP_PROTOCOL": kind, **otel}).endpoints
+
+
+async def _run(
+    command: Sequence[str],
+    wishes: Wishes,
+    settings: Settings,
+    own: Mapping[str, Destinations],
+    *,
+    uses_gateway: bool,
+    fails: bool,
+) -> int:
+    name = _name(command)
+    async with (
+        collecting(*(own[kind] for kind in _KINDS)) as collected,
+        _recording(uses_gateway=uses_gateway) as gateway,
+    ):
+        environ = child_environment(os.environ, collected.url, name)
+        environ |= gateway.environment() if gateway else {}
+        if any(own.values()) and not os.environ.get(CAPTURE):
+            complain(
+                f"texts are recorded, and reach the program's own backend too; {CAPTURE}=false: none are"
+            )
         importing = asyncio.create_task(asyncio.to_thread(import_module, _REPORT))
         ended = await _ended(command, environ, wishes)
         report: Any = await importing
-    if ended is None:
-        return NOT_FOUND
-    collected = receivers.collected
     seen = Seen(
         program=name,
         ended=ended,
@@ -103,24 +128,37 @@ async def _run(command: Sequence[str], wishes: Wishes, *, uses_gateway: bool, fa
         logs=collected.bodies(Signal.LOGS),
         calls=tuple(gateway.calls) if gateway else (),
         has_gateway=gateway is not None,
+        left_out=gateway.left_out if gateway else 0,
         undelivered=collected.undelivered,
         why_undelivered=collected.why,
     )
-    is_accused = await report.report(seen, wishes)
+    try:
+        is_accused = await report.report(seen, wishes, settings)
+    except (AnalyzerError, CollectorError, OSError) as error:
+        complain(str(error))
+        return ended.code or 1
     return 1 if fails and is_accused and ended.code == 0 else ended.code
 
 
-async def _ended(command: Sequence[str], environ: dict[str, str], wishes: Wishes) -> Ended | None:
-    """Run the program; ``None`` if there is none."""
+async def _ended(command: Sequence[str], environ: dict[str, str], wishes: Wishes) -> Ended:
+    """Run the program; exits like a shell if it cannot be run."""
     out = sys.stderr if wishes.as_json else sys.stdout
     try:
         return await run_child(command, environ, out, watches_output=wishes.watches_output)
-    except FileNotFoundError:
-        complain(f"{command[0]}: not found")
-        return None
-    except PermissionError:
-        complain(f"{command[0]}: cannot be executed")
-        raise typer.Exit(NOT_EXECUTABLE) from None
+    except OSError as error:
+        complain(f"{command[0]}: {_why_not(command, error)}")
+        raise typer.Exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE) from None
+
+
+def _why_not(command: Sequence[str], error: OSError) -> str:
+    """Return why a command cannot be run, with what to type for a script or a line of a shell."""
+    if len(command) == 1 and " " in command[0]:
+        return f"not found: blamespan run -- {command[0]}"
+    if Path(command[0]).suffix == ".py":
+        return f"cannot be executed: blamespan run -- python {' '.join(command)}"
+    if isinstance(error, FileNotFoundError):
+        return "not found"
+    return f"cannot be executed ({error.strerror})"
 
 
 @asynccontextmanager
@@ -128,8 +166,20 @@ async def _recording(*, uses_gateway: bool) -> AsyncIterator[RecordingGateway | 
     if not uses_gateway:
         yield None
         return
-    async with recording(os.environ) as gateway:
+    async with recording({**_dotenv(Path(".env")), **os.environ}) as gateway:
         yield gateway
+
+
+_SETTING: Final = re.compile(r"\s*(?:export\s+)?(\w+)\s*=\s*['\"]?([^'\"#\s]*)")
+
+
+def _dotenv(file: Path) -> dict[str, str]:
+    """Return the variables of a ``.env`` file, which many programs load: their addresses become upstreams."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {found[1]: found[2] for line in lines if (found := _SETTING.match(line))}
 
 
 _FILE: Final = re.compile(r"[\w./~-]+\.\w{1,4}")
