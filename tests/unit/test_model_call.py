@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from analyzer.programs.model_call import PassedCall, read_model_call
+from semconv.record import replace
 
 CALL = {"id": "c1", "function": {"name": "look_up", "arguments": '{"city": "Ulm"}'}}
 
@@ -259,3 +261,21 @@ def test_a_refused_call_says_why() -> None:
     found = read_model_call(call)
     assert found is not None
     assert found.error == "HTTP 429: slow down"
+
+
+def test_a_compressed_answer_is_read() -> None:
+    path, request, answer, kind = WHOLE["chat"]
+    call = replace(passed(path, request, gzip.compress(answer), kind), encoding="gzip")
+    found = read_model_call(call)
+    assert found is not None
+    assert found.said[0]["content"] == "Let me see."
+    broken = read_model_call(replace(call, answer=b"\x1f\x8bno gzip"))
+    assert broken is not None
+    assert broken.said == ()
+
+
+@pytest.mark.parametrize(("failure", "told"), [("cut", "broke off"), ("client_gone", "did not wait")])
+def test_an_answer_that_broke_off_says_so(failure: str, told: str) -> None:
+    found = read_model_call(replace(passed(*WHOLE["chat, streamed"]), failure=failure))
+    assert found is not None
+    assert told in found.error
