@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.cli.experiment_options import words_of
-from analyzer.cli.output import CommandFailed, WrongUsage, complain, print_json
+from analyzer.cli.output import CommandFailed, complain, print_json
 from analyzer.cli.recorded_runs import reader_here
+from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import open_analyst, open_cleaner, open_span_keeper
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains, every
 from analyzer.experiment.running.workflow import Ended as Output
@@ -53,8 +54,9 @@ async def report(seen: Seen, wishes: Wishes, settings: Settings) -> bool:
     said = await _said(seen.ended, wishes)
     # Of several runs only the last can have ended the program.
     of_runs = [*[_Said() for _ in runs[1:]], said] if runs else []
+    analyst, clean = open_analyst(settings), open_cleaner(settings)
     statuses = [
-        await _judged(each, its, settings, as_json=wishes.as_json)
+        await _judged(analyst, clean(each.trajectory), its, as_json=wishes.as_json)
         for each, its in zip(runs, of_runs, strict=True)
     ]
     if not runs:
@@ -69,12 +71,11 @@ def _runs(seen: Seen) -> tuple[Run, ...]:
     reader = reader_here()
     # A trace without a step of an agent, such as one of an HTTP client alone, owns no call.
     own = [one for one in rebuild(seen.traces, seen.logs, reader=reader) if one.trajectory.steps]
-    left = list(seen.calls)
     found: list[Run] = []
-    shares = owners_of(seen.calls, [one.trace.spans for one in own])
+    shares, left = owners_of(seen.calls, [one.trace.spans for one in own])
     for one, calls in zip(own, shares, strict=True):
         spans, others = joined_with(one.trace.spans, calls, reader, secrets.token_hex)
-        left = [call for call in left if call not in calls or call in others]
+        left += others
         trace = replace(one.trace, spans=spans)
         found.append(replace(one, trace=trace, trajectory=order(trace, reader)))
     if spans := spans_of_calls(left, seen.program, secrets.token_hex):
@@ -108,17 +109,14 @@ def _checks(wishes: Wishes) -> list[Check]:
     if wishes.expect is not None:
         found.append(Contains(text=wishes.expect))
     if wishes.check is not None:
-        if not (words := words_of(wishes.check)):
-            raise WrongUsage(f"--check {wishes.check}: expected a command")
-        found.append(CommandCheck(arguments=words))
+        found.append(CommandCheck(arguments=words_of(wishes.check)))
     return found
 
 
-async def _judged(one: Run, said: _Said, settings: Settings, *, as_json: bool) -> Status:
-    trajectory = open_cleaner(settings)(one.trajectory)
+async def _judged(analyst: RunAnalyst, trajectory: Trajectory, said: _Said, *, as_json: bool) -> Status:
     if said.outcome is not None:
         trajectory = replace(trajectory, outcome=said.outcome, outcome_source=said.source)
-    attribution = (await open_analyst(settings).analyse(trajectory)).attribution
+    attribution = (await analyst.analyse(trajectory)).attribution
     if as_json:
         print_json(to_json(attribution, trajectory))
     else:

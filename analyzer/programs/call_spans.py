@@ -181,7 +181,7 @@ def _tools(seen: Sequence[_Seen]) -> Iterator[Span]:
             if here[sign] > shown[sign]:
                 shown[sign] = here[sign]
                 since_ns = _asked_at(seen[:place], one, wanted)
-                yield _tool(replace(wanted, since_ns=since_ns), wanted.call_id, result, one.passed.start_ns)
+                yield _tool(replace(wanted, since_ns=since_ns), result, one.passed.start_ns)
 
 
 def _answered(one: _Seen) -> Iterator[tuple[_Wanted, Any]]:
@@ -218,7 +218,7 @@ def _asked_at(before: Sequence[_Seen], one: _Seen, wanted: _Wanted) -> int:
     return next(ends, one.passed.start_ns)
 
 
-def _tool(asked: _Wanted, call_id: str, result: Any, until_ns: int) -> Span:
+def _tool(asked: _Wanted, result: Any, until_ns: int) -> Span:
     return Span(
         trace_id=_NO_TRACE,
         span_id=_NO_SPAN,
@@ -229,7 +229,7 @@ def _tool(asked: _Wanted, call_id: str, result: Any, until_ns: int) -> Span:
             names.GEN_AI_OPERATION_NAME: GenAiOperationName.EXECUTE_TOOL.value,
             **({names.GEN_AI_AGENT_NAME: asked.agent} if asked.agent else {}),
             names.GEN_AI_TOOL_NAME: asked.name,
-            names.GEN_AI_TOOL_CALL_ID: call_id,
+            names.GEN_AI_TOOL_CALL_ID: asked.call_id,
             names.GEN_AI_TOOL_CALL_ARGUMENTS: asked.arguments,
             names.GEN_AI_TOOL_CALL_RESULT: text_of(result),
         },
@@ -241,9 +241,9 @@ def joined_with(
 ) -> tuple[tuple[Span, ...], tuple[PassedCall, ...]]:
     """Return a run's own spans with the calls that passed while it went on, and the other calls.
 
-    A call belongs to the innermost span of a model call that it began in, and gives it its texts if it has
+    A call belongs to the span of a model call that encloses it most closely, and gives it its texts if it has
     none: most instrumentation records none by default. A call that began in no such span becomes a child of
-    the innermost span around it, with the tools that it asked for.
+    the innermost span around it. Tools are added too if the program's own spans show none.
 
     Args:
         spans: the run's, after ``rebuild.repair``.
@@ -261,26 +261,28 @@ def joined_with(
         chat = _closest(passed, chats, shown)
         if chat is None:
             (inside if _innermost(passed, spans) else others).append(passed)
-        else:  # of several calls in one span the last counts: clients repeat what failed or did not parse
-            owners = (actions[key_of(each)] for each in (chat, *around.ancestors(chat)))
-            agent = next((each.agent for each in owners if each is not None and each.agent), "")
-            if call := read_model_call(passed):
-                named = agent or titled_in_prompt(call.instructions)
-                shown[key_of(chat)] = _Seen(passed=passed, call=call, agent=named, has_agent=bool(agent))
+        elif call := read_model_call(passed):
+            agent = _agent_around(chat, around, actions)
+            named = agent or titled_in_prompt(call.instructions)
+            # Of several calls in one span the last counts: clients repeat what failed or did not parse.
+            shown[key_of(chat)] = _Seen(passed=passed, call=call, agent=named, has_agent=bool(agent))
     own = tuple(_told(span, actions[key_of(span)], shown.get(key_of(span))) for span in spans)
     has_tools = any(_kind(action) is ActionKind.TOOL for action in actions.values())
     tools = () if has_tools else _tools(sorted(shown.values(), key=lambda one: one.passed.start_ns))
     added = _placed((*_of_calls(inside), *tools), own, new_id)
-    return (*own, *(_of_its_agent(span, parent, around, actions) for span, parent in added)), tuple(others)
+    placed = (
+        _without_agent(span) if _agent_around(parent, around, actions) else span for span, parent in added
+    )
+    return (*own, *placed), tuple(others)
 
 
-def _of_its_agent(
-    span: Span, parent: Span, around: Surroundings, actions: Mapping[Key, Action | None]
-) -> Span:
-    """Return an added span without an agent if the program's own spans around it name one."""
-    owners = (actions[key_of(each)] for each in (parent, *around.ancestors(parent)))
-    if not any(each is not None and each.agent for each in owners):
-        return span
+def _agent_around(span: Span, around: Surroundings, actions: Mapping[Key, Action | None]) -> str:
+    """Return the agent that a span or the spans around it name; empty if none does."""
+    owners = (actions[key_of(each)] for each in (span, *around.ancestors(span)))
+    return next((each.agent for each in owners if each is not None and each.agent), "")
+
+
+def _without_agent(span: Span) -> Span:
     kept = {key: value for key, value in span.attributes.items() if key != names.GEN_AI_AGENT_NAME}
     return replace(span, attributes=kept)
 
@@ -338,12 +340,14 @@ def _innermost(inner: Span | PassedCall, spans: Iterable[Span]) -> Span | None:
     return max(around, key=lambda span: (span.start_ns, -span.end_ns), default=None)
 
 
-def owners_of(calls: Sequence[PassedCall], runs: Sequence[Sequence[Span]]) -> list[list[PassedCall]]:
-    """Return the calls of each run: those inside the span, of all runs, that began last before them."""
+def owners_of(
+    calls: Sequence[PassedCall], runs: Sequence[Sequence[Span]]
+) -> tuple[list[list[PassedCall]], list[PassedCall]]:
+    """Return the calls of each run, and the rest: a call is of the run whose span began last before it."""
     found: list[list[PassedCall]] = [[] for _ in runs]
+    rest: list[PassedCall] = []
     for passed in calls:
         inner = [(_innermost(passed, spans), place) for place, spans in enumerate(runs)]
         own = [(span.start_ns, place) for span, place in inner if span is not None]
-        if own:
-            found[max(own)[1]].append(passed)
-    return found
+        (found[max(own)[1]] if own else rest).append(passed)
+    return found, rest

@@ -121,31 +121,29 @@ async def run_child(
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     loop.add_signal_handler(signal.SIGTERM, process.terminate)
-    passing = asyncio.create_task(_passed_through(process.stdout, out.fileno()))
+    kept = bytearray()
+    passing = asyncio.create_task(_pass_through(process.stdout, out.fileno(), kept))
     try:
         code = await process.wait()
         # A process that the program leaves behind may hold its output open.
         await asyncio.wait([passing], timeout=_REST_S)
-        output = bytes(passing.result()) if passing.done() else b""
     finally:
         passing.cancel()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
-    return Ended(code=code if code >= 0 else 128 - code, output=output.decode("utf-8", "replace"))
+    return Ended(code=code if code >= 0 else 128 - code, output=kept.decode("utf-8", "replace"))
 
 
-async def _passed_through(stream: asyncio.StreamReader | None, out: int) -> bytes:
-    """Write a stream to a descriptor as it comes, and return its beginning.
+async def _pass_through(stream: asyncio.StreamReader | None, out: int, kept: bytearray) -> None:
+    """Write a stream to a descriptor as it comes, and add its beginning to ``kept``.
 
     What reads our output may end before the program, which goes on.
     """
-    kept = bytearray()
     is_read = True
     while stream is not None and (piece := await stream.read(1 << 16)):
         kept += piece[: _MOST_OUTPUT - len(kept)]
         if is_read:
             is_read = await asyncio.to_thread(_write, out, piece)
-    return bytes(kept)
 
 
 def _write(descriptor: int, piece: bytes) -> bool:

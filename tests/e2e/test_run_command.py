@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from analyzer.programs.child import run_child
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
 from tests.e2e.backend import grpc_backend
@@ -254,6 +256,14 @@ def test_output_that_nobody_reads_any_more_ends_nothing(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "nothing to judge" in done.stderr
     assert "code 5" in done.stdout
+
+
+def test_output_counts_although_a_process_left_behind_holds_it_open() -> None:
+    with Path(os.devnull).open("w") as out:
+        ended = asyncio.run(
+            run_child(["sh", "-c", "echo hi; sleep 20 &"], os.environ, out, watches_output=True)
+        )
+    assert (ended.code, ended.output) == (0, "hi\n")
 
 
 def test_after_ctrl_c_what_is_there_is_judged(plain: Path, provider: str) -> None:

@@ -241,4 +241,5 @@ def test_an_agent_that_the_program_names_is_not_named_anew() -> None:
 def test_runs_of_one_process_get_the_calls_that_began_in_them() -> None:
     one = (own(1, 0, 6, gen_ai__operation__name="invoke_workflow"),)
     other = (own(2, 2, 6, gen_ai__operation__name="invoke_workflow"),)
-    assert owners_of((ASKED, FOUND, TOLD), (one, other)) == [[ASKED], [FOUND, TOLD]]
+    late = call(8, "", TASK, said={"content": "?"})
+    assert owners_of((ASKED, FOUND, TOLD, late), (one, other)) == ([[ASKED], [FOUND, TOLD]], [late])
