@@ -286,6 +286,7 @@ def handoff(
         giver = name_of(source) if source is not None else around.agent
         taker = name_of(target)
         attributes = {names.HANDOFF_TARGET: taker, names.HANDOFF_MODE: name_of(mode)}
+        attributes |= {names.GEN_AI_TRANSFER_TARGET_NAME: taker, names.GEN_AI_TRANSFER_MODE: name_of(mode)}
         if giver is not None:
             attributes |= {names.HANDOFF_SOURCE: giver, names.GEN_AI_AGENT_NAME: giver}
         title = f"handoff {giver} to {taker}" if giver is not None else f"handoff to {taker}"

@@ -541,6 +541,26 @@ class ValueOrigin:
 
 
 @record
+class Pooled:
+    """The two opinions behind a verdict that pools a model's with that of signals or a ranker."""
+
+    step: int
+    """The step that the model named."""
+    agent: str
+    own_step: int
+    """The most probable step without the model."""
+    own_agent: str
+    weight: float
+    """Exponent of the model's opinion in the pool, 0 to 1."""
+    accuracy: float
+    """How often the model was believed to name the right step."""
+    right: float
+    """Of ``labelled``, those in which the model had named the decisive step."""
+    labelled: float
+    """Earlier verdicts of the model that labels or proofs decided; a proof counts half."""
+
+
+@record
 class Attribution:
     """A verdict with its method, its cost and its basis."""
 
@@ -563,6 +583,8 @@ class Attribution:
     """Values of the answer and of the decisive step, in their order; empty if the run shows no result."""
     rules: str = ""
     """Version of the rules that judged the run; empty for a person's or an experiment's verdict."""
+    pooled: Pooled | None = None
+    """What the model and the own method said before they were pooled; ``None`` without a pool."""
 
     @property
     def status(self) -> Status:

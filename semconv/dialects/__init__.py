@@ -27,6 +27,7 @@ from semconv.dialects.frameworks.genkit import GENKIT
 from semconv.dialects.frameworks.google_adk import GOOGLE_ADK
 from semconv.dialects.frameworks.haystack import HAYSTACK
 from semconv.dialects.frameworks.langchain4j import LANGCHAIN4J
+from semconv.dialects.frameworks.langgraph import resumption_keys
 from semconv.dialects.frameworks.litellm import LITELLM
 from semconv.dialects.frameworks.mastra import MASTRA
 from semconv.dialects.frameworks.openai_agents import OPENAI_AGENTS_V2
@@ -42,6 +43,7 @@ from semconv.dialects.reading.action import (
     Judgement,
     Message,
     Read,
+    RunKeys,
     Surroundings,
     key_of,
 )
@@ -78,6 +80,12 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     HAYSTACK,  # last: known by the span's name alone
 )
 """The dialects in order of precedence: the first one that reads a span wins."""
+
+RUN_KEYS: Final[tuple[RunKeys, ...]] = (
+    *(dialect.run_keys for dialect in DIALECTS if dialect.run_keys is not None),
+    resumption_keys,  # LangGraph has no dialect of its own: several write its spans
+)
+"""The frameworks' own ids of runs: the keys by which traces are joined besides their links."""
 
 
 _STEPS: Final = frozenset(ActionKind) - {
@@ -121,7 +129,7 @@ class Reader:
         ):
             action = read(span, surroundings)
             if action is not None:
-                return with_refusal(_evaluated(action, span), span)
+                return with_refusal(_evaluated(_trimmed(action), span), span)
         return None
 
     def actions(self, surroundings: Surroundings) -> tuple[Sequence[Action | None], Inferred | None]:
@@ -156,6 +164,14 @@ class Reader:
         return found
 
 
+def _trimmed(action: Action) -> Action:
+    """Return the action with names without space around them: in YAML a name may end with its line."""
+    agent, target = (name if name is None else name.strip() or None for name in (action.agent, action.target))
+    if (agent, target) == (action.agent, action.target):
+        return action
+    return replace(action, agent=agent, target=target)
+
+
 def _evaluated(action: Action, span: Span) -> Action:
     """Add the evaluations on the span: any backend writes them, whatever wrote the span."""
     judgements = read_judgements(span)
@@ -172,6 +188,6 @@ def read_action(span: Span, surroundings: Surroundings) -> Action | None:
 
 
 __all__ = [
-    "DIALECTS", "USUAL", "Action", "ActionKind", "Dialect", "Inferred", "Judgement", "Message", "Reader",
-    "Surroundings", "ToolCall", "read_action",
+    "DIALECTS", "RUN_KEYS", "USUAL", "Action", "ActionKind", "Dialect", "Inferred", "Judgement", "Message",
+    "Reader", "Surroundings", "ToolCall", "read_action",
 ]  # fmt: skip

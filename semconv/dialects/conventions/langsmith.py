@@ -8,7 +8,7 @@ of openai-agents lose their target; the next agent shows it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from semconv.attributes import GEN_AI_TOOL_CALL_ID, GEN_AI_TOOL_NAME
@@ -122,4 +122,14 @@ def _is_run(span: Span) -> bool:
     return span.scope.name == SCOPE or SPAN_KIND in span.attributes
 
 
-LANGSMITH: Final = Dialect(name=NAME, read=read_langsmith, scopes=(SCOPE,), keys=frozenset({SPAN_KIND}))
+def workflow_keys(spans: Iterable[Span]) -> Iterator[str]:
+    """Yield the workflows of openai-agents: agents called as tools have traces of their own."""
+    for span in spans:
+        workflow = span.attributes.get(OPENAI_TRACE)
+        if isinstance(workflow, str) and workflow:
+            yield f"openai:{workflow}"
+
+
+LANGSMITH: Final = Dialect(
+    name=NAME, read=read_langsmith, scopes=(SCOPE,), keys=frozenset({SPAN_KIND}), run_keys=workflow_keys
+)

@@ -57,6 +57,7 @@ from semconv.dialects.reading.framework_facts import (
 )
 from semconv.dialects.reading.guardrails import as_guardrail, stopped_what_it_guards
 from semconv.dialects.reading.messages import messages_of, system_text
+from semconv.dialects.reading.object_messages import with_bodies
 from semconv.dialects.reading.payloads import answered, asked, reported_failure
 from semconv.dialects.reading.tools import delegation_target, is_silent_transfer, transfer_target
 from semconv.dialects.reading.values import (
@@ -163,8 +164,13 @@ def _mended(kind: ActionKind, span: Span, surroundings: Surroundings) -> ActionK
 
 
 def _is_event(span: Span, surroundings: Surroundings) -> bool:
-    """Say whether the span only marks a moment of the span above, as BeeAI's events do."""
-    if span.start_ns != span.end_ns or OUTPUT_VALUE in span.attributes or surroundings.children(span):
+    """Say whether the span only marks a moment of the span above, as BeeAI's events do.
+
+    The moment of a tool's failure repeats the failure as its output; a tool's own span names the tool.
+    """
+    if span.start_ns != span.end_ns or surroundings.children(span):
+        return False
+    if OUTPUT_VALUE in span.attributes and (not is_failed(span) or TOOL_NAME in span.attributes):
         return False
     above = surroundings.parent(span)
     is_same = above is not None and above.scope.name == span.scope.name
@@ -213,6 +219,7 @@ def _read_llm(span: Span, kind: ActionKind, surroundings: Surroundings) -> Actio
     if span.scope.name == STRANDS_SCOPE:  # its output includes the history's assistant messages
         input_messages, output_messages = (*input_messages, *output_messages[:-1]), output_messages[-1:]
     given, got = text(span.attributes, INPUT_VALUE) or "", text(span.attributes, OUTPUT_VALUE) or ""
+    input_messages = with_bodies(input_messages, given)
     if span.scope.name == ADK_SCOPE:  # later calls overwrite earlier ones; only this is the last call's
         output_messages = messages_of(mapping(got).get("content")) or output_messages
     output_messages = output_messages or tuple(calls_in(got))

@@ -26,6 +26,8 @@ from semconv.attributes import (
     GEN_AI_TOOL_CALL_ID,
     GEN_AI_TOOL_CALL_RESULT,
     GEN_AI_TOOL_NAME,
+    GEN_AI_TRANSFER_MODE,
+    GEN_AI_TRANSFER_TARGET_NAME,
 )
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message, Surroundings
 from semconv.dialects.reading.agent_names import PLUMBING_NODES
@@ -89,6 +91,11 @@ KINDS: Final[Mapping[str, ActionKind]] = {
     "execute_tool": ActionKind.TOOL,
     "execute_code": ActionKind.TOOL,
     "retrieval": ActionKind.TOOL,
+    "search_memory": ActionKind.TOOL,
+    "create_memory": ActionKind.TOOL,
+    "update_memory": ActionKind.TOOL,
+    "upsert_memory": ActionKind.TOOL,
+    "delete_memory": ActionKind.TOOL,
     "agent_handoff": ActionKind.HANDOFF,
     "handoff": ActionKind.HANDOFF,
     "await_human_input": ActionKind.HUMAN,
@@ -98,17 +105,22 @@ KINDS: Final[Mapping[str, ActionKind]] = {
     "plan": ActionKind.AGENT,
     "invoke_workflow": ActionKind.WORKFLOW,
     "conversation": ActionKind.WORKFLOW,
+    "handle_conversation_turn": ActionKind.WORKFLOW,
     "create_agent": ActionKind.SETUP,
 }
 """Operations; any other is a container (turns, cycles, embeddings)."""
 _FAILED_FINISH: Final = "error"
+_MEMORY: Final = "_memory"
+_RETURNS: Final = "return_to_caller"
+"""Mode of a transfer that is a call: the agent works as a tool, and its caller goes on."""
 
 
 def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
-    """Read a span that names its ``gen_ai.operation.name``."""
+    """Read a span that names its ``gen_ai.operation.name``, or a tool and the call that it executes."""
     operation = text(span.attributes, GEN_AI_OPERATION_NAME)
     if operation is None:
-        return None
+        is_tool = text(span.attributes, GEN_AI_TOOL_NAME) and text(span.attributes, GEN_AI_TOOL_CALL_ID)
+        return read_operation(span, ActionKind.TOOL) if is_tool else None
     kind = KINDS.get(operation, ActionKind.CONTAINER)
     if kind is ActionKind.AGENT and _is_node(span):
         return Action(dialect=NAME, kind=ActionKind.CONTAINER)
@@ -178,7 +190,7 @@ def _broke(span: Span) -> bool:
 
 
 def _read_tool(span: Span, kind: ActionKind, dialect: str) -> Action:
-    name = text(span.attributes, GEN_AI_TOOL_NAME) or span.name.partition(" ")[2] or span.name
+    name = text(span.attributes, GEN_AI_TOOL_NAME) or _tool_in_name(span)
     arguments = text(span.attributes, GEN_AI_TOOL_CALL_ARGUMENTS) or _event_text(
         span, TOOL_MESSAGE_EVENT, "content"
     )
@@ -186,13 +198,15 @@ def _read_tool(span: Span, kind: ActionKind, dialect: str) -> Action:
     if result is None:
         result = _event_text(span, CHOICE_EVENT, "message")
     complaint = reported_failure(result)
-    target = transfer_target(name, arguments)
+    stated = text(span.attributes, GEN_AI_TRANSFER_TARGET_NAME)
+    passes_control = span.attributes.get(GEN_AI_TRANSFER_MODE) != _RETURNS
+    target = stated if stated and passes_control else transfer_target(name, arguments)
     return _about(
         span,
         ActionKind.HANDOFF if target or is_silent_transfer(name, arguments) else kind,
         dialect,
         tool=name,
-        target=target or delegation_target(name, arguments),
+        target=target or stated or delegation_target(name, arguments),
         call_id=text(span.attributes, GEN_AI_TOOL_CALL_ID) or "",
         input=arguments,
         output=unwrapped(result),
@@ -201,6 +215,14 @@ def _read_tool(span: Span, kind: ActionKind, dialect: str) -> Action:
         is_delivery=MCP_METHOD in span.attributes,
         redacted=is_redacted(arguments, words(result)),
     )
+
+
+def _tool_in_name(span: Span) -> str:
+    """Return the tool of a span without an attribute for it: an operation on memory, or from its name."""
+    operation = text(span.attributes, GEN_AI_OPERATION_NAME) or ""
+    if operation.endswith(_MEMORY):
+        return operation
+    return span.name.partition(" ")[2] or span.name
 
 
 def _read_handoff(span: Span, kind: ActionKind, dialect: str) -> Action:
@@ -331,4 +353,6 @@ _READERS: Final[Mapping[ActionKind, Callable[[Span, ActionKind, str], Action]]] 
     ActionKind.GUARDRAIL: _read_guardrail,
 }
 
-OTEL_GENAI: Final = Dialect(name=NAME, read=read_otel_genai, keys=frozenset({GEN_AI_OPERATION_NAME}))
+OTEL_GENAI: Final = Dialect(
+    name=NAME, read=read_otel_genai, keys=frozenset({GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ID})
+)

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from semconv.attributes import GEN_AI_OPERATION_NAME
+from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME
 from semconv.dialects.conventions.otel_genai import KINDS, read_operation
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Key, Surroundings, key_of, moment
 from semconv.dialects.reading.tools import transfer_target
@@ -208,6 +208,8 @@ OLD_TOOL_NAME: Final = "tool_name"
 OLD_TOOL_ARGUMENTS: Final = "tool_args"
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_AGENT_ID: Final = re.compile(rf"_(?P<team>{_UUID})/{_UUID}$")
+"""AutoGen's agent id, ``<name>_<team uuid>/<run uuid>``; other frameworks' ids outlive the run."""
 _OF_A_TEAM: Final = re.compile(rf"^(?P<name>.+)_{_UUID}$")
 """An agent type registered by agentchat: the participant's or manager's name, and the team's uuid."""
 _DESTINATION: Final = re.compile(r"^autogen process (?P<type>.+?)\.\(")
@@ -341,4 +343,18 @@ def _read_delivery(span: Span, surroundings: Surroundings) -> Action:
     return Action(dialect=NAME, kind=ActionKind.CONTAINER)
 
 
-AUTOGEN: Final = Dialect(name=NAME, read=read_autogen, scopes=(CORE_SCOPE, OLD_TOOL_SCOPE, RUNTIME_SCOPE))
+def team_keys(spans: Iterable[Span]) -> Iterator[str]:
+    """Yield the teams in the agent ids of roots: a team's run has traces of its own for each request."""
+    for span in spans:
+        agent_id = span.attributes.get(GEN_AI_AGENT_ID) if span.parent_id is None else None
+        if isinstance(agent_id, str) and (found := _AGENT_ID.search(agent_id)):
+            yield f"{NAME}:{found['team']}"
+
+
+AUTOGEN: Final = Dialect(
+    name=NAME,
+    read=read_autogen,
+    scopes=(CORE_SCOPE, OLD_TOOL_SCOPE, RUNTIME_SCOPE),
+    run_keys=team_keys,
+    message_scopes=(RUNTIME_SCOPE,),
+)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice, takewhile
 from typing import Any, Final
 
@@ -217,14 +217,17 @@ def reported_call(prompt: str) -> str | None:
     return found["call"] if found else None
 
 
-def background_keys(span: Span) -> Iterator[str]:
-    """Yield the key shared by the traces of a call and of its report: session and call id."""
-    if span.attributes.get(TOOL_NAME) in _SPAWNING:
-        call = text(span.attributes, TOOL_USE_ID)
-    else:
-        call = reported_call(text(span.attributes, USER_PROMPT) or "")
-    if call is not None:
-        yield f"{text(span.attributes, SESSION_ID) or ''}:{call}"
+def background_keys(spans: Iterable[Span]) -> Iterator[str]:
+    """Yield the keys shared by the traces of calls and of their reports: session and call id."""
+    for span in spans:
+        if not span.scope.name.startswith(SCOPE):
+            continue
+        if span.attributes.get(TOOL_NAME) in _SPAWNING:
+            call = text(span.attributes, TOOL_USE_ID)
+        else:
+            call = reported_call(text(span.attributes, USER_PROMPT) or "")
+        if call is not None:
+            yield f"{NAME}:{text(span.attributes, SESSION_ID) or ''}:{call}"
 
 
 def answer_beside(span: Span, surroundings: Surroundings) -> str | None:
@@ -257,4 +260,4 @@ def _events_beside(span: Span, surroundings: Surroundings, name: str) -> Iterato
             yield event.attributes
 
 
-CLAUDE_CODE: Final = Dialect(name=NAME, read=read_claude_code)
+CLAUDE_CODE: Final = Dialect(name=NAME, read=read_claude_code, run_keys=background_keys)

@@ -50,12 +50,16 @@ class _Task(NamedTuple):
 
 def resumption_keys(spans: Sequence[Span]) -> Iterator[str]:
     """Yield the tasks in which a trace waits for a person, and those with which it resumes."""
+    return (f"langgraph:{task.id}" for task in _joining_tasks(spans))
+
+
+def _joining_tasks(spans: Sequence[Span]) -> Iterator[_Task]:
     waiting = [span for span in spans if span.events and raised_by(span, None) is Raised.WAIT]
-    yield from (task.id for span in waiting for task in _tasks(span))
+    yield from (task for span in waiting for task in _tasks(span))
     if any(map(_is_resumed, spans)):
         tasks = [task for span in spans for task in _tasks(span)]
         first = min((task.step for task in tasks), default=0)
-        yield from (task.id for task in tasks if task.step == first)
+        yield from (task for task in tasks if task.step == first)
 
 
 def _tasks(span: Span) -> Iterator[_Task]:

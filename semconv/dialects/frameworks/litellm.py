@@ -10,7 +10,7 @@ no raw span, so the overwritten span stands for it. What the caller of the proxy
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from semconv.attributes import GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME
@@ -73,13 +73,16 @@ def requester(span: Span) -> Mapping[str, Any]:
     return mapping(from_repr(value)) if isinstance(value, str) else {}
 
 
-def session_of(span: Span) -> str | None:
-    """Return the caller's session, if its calls also name their agents: then its traces are one run.
+def session_keys(spans: Iterable[Span]) -> Iterator[str]:
+    """Yield the caller's sessions, if its calls also name their agents: then its traces are one run.
 
     A session alone may be a chat that lasts for days.
     """
-    metadata = requester(span)
-    return text(metadata, "session_id") if metadata.get("agent") else None
+    for span in spans:
+        metadata = requester(span)
+        session = text(metadata, "session_id") if metadata.get("agent") else None
+        if session:
+            yield f"{NAME}:{session}"
 
 
 def _agent_of(span: Span) -> str | None:
@@ -116,4 +119,6 @@ def _fields(span: Span) -> Mapping[str, Any]:
     return found
 
 
-LITELLM: Final = Dialect(name=NAME, read=read_litellm, scopes=(SCOPE,), keys=frozenset({CALL_ID}))
+LITELLM: Final = Dialect(
+    name=NAME, read=read_litellm, scopes=(SCOPE,), keys=frozenset({CALL_ID}), run_keys=session_keys
+)

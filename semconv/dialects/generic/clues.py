@@ -16,7 +16,8 @@ from typing import Any, Final, TypeAlias
 from semconv.dialects.generic.shapes import conversation, nested
 from semconv.dialects.reading.action import ActionKind, Message
 from semconv.dialects.reading.values import EXCEPTION_EVENT, structured, words
-from semconv.model import Span
+from semconv.model import Span, ToolCall
+from semconv.record import replace
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -104,8 +105,11 @@ _OF_OTHERS: Final = frozenset(
         "http",
         "url",
     }
+    | {"last", "previous", "next"}
 )
 """Words of keys that name something other than the span's own agent or tool."""
+_MESSAGE_KEYS: Final = frozenset({"role", "content", "parts", "text", "function", "arguments"})
+"""Keys of messages, their parts and tool calls: typed too, but no things with names."""
 _KIND_KEYS: Final = frozenset({"kind", "type", "subtype", "operation", "op"})
 _ROLE_EVENTS: Final[Mapping[str, str]] = {
     **{role: role for role in ("system", "user", "assistant", "tool")},
@@ -134,6 +138,8 @@ class Clues:
     """The agent's name in a model call's output; in other spans' outputs it may come from a tool's result."""
     tools: list[str] = field(default_factory=list)
     """Names under keys that mention a tool."""
+    requested: list[str] = field(default_factory=list)
+    """Names of tools that a model call asked for, where its messages may not say so."""
     names: list[str] = field(default_factory=list)
     """Names under other keys."""
     ids: set[str] = field(default_factory=set)
@@ -180,8 +186,13 @@ def clues_of(span: Span) -> Clues:
         else:
             _look_at(clues, source, words_of(key), structured(value), 0)
     for head, pieces in flat.items():
-        _look_at(clues, head, words_of(head), nested(pieces), 0)
+        listed = nested(pieces)
+        if _are_entities(listed):
+            _read_entities(clues, head, listed)
+        else:
+            _look_at(clues, head, words_of(head), listed, 0)
     _read_events(clues)
+    _add_requests(clues)
     clues.kinds.sort(key=lambda found: _clearness(found[1]))
     if clues.kinds:
         clues.sources["kind"] = clues.kinds[0][1]
@@ -211,6 +222,34 @@ def _indexed(key: str) -> tuple[str, tuple[str, ...]]:
     parts = key.split(".")
     at = next((index for index, part in enumerate(parts) if part.isdecimal() and index), None)
     return (key, ()) if at is None else (".".join(parts[:at]), tuple(parts[at:]))
+
+
+def _are_entities(listed: Sequence[Any]) -> bool:
+    """Say whether a flattened list describes things, each by its type and most by a name: Monocle's."""
+    return all(
+        isinstance(each, Mapping) and isinstance(each.get("type"), str) and not each.keys() & _MESSAGE_KEYS
+        for each in listed
+    ) and any(isinstance(each.get("name"), str) for each in listed)
+
+
+def _read_entities(clues: Clues, source: str, listed: Sequence[Mapping[str, Any]]) -> None:
+    """Read the names of agents and tools: an entry's type says what its name names.
+
+    The first entry is what the span itself is about, so its type is evidence of the span's kind. A tool
+    further down is one that the span's model asked for.
+    """
+    for place, each in enumerate(listed):
+        meant, name = words_of(each["type"]), each.get("name")
+        if place == 0:
+            _read_kind(clues, (*words_of(source), "type"), each["type"], source)
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+            continue
+        if meant[:1] == ("agent",):
+            clues.agents.append((name, "agent name"))
+            clues.used.add(source)
+        elif meant[:1] == ("tool",):
+            (clues.requested if place else clues.tools).append(name)
+            clues.used.add(source)
 
 
 def _look_at(clues: Clues, source: str, path: Path, value: Any, depth: int) -> None:
@@ -377,6 +416,14 @@ def _read_events(clues: Clues) -> None:
         clues.given = "\n".join(message.text for message in input_messages if message.role != "system")
     if events and not clues.got and output_messages:
         clues.got = "\n".join(message.text for message in output_messages)
+
+
+def _add_requests(clues: Clues) -> None:
+    """Add the requested tools to an answer in words that leaves them out."""
+    if clues.requested and clues.output_messages and not _calls(clues.output_messages):
+        *before, last = clues.output_messages
+        calls = tuple(ToolCall(name=name) for name in dict.fromkeys(clues.requested))
+        clues.output_messages = (*before, replace(last, calls=calls))
 
 
 def _speaker(name: str) -> str:

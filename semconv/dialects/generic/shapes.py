@@ -42,6 +42,9 @@ _AROUND: Final = (
 _DEEPEST: Final = 5
 _MOST_LOOKED_AT: Final = 200
 _MIN_LENGTH: Final = 2
+_SAID_BY: Final = frozenset({"ai", "assistant"})
+_KEYED: Final = _SAID_BY | {"system", "developer", "user", "human", "tool"}
+"""Roles that may be the only key of a message: ``{"human": "Hello"}``."""
 
 
 def conversation(value: Any, speaker: str = "") -> tuple[Message, ...]:
@@ -73,6 +76,8 @@ class _Search:
     def _in_object(self, value: Mapping[str, Any], depth: int) -> tuple[Message, ...]:
         if is_message(value):
             return _read([value])
+        if self._speaker == "assistant" and _is_keyed(value) and value.keys() <= _SAID_BY:
+            return _read([_with_role(value)])
         system = value.get("system") or value.get("instructions") or value.get("system_instruction")
         for key in _AROUND:
             found = self.find(value[key], depth + 1) if value.get(key) else ()
@@ -88,6 +93,8 @@ class _Search:
         messages = [each for each in entries if is_message(each) or is_pair(each)]
         if messages and len(messages) * 2 >= len(entries):
             return _read([_as_message(each) for each in entries])
+        if entries and all(map(_is_keyed, entries)):
+            return _read([_with_role(each) for each in entries])
         if self._speaker and all(map(_is_block, entries)):
             return _read([{"role": self._speaker, "content": list(entries)}])
         for each in entries[:4]:
@@ -100,6 +107,17 @@ class _Search:
 def _read(values: Sequence[Any]) -> tuple[Message, ...]:
     found = [message_of(each) for each in values]
     return tuple(message for message in found if message is not None and (message.text or message.calls))
+
+
+def _is_keyed(value: Any) -> bool:
+    """Say whether ``value`` has one key, a role, and what that role said."""
+    return isinstance(value, Mapping) and len(value) == 1 and value.keys() <= _KEYED
+
+
+def _with_role(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    ((role, said),) = value.items()
+    said = structured(said)
+    return {"role": role, "content": [said] if isinstance(said, Mapping) else said}
 
 
 def _as_message(value: Any) -> Any:

@@ -36,6 +36,7 @@ _AFFIXES: Final = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_NAME: Final = 200
+_QUOTES: Final = "'\"`\u2018\u2019\u201c\u201d\u00ab\u00bb"
 _GENERIC: Final = frozenset(
     {
         "agent",
@@ -105,8 +106,8 @@ def bare_name(name: str) -> str:
     """
     if len(name) > _LONGEST_NAME:
         return name
-    found = _AFFIXES.match(name.strip().strip("'\""))
-    return (found["name"] if found else name).strip("'\"[]")
+    found = _AFFIXES.match(name.strip().strip(_QUOTES))
+    return (found["name"] if found else name).strip(f"{_QUOTES}[]")
 
 
 def _is_a_name(name: str) -> bool:

@@ -6,7 +6,7 @@ dialects, which actions are steps, in which order, and by which agent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
 from operator import attrgetter
@@ -236,6 +236,9 @@ class Action:
 
 
 Read: TypeAlias = Callable[[Span, Surroundings], Action | None]
+RunKeys: TypeAlias = Callable[[Sequence[Span]], Iterable[str]]
+"""Returns the framework's own ids of the run that a trace belongs to, from its spans; traces that share one
+are one run. Each begins with a word and a colon; any length, and whatever the sender wrote. Never raises."""
 
 
 @record
@@ -249,3 +252,7 @@ class Dialect:
     """Prefixes of the scope names of its spans."""
     keys: frozenset[str] = frozenset()
     """Attributes of its spans. Spans need such a scope or attribute, unless the dialect declares neither."""
+    run_keys: RunKeys | None = None
+    """``None`` if the framework has no ids of runs."""
+    message_scopes: tuple[str, ...] = ()
+    """Prefixes of scopes whose spans link to the sender of their message: without it, a run is incomplete."""

@@ -168,6 +168,24 @@ _CONSENTS: Final = frozenset({"approval", "confirmation", "consent", "signoff"})
 _OUTSTANDING: Final = frozenset(
     {"required", "requires", "needed", "needs", "pending", "requested", "awaiting", "awaited", "waiting"}
 )
+_PEOPLE: Final = frozenset(
+    {"human", "user", "person", "manual", "operator", "reviewer", "approver", "caller"}
+)
+_PARTS: Final = frozenset(
+    {
+        "input",
+        "feedback",
+        "review",
+        "response",
+        "reply",
+        "answer",
+        "decision",
+        "intervention",
+        "clarification",
+    }
+)
+"""What a run asks of a person. A missing login or permission is a failure, so neither is among them."""
+_HALTED: Final = frozenset({"awaiting", "awaited", "waiting", "wait", "paused", "pause", "suspended"})
 _NONE: Final = frozenset({"no", "not", "non", "without", "never"})
 _ACTION: Final = ({"requires", "action"}, {"action", "required"})
 """OpenAI's status of a run whose calls its caller has to answer (``requires_action``)."""
@@ -270,13 +288,20 @@ def _by_words(name: str) -> Raised | None:
     words = [word.casefold() for word in _WORDS.findall(name)]
     if words[-1:] in (["error"], ["exception"]):
         words.pop()
-    has = frozenset(words)
-    if has.isdisjoint(_NONE) and ((has & _CONSENTS and has & _OUTSTANDING) or has in _ACTION):
+    if any(word in name.casefold() for word in _LATE):
+        return Raised.TIMEOUT
+    if _asks_somebody(frozenset(words)):
         return Raised.WAIT
-    if _LEFT.fullmatch(" ".join(words)):
-        return Raised.ABANDONED
-    folded = name.casefold()
-    return Raised.TIMEOUT if any(word in folded for word in _LATE) else None
+    return Raised.ABANDONED if _LEFT.fullmatch(" ".join(words)) else None
+
+
+def _asks_somebody(has: frozenset[str]) -> bool:
+    """Say whether a name's words say that a person's part is outstanding: ``HumanInputRequired``."""
+    if has & _NONE:
+        return False
+    asked = has & _CONSENTS or (has & _PEOPLE and has & _PARTS)
+    halted = has & _HALTED and has & (_PEOPLE | _CONSENTS)
+    return bool((asked and has & _OUTSTANDING) or halted or has in _ACTION or {"human", "interrupt"} <= has)
 
 
 def _row(package: str, name: str) -> _Row | None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from semconv.attributes import FAILURE_ID, SCOPE_ANALYZER
 from semconv.dialects.reading.action import Action, ActionKind, Judgement, Surroundings
 from semconv.dialects.reading.values import below, error_of, events_of, text
 from semconv.model import Attributes, Outcome, Span, SpanStatus
@@ -46,8 +47,8 @@ _LISTS: Final[tuple[tuple[str, str, bool], ...]] = (
 _LISTED: Final = re.compile(r"^(?:evaluations|(?:trace\.|session\.)?annotations)\.\d", re.MULTILINE)
 _PERSON: Final = "HUMAN"
 """OpenInference's ``annotator_kind``; the others are LLM and CODE."""
-OWN_EVALUATION: Final = "failure_attribution"
-"""blamespan's own evaluations; never read back."""
+_OWN_IDENTIFIER: Final = SCOPE_ANALYZER
+"""Identifier of blamespan's own annotations; like its own events they are never read back."""
 
 # Words of labels: those of Phoenix's, MLflow's, Azure's and OpenAI's evaluators, and of feedback buttons.
 _PASSED: Final = frozenset(
@@ -96,15 +97,18 @@ def read_judgements(span: Span) -> tuple[Judgement, ...]:
             outcome=_outcome(event.attributes, RESULT_NAME, RESULT_LABEL, RESULT_SCORE),
         )
         for event in events_of(span, RESULT_EVENT)
+        if FAILURE_ID not in event.attributes
     ]
     if has_lists:
         found.extend(_listed(span))
-    return tuple(judgement for judgement in found if judgement.name != OWN_EVALUATION)
+    return tuple(found)
 
 
 def _listed(span: Span) -> Iterator[Judgement]:
     for prefix, entry, is_of_run in _LISTS:
         for fields in below(span.attributes, prefix).values():
+            if text(fields, f"{entry}.identifier") == _OWN_IDENTIFIER:
+                continue
             yield Judgement(
                 name=text(fields, f"{entry}.name") or "",
                 outcome=_outcome(fields, f"{entry}.name", f"{entry}.label", f"{entry}.score"),

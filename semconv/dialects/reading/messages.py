@@ -212,7 +212,9 @@ def _read_body(draft: _Draft, value: Mapping[str, Any]) -> None:
         for part in items(value["parts"]):
             _read_part(draft, part)
     else:
-        _read_content(draft, value.get("content", value.get("contents", value.get("text"))))
+        content = value.get("content", value.get("contents", value.get("text")))
+        if content != [] or value.get("role") != "assistant":  # a tool's empty list is its result
+            _read_content(draft, content)
     known = {call.call_id for call in draft.calls if call.call_id}
     more = value.get("additional_kwargs")  # langchain's messages as stored by Langfuse 3
     given = value.get("tool_calls") or (more.get("tool_calls") if isinstance(more, dict) else None)

@@ -95,6 +95,11 @@ def unwrapped(result: Any) -> str:
     return words(result)
 
 
+_DOTNETS: Final = ("Error: Function failed.", 'Error: Requested function "', "Error: Unknown error.")
+"""Beginnings of what Microsoft.Extensions.AI's ``FunctionInvokingChatClient`` gives the model for a tool that
+threw, is unknown, or could not be run."""
+
+
 def reported_failure(value: Any) -> str:
     """Return the error that a tool's result reports, or an empty string.
 
@@ -102,7 +107,7 @@ def reported_failure(value: Any) -> str:
     span that is OK; ADK's result is ``{"error": …}``.
     """
     if isinstance(value, str) and not any(mark in value for mark in _FAILURE_MARKS):
-        return ""
+        return value if value.startswith(_DOTNETS) else ""
     value = structured(value)
     if isinstance(value, list) and len(value) == 2 and value[0] is False:
         return content_of(value[1])  # AG2 returns (succeeded, message)

@@ -21,6 +21,8 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = frozenset("\\'\"nrtxuU")
 """Characters that ``repr`` writes after a backslash; the parser warns on standard error about others."""
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_ENUM: Final = re.compile(rf"({_QUOTED})|<\w{{1,99}}\.\w{{1,99}}: ({_QUOTED}|\d{{1,20}})>", re.DOTALL)
+"""A quoted text, which is kept, or a member of an enum, which is shown by its value."""
 _CONTENT: Final = re.compile(
     rf"content=({_QUOTED}) (?=(?:additional_kwargs|response_metadata|name|id|tool_call_id|status)=)",
     re.DOTALL,
@@ -58,6 +60,8 @@ def object_in(text: str) -> Mapping[str, Any]:
 def _parsed(text: str) -> ast.expr | None:
     if len(text) > _MAX_CHARS or not _ESCAPES.issuperset(_ESCAPED.findall(text)):
         return None
+    if "<" in text:
+        text = _ENUM.sub(lambda found: found[1] or found[2], text)
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -17,6 +17,8 @@ from semconv.attributes import (
     GEN_AI_REQUEST_MODEL,
     GEN_AI_RESPONSE_MODEL,
     GEN_AI_SYSTEM,
+    GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS,
+    GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS,
     GEN_AI_USAGE_INPUT_TOKENS,
     GEN_AI_USAGE_OUTPUT_TOKENS,
 )
@@ -55,6 +57,16 @@ _OUTPUT_TOKENS: Final = (
     "ai.usage.outputTokens",
     "output_tokens",
 )
+_CACHED: Final = (
+    (GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS, "gen_ai.usage.cache_read_input_tokens", "cache_read_tokens"),
+    (
+        GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS,
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.cache_creation_input_tokens",
+        "cache_creation_tokens",
+    ),
+)
+"""Tokens of the prompt that were read from and written to a cache, by their present and former names."""
 _COSTS: Final = ("gen_ai.usage.cost", "gen_ai.cost.total_cost", "llm.cost.total", "operation.cost")
 _USAGES: Final = (
     "langfuse.observation.usage_details",
@@ -96,7 +108,9 @@ def model_call(span: Span) -> ModelCall:
         provider=text(attributes, *_PROVIDERS) or "",
         model=model if isinstance(model, str) else "",
         parameters=dict(_parameters(attributes)),
-        input_tokens=_count(attributes, _INPUT_TOKENS, usages, ("input_tokens", "input")),
+        input_tokens=_with_cached(
+            attributes, _count(attributes, _INPUT_TOKENS, usages, ("input_tokens", "input"))
+        ),
         output_tokens=_count(attributes, _OUTPUT_TOKENS, usages, ("output_tokens", "output")),
         cost_usd=_cost(attributes),
     )
@@ -122,6 +136,18 @@ def _count(
 ) -> int | None:
     found = [attributes.get(name) for name in names] + [one.get(name) for one in usages for name in inside]
     return next((value for value in found if _is_number(value) and isinstance(value, int)), None)
+
+
+def _with_cached(attributes: Attributes, tokens: int | None) -> int | None:
+    """Return the tokens of the whole prompt.
+
+    The conventions count cached tokens in; Anthropic's API does not, and some instrumentations copy its
+    number. Then the cached part may be larger than the whole, which shows it.
+    """
+    if tokens is None:
+        return None
+    cached = sum(_count(attributes, names, [], ()) or 0 for names in _CACHED)
+    return tokens + cached if cached > tokens else tokens
 
 
 def _cost(attributes: Attributes) -> float | None:
