@@ -1,26 +1,17 @@
-"""A backend's response, interpreted by the OTLP specification; TLS and tracing context of requests.
+"""A backend's response, interpreted by the OTLP specification; TLS of requests.
 
 Source: opentelemetry.io/docs/specs/otlp, "OTLP/gRPC Response", "OTLP/HTTP Response". By it,
 ``RESOURCE_EXHAUSTED`` without ``RetryInfo`` is permanent. gRPC servers also return it for a message "larger
 than max"; the forwarder then bisects the request.
-
-Exports must not be traced by instrumentation in our own process: each export would create a span, whose
-export would create another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
-
-from opentelemetry import context
-
-# Not public, but the SDK's own exporters and all instrumentation libraries use it.
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
 from collector_processor.otlp import (
     Delivered,
@@ -187,13 +178,3 @@ def open_tls(destination: Destination) -> ClientTls:
         key=destination.client_key,
     )
     return open_client_tls(files, DestinationError)
-
-
-@contextmanager
-def untraced() -> Iterator[None]:
-    """Suppress instrumentation of this process within the block."""
-    token = context.attach(context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
-    try:
-        yield
-    finally:
-        context.detach(token)

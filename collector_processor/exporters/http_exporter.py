@@ -15,6 +15,7 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
+from collector_processor.core.untraced import untraced
 from collector_processor.exporters.backend import (
     HttpAnswer,
     hide_credentials,
@@ -22,7 +23,6 @@ from collector_processor.exporters.backend import (
     open_tls,
     unanswered,
     unreached,
-    untraced,
 )
 from collector_processor.otlp import MalformedRequestError, Rejected, SendOutcome, Signal, Tenant, http_path
 from collector_processor.otlp.answers import MediaType

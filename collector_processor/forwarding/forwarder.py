@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
+from collector_processor.core.disk import patiently
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.send_queue import ForwarderLimits, SendQueue
 from collector_processor.journal import Journal
@@ -36,7 +37,6 @@ from collector_processor.otlp import (
     TryLater,
     setback_of,
 )
-from collector_processor.store.database.thread import patiently
 from collector_processor.wire.scan import item_count
 from collector_processor.wire.split import halve, split_by_size
 

@@ -13,12 +13,15 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final
+from typing import Final, Protocol
 
+from collector_processor.core.disk import StoreError, patiently
+from collector_processor.core.records import OUTBOX_BATCH, Outgoing
+from collector_processor.core.scores import Lane
 from collector_processor.otlp import (
     Delivered,
     Exporter,
@@ -31,10 +34,6 @@ from collector_processor.otlp import (
     TryLater,
     setback_of,
 )
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.database.thread import patiently
-from collector_processor.store.records import Outgoing
-from collector_processor.store.verdicts import OUTBOX_BATCH
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +43,38 @@ BATCH_DELAY_S: Final = 0.02
 """Seconds to wait for further entries: a request with ten entries costs no more than one."""
 NO_SERVICE_S: Final = 300.0
 """Seconds for which verdicts of an unsupported signal are dropped before the next try."""
-Read = Callable[[Signal, AbstractSet[Tenant]], Awaitable[list[Outgoing]]]
+Read = Callable[[Signal | Lane, AbstractSet[Tenant]], Awaitable[list[Outgoing]]]
 Forget = Callable[[list[int]], Awaitable[None]]
+
+
+class Outlet(Protocol):
+    """Takes the entries of one signal or sink; the delivery retries."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Most bytes of several entries sent as one body; 0 to send each alone."""
+        ...
+
+    async def send(self, body: bytes, tenant: Tenant) -> SendOutcome:
+        """Send ``body`` once and return the outcome; raises no network error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOutlet:
+    """Sends the entries of a signal as export requests."""
+
+    signal: Signal
+    exporter: Exporter
+
+    @property
+    def max_bytes(self) -> int:
+        """As the exporter's."""
+        return self.exporter.max_bytes
+
+    async def send(self, body: bytes, tenant: Tenant) -> SendOutcome:
+        """Send ``body`` once and return the outcome."""
+        return await self.exporter.send(self.signal, body, tenant, ())
 
 
 def _ignore(entry: Outgoing) -> None:
@@ -62,35 +91,38 @@ class _Pause:
 
 
 class OutboxDelivery:
-    """Sends one signal's outbox entries until cancelled."""
+    """Sends the outbox entries of one signal or sink until cancelled."""
 
     def __init__(
         self,
-        signal: Signal,
+        signal: Signal | Lane,
         *,
         read: Read,
         forget: Forget,
-        exporters: Mapping[Signal, Exporter],
+        outlet: Outlet | None,
+        look_s: float | None = None,
         now: Callable[[], float] = monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         delivered: Callable[[Outgoing], None] = _ignore,
     ) -> None:
-        """Create the loop of one signal.
+        """Create the loop of one signal or sink.
 
         Args:
-            signal: the signal to send.
+            signal: what to send.
             read: returns undelivered entries of the signal, oldest first, leaving out the given tenants.
             forget: removes delivered entries.
-            exporters: the exporter of each signal; without one, entries are removed unsent
-                (the store keeps the verdicts).
+            outlet: takes the entries; without one, they are removed unsent (the store keeps the verdicts).
+            look_s: seconds after which entries are looked for without a ``wake``, for those of other
+                processes.
             now: seconds, monotonic.
             pause: sleeps for the given seconds after the disk refused a read.
             delivered: called with each entry that the backend accepted.
         """
-        self.signal: Final = signal
+        self.signal: Final[Signal | Lane] = signal
         self._read: Final = read
         self._forget: Final = forget
-        self._exporter: Final = exporters.get(signal)
+        self._outlet: Final = outlet
+        self._look_s: Final = look_s
         self._now: Final = now
         self._wait: Final = pause
         self._wake: Final = asyncio.Event()
@@ -129,7 +161,7 @@ class OutboxDelivery:
                     pass
         except TimeoutError:
             if await self._has_more():
-                extra = {"signal": self.signal.value}
+                extra = {"signal": str(self.signal)}
                 logger.warning(
                     "stopped before every verdict was delivered: the rest is sent after the next start",
                     extra=extra,
@@ -144,9 +176,10 @@ class OutboxDelivery:
 
     async def _rest(self) -> None:
         """Wait for new entries or the end of a pause."""
-        ends = [pause.until for pause in self._pauses.values()]
+        waits = [max(0.0, pause.until - self._now()) for pause in self._pauses.values()]
+        waits += [] if self._look_s is None else [self._look_s]
         try:
-            async with asyncio.timeout(max(0.0, min(ends) - self._now()) if ends else None):
+            async with asyncio.timeout(min(waits, default=None)):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -163,7 +196,7 @@ class OutboxDelivery:
     async def _send_batch(self) -> int:
         """Send the entries that the store returns in one read; return their number."""
         entries = await patiently(lambda: self._read(self.signal, self._paused()), self._wait)
-        most = self._exporter.max_bytes if self._exporter is not None else 0
+        most = self._outlet.max_bytes if self._outlet is not None else 0
         for batch in _batches(entries, most):
             if batch[0].tenant not in self._paused():
                 await self._send(batch)
@@ -186,7 +219,7 @@ class OutboxDelivery:
 
     async def _send(self, batch: list[Outgoing]) -> None:
         """Send entries of one tenant as one request; remove the entries that are settled."""
-        if self._exporter is None:
+        if self._outlet is None:
             await self._strike_out(batch)
             return
         if self._no_service_until is not None and self._now() < self._no_service_until:
@@ -194,7 +227,7 @@ class OutboxDelivery:
             await self._strike_out(batch)
             return
         first, body = batch[0], b"".join(entry.body for entry in batch)
-        outcome = await self._exporter.send(first.signal, body, first.tenant, ())
+        outcome = await self._outlet.send(body, first.tenant)
         self._note(outcome)
         if isinstance(outcome, NoSuchService) and self.signal is Signal.TRACES:
             # A trace backend takes traces: this 404 must come from an ingress, for example during a rollout.
@@ -219,7 +252,7 @@ class OutboxDelivery:
             return
         self.setbacks[setback] += 1
         if setback is not self._logged and setback in {Setback.AWAY, Setback.ASKED_TO_WAIT, Setback.FAILING}:
-            extra = {"signal": self.signal.value, "cause": setback.value, "outcome": str(outcome)}
+            extra = {"signal": str(self.signal), "cause": setback.value, "outcome": str(outcome)}
             logger.warning("backend does not accept verdicts now: they are kept and retried", extra=extra)
             self._logged = setback
 
@@ -244,7 +277,7 @@ class OutboxDelivery:
                 self._delivered(entry)
         if refused and not self.refused:
             logger.warning(
-                "backend refused a verdict", extra={"signal": self.signal.value, "outcome": str(outcome)}
+                "backend refused a verdict", extra={"signal": str(self.signal), "outcome": str(outcome)}
             )
         self.refused += refused
 
@@ -252,7 +285,7 @@ class OutboxDelivery:
         if self._no_service_until is None:
             logger.warning(
                 "backend does not take this signal: its verdicts are shown only on our pages",
-                extra={"signal": self.signal.value, "reason": outcome.reason},
+                extra={"signal": str(self.signal), "reason": outcome.reason},
             )
         self._no_service_until = self._now() + NO_SERVICE_S
         self.unsupported += entries

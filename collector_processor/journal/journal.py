@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from collector_processor.core.disk import Condition
 from collector_processor.journal.accounts import Accounts, KnownTraces, TraceRows
 from collector_processor.journal.chunks import (
     Backlog,
@@ -48,7 +49,6 @@ from collector_processor.journal.keeper import JournalKeeper, Reads
 from collector_processor.journal.reclaiming import Reclaimer
 from collector_processor.journal.writer import JournalWriter, WriterEvents
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
-from collector_processor.store.database.thread import Condition
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
 

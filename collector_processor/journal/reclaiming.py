@@ -14,12 +14,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final
 
+from collector_processor.core.disk import is_refusal
 from collector_processor.journal.dispatch import Detach, Dispatch, Flush, WrittenBack
 from collector_processor.journal.keeper import JournalKeeper, Reads
 from collector_processor.journal.segment_accounts import SegmentAccounts
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import is_refusal
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)

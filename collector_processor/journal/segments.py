@@ -16,6 +16,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final
 
+from collector_processor.core.disk import is_refusal
 from collector_processor.journal.chunks import (
     Backlog,
     Chunk,
@@ -34,7 +35,6 @@ from collector_processor.journal.chunks import (
 )
 from collector_processor.journal.segment_connection import SegmentConnection
 from collector_processor.otlp import Signal, Tenant
-from collector_processor.store.database.connection import is_refusal
 from collector_processor.wire.by_trace import extract
 from collector_processor.wire.facts import TraceNote, pack_notes, unpack_notes
 from semconv.model import TraceId

@@ -24,6 +24,7 @@ from threading import Thread
 from time import monotonic
 from typing import Final
 
+from collector_processor.core.disk import Condition
 from collector_processor.journal.chunks import (
     DiskFullError,
     JournalError,
@@ -50,7 +51,6 @@ from collector_processor.journal.dispatch import (
 from collector_processor.journal.segment_connection import OpenFileCache
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import RefusedError
-from collector_processor.store.database.thread import Condition
 
 logger = logging.getLogger(__name__)
 

@@ -20,16 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+from collector_processor.core.records import SpilledPart
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Chunk, Entry
 from collector_processor.kafka.aside import Aside
 from collector_processor.kafka.progress import Mark, Progress, Range, Span
 from collector_processor.kafka.record_form import Place, Record, request_of, runs_of
-from collector_processor.kafka.spilling import Spilling, by_trace, is_large
+from collector_processor.kafka.spilling import Spilling, by_trace, is_large, unpack
 from collector_processor.otlp import Arrival, MalformedRequestError, RefusedError, Signal, TraceKey
 from collector_processor.receivers.intake import Intake
-from collector_processor.store.spilled_parts import SpilledPart, unpack
 
 logger = logging.getLogger(__name__)
 

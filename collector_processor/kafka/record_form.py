@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from collector_processor.core.headers import hops_among, tenant_among
 from collector_processor.otlp import (
     HOP_HEADER,
     Arrival,
@@ -22,7 +23,6 @@ from collector_processor.otlp import (
     Tenant,
     tenant_headers,
 )
-from collector_processor.receivers.admission import hops_among, tenant_among
 from collector_processor.wire.by_trace import TraceIndex
 from collector_processor.wire.protobuf import some_fields
 from collector_processor.wire.split import split_by_size

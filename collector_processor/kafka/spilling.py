@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from collector_processor.core.disk import STORE_RETRY_S, StoreError
+from collector_processor.core.records import SpilledPart
 from collector_processor.journal import Journal
 from collector_processor.kafka.progress import Part, Progress, Range
 from collector_processor.kafka.record_form import Place
 from collector_processor.otlp import Signal, TraceKey
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.database.thread import STORE_RETRY_S
-from collector_processor.store.spilled_parts import SpilledPart, SpilledPartRows, pack
+from collector_processor.store.spilled_parts import SpilledPartRows
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ _AT_ONCE: Final = 64
 _LARGE_BYTES: Final = 64 << 10
 """Compressed bytes of a part that is unpacked in a thread; they may be megabytes of text."""
 _NS: Final = 1_000_000_000
+_FASTEST: Final = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -199,6 +201,23 @@ def _packed(place: Place, found: Iterable[tuple[TraceKey, Range, bytes]]) -> Seq
         SpilledPart(**place._asdict(), **range_._asdict(), key=key, packed=pack(body))
         for key, range_, body in found
     ]
+
+
+def pack(body: bytes) -> bytes:
+    """Return a request in the form in which it is kept: compressed, with a checksum."""
+    return zlib.compress(body, _FASTEST)
+
+
+def unpack(packed: bytes) -> bytes:
+    """Return a kept request.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        return zlib.decompress(packed)
+    except zlib.error as error:
+        raise ValueError(f"expected a whole part: {error}") from error
 
 
 def is_large(part: SpilledPart) -> bool:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from collector_processor.core.runs import MAY_JOIN, Run
 from collector_processor.lint.fix_lines import (
     AGENT,
     CALL_ID,
@@ -33,8 +34,6 @@ from collector_processor.lint.fix_lines import (
     in_language,
     language_of,
 )
-from collector_processor.rebuild.possible_joins import MAY_JOIN
-from collector_processor.rebuild.stages import Run
 from collector_processor.trajectory.acts import Act, Ordering, read_acts
 from semconv.attributes import TASK_OUTCOME
 from semconv.dialects import USUAL, ActionKind, Reader

@@ -3,9 +3,9 @@
 Received JSON is converted to protobuf once, in the receiver. The other direction, and shifting all times so
 that a recorded run is sent as if it happened now, are for ``replay`` and are never used for forwarding.
 
-OTLP/JSON is protobuf's JSON mapping with three differences: ids are hex, not base64; enums are numbers (names
-are accepted); unknown fields are ignored. 64-bit integers are strings in both. Requests whose ids are base64
-are accepted too: ``MessageToJson`` and Grafana's download write them.
+OTLP/JSON is protobuf's JSON mapping with three differences: ids are hex, not base64; enums are numbers;
+unknown fields are ignored. 64-bit integers are strings in both. See ``json_spellings`` for the other
+spellings that are accepted.
 Source: opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding".
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -25,6 +24,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.otlp.json_spellings import use_parser_spelling
 from semconv.json_text import written_in_turns
 
 ExportRequest: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest | ExportMetricsServiceRequest
@@ -43,24 +43,6 @@ _NOT_READ: Final = (
 )  # fmt: skip
 """Errors of ``ParseDict`` for a wrong form; ``OverflowError`` for 1e400, which is infinite, as an integer."""
 _LONE_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-# Names are accepted in the spelling of the specification and in that of the .proto files.
-_SPANS: Final = (("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",))
-_RECORDS: Final = (
-    ("resourceLogs", "resource_logs"),
-    ("scopeLogs", "scope_logs"),
-    ("logRecords", "log_records"),
-)
-_METRICS: Final = (("resourceMetrics", "resource_metrics"), ("scopeMetrics", "scope_metrics"), ("metrics",))
-_LINKS: Final = (("links",),)
-_EXEMPLARS: Final = (
-    ("gauge", "sum", "histogram", "exponentialHistogram", "exponential_histogram"),
-    ("dataPoints", "data_points"),
-    ("exemplars",),
-)
-_IDS: Final = ("traceId", "trace_id", "spanId", "span_id", "parentSpanId", "parent_span_id")
-_HEX_ID: Final = re.compile(r"(?:[0-9a-fA-F]{16}){1,2}")
-_BASE64_ID: Final = re.compile(r"[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{11}=")
-"""16 or 8 bytes. The padding, which every writer of protobuf's JSON adds, is in no hex id."""
 # Attributes never clash with these: their names are values of "key", not keys.
 _HEX_FIELDS: Final = ("traceId", "spanId", "parentSpanId")
 
@@ -68,20 +50,13 @@ _HEX_FIELDS: Final = ("traceId", "spanId", "parentSpanId")
 def to_protobuf(signal: Signal, body: bytes) -> bytes:
     """Return an OTLP/JSON request (or ``TracesData`` and the like, which have the same form) as protobuf.
 
-    Ids are hex or base64, whichever the first readable id of the request is. If an id of a span or of its
-    links is not in this form, all ids of the span are dropped, so that only this span is rejected later.
+    Spans whose ids cannot be read have none afterwards, so that only they are rejected later.
 
     Raises:
         MalformedRequestError: it is not such a request; the message says what was expected.
     """
     document = _load(body)
-    if signal is Signal.TRACES:
-        _convert_spans(document)
-    else:
-        records = _RECORDS if signal is Signal.LOGS else (*_METRICS, *_EXEMPLARS)
-        read_id = _id_reader(document, records)
-        for record in _nodes(document, records):
-            _convert_ids(record, read_id)
+    use_parser_spelling(signal, document)
     message = REQUESTS[signal]()
     try:
         ParseDict(document, message, ignore_unknown_fields=True, max_recursion_depth=_MAX_DEPTH)
@@ -122,69 +97,6 @@ def _mend_surrogates(document: dict[str, Any]) -> None:
 
 def _whole_characters(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _convert_spans(document: dict[str, Any]) -> None:
-    read_id = _id_reader(document, _SPANS)
-    for span in _nodes(document, _SPANS):
-        try:
-            _convert_ids(span, read_id)
-            for link in _nodes(span, _LINKS):
-                _convert_ids(link, read_id)
-        except MalformedRequestError:
-            for name in (*_IDS, "links"):
-                span.pop(name, None)
-
-
-def _nodes(root: dict[str, Any], path: tuple[tuple[str, ...], ...]) -> Iterator[dict[str, Any]]:
-    """Iterate over the objects at ``path``, whose steps are alternative names.
-
-    Raises:
-        MalformedRequestError: a value on the path is not an object.
-    """
-    nodes = [root]
-    for names in path:
-        nodes = [child for node in nodes for name in names for child in _objects(node.get(name))]
-    yield from nodes
-
-
-def _objects(value: object) -> Iterator[dict[str, Any]]:
-    for child in value if isinstance(value, list) else (value,):
-        if isinstance(child, dict):
-            yield child
-        elif child is not None:  # protobuf's parser would accept text as an object without fields
-            raise MalformedRequestError(f"expected an object, not {type(child).__name__}, in the request")
-
-
-def _id_reader(document: dict[str, Any], path: tuple[tuple[str, ...], ...]) -> Callable[[str], bytes]:
-    """Return the reader of the request's ids, whose form its first readable id shows."""
-    ids = (node[name] for node in _nodes(document, path) for name in _IDS if isinstance(node.get(name), str))
-    first = next((text for text in ids if _HEX_ID.fullmatch(text) or _BASE64_ID.fullmatch(text)), "")
-    return _from_base64 if _BASE64_ID.fullmatch(first) else bytes.fromhex
-
-
-def _from_base64(text: str) -> bytes:
-    if text and not _BASE64_ID.fullmatch(text):
-        raise ValueError(text)
-    return base64.b64decode(text)
-
-
-def _convert_ids(node: dict[str, Any], read_id: Callable[[str], bytes]) -> None:
-    """Turn ids into the base64 that protobuf's JSON mapping expects.
-
-    Raises:
-        MalformedRequestError: an id cannot be read; the ids before it are already converted.
-    """
-    for name in _IDS:
-        value = node.get(name)
-        if value is None:
-            continue
-        try:
-            node[name] = b64encode(read_id(value)).decode("ascii")
-        except (ValueError, TypeError):
-            raise MalformedRequestError(
-                f"expected {name} to be hex, such as 5b8efff798038103, or base64 as all others"
-            ) from None
 
 
 def to_json(signal: Signal, body: bytes) -> bytes:

@@ -227,6 +227,7 @@ def _server_identity(files: TlsFiles, clients: ssl.VerifyMode) -> _ServerIdentit
     key, chain = files.key.read_bytes(), files.certificate.read_bytes()
     authorities = files.client_ca.read_bytes() if files.client_ca else None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python leaves it to OpenSSL's configuration
     context.load_cert_chain(files.certificate, files.key, password=_no_password)
     if authorities is not None:
         context.load_verify_locations(cadata=authorities.decode("ascii"))
@@ -239,6 +240,7 @@ def _server_identity(files: TlsFiles, clients: ssl.VerifyMode) -> _ServerIdentit
 def _client_identity(files: ClientFiles) -> ClientIdentity:
     read = {path: path.read_bytes() for path in files.paths}
     context = ssl.create_default_context(cafile=str(files.authorities) if files.authorities else None)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if files.certificate:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
     _require_unchanged(read)

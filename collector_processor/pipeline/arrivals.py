@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, 
 from typing import Final
 
 from collector_processor.assembly.assembler import Assembler
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.holds import Holds
 from collector_processor.pipeline.load import MAX_ANALYSES
 from collector_processor.pipeline.queues import Inbox
-from collector_processor.store.database.connection import StoreError
 from collector_processor.wire.facts import TraceArrival
 
 logger = logging.getLogger(__name__)

@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, TypeAlias
 
+from collector_processor.core.analysis import Analyst, Keep, KeptRun
+from collector_processor.core.disk import STORE_RETRY_S, StoreError
+from collector_processor.core.records import Commit, Standing, StoredVerdict, VerdictSummary
+from collector_processor.core.runs import Run
 from collector_processor.otlp import RefusedError, Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.batcher import Batcher
 from collector_processor.pipeline.decide import AnalysedTraces, Decided, decide
 from collector_processor.pipeline.load import Rows, TraceSource
-from collector_processor.pipeline.prepare import KeptRun
-from collector_processor.rebuild.stages import Run
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.database.thread import STORE_RETRY_S, StoreThread
-from collector_processor.store.records import Commit, Standing, StoredVerdict
+from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
-from collector_processor.writeback.outgoing import Decision, VerdictSummary, summary_of, write_back
+from collector_processor.writeback.outgoing import Decision, summary_of, write_back
 from semconv.model import Trace, Trajectory
 
 logger = logging.getLogger(__name__)
@@ -36,8 +35,6 @@ _MOST_COMMITTED: Final = 32
 
 Tell: TypeAlias = Callable[[VerdictSummary, StoredVerdict], None]
 """Called with each final verdict once it is durable; it must be quick and must not raise."""
-Keep: TypeAlias = Callable[[Sequence[tuple[Tenant, KeptRun]]], Awaitable[None]]
-"""Stores runs whose verdicts are about to be committed; a full disk is logged, not raised."""
 Claim: TypeAlias = Callable[[TraceKey], bool]
 """Stops the hold deadline of a trace; returns ``False`` if no span of it is held."""
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analysis
-from collector_processor.pipeline.prepare import PreparedRun
-from collector_processor.store.records import Commit, Outgoing, Place, RunIdentity, Standing, StoredVerdict
-from collector_processor.writeback.annotate import CarrierPolicy
-from collector_processor.writeback.outgoing import (
-    Decision,
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.records import (
+    Commit,
+    Outgoing,
+    Place,
+    RunIdentity,
+    Standing,
+    StoredVerdict,
     VerdictSummary,
-    WriteBack,
-    provisional,
-    summary_of,
-    write_back,
 )
+from collector_processor.otlp import Tenant, TraceKey
+from collector_processor.pipeline.prepare import PreparedRun
+from collector_processor.writeback.annotate import CarrierPolicy
+from collector_processor.writeback.outgoing import Decision, WriteBack, provisional, summary_of, write_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

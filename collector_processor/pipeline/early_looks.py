@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from collector_processor.core.analysis import AnalysisLostError
+from collector_processor.core.disk import StoreError
+from collector_processor.core.fair import FairQueue, FairTable
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import AnalysisLostError
-from collector_processor.pipeline.queues import FairQueue, FairTable
-from collector_processor.store.database.connection import StoreError
 from collector_processor.wire.facts import TraceArrival
 
 logger = logging.getLogger(__name__)

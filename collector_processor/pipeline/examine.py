@@ -13,8 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from collector_processor.assembly.assembler import Released
+from collector_processor.core.analysis import (
+    NOTHING_EARNED,
+    Analysis,
+    AnalysisLostError,
+    Analyst,
+    Earned,
+    KeepRun,
+    KeptRun,
+)
+from collector_processor.core.disk import Condition
+from collector_processor.core.records import AbsentParent, HistoryRow, RunOutcome
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError, Analyst
 from collector_processor.pipeline.commit import EVICTED, Claim, Committer, ErrorVerdicts, HeldRows, Leaving
 from collector_processor.pipeline.decide import AnalysedTraces, decide_provisionally
 from collector_processor.pipeline.early_looks import MOST_BYTES
@@ -28,11 +38,9 @@ from collector_processor.pipeline.load import (
     TraceSource,
     absent_parents,
 )
-from collector_processor.pipeline.prepare import KeepRun, KeptRun, PreparedRun
+from collector_processor.pipeline.prepare import PreparedRun
 from collector_processor.rebuild.possible_joins import RecentRuns, note
-from collector_processor.store.database.thread import Condition, StoreThread
-from collector_processor.store.records import AbsentParent
-from collector_processor.store.run_history import HistoryRow, RunOutcome
+from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Completion
 
@@ -62,6 +70,15 @@ async def no_warning(_tenant: Tenant, _run: PreparedRun, _read: ReadOutcomes) ->
 async def without_others(_tenant: Tenant, _run: PreparedRun, finding: Finding, _read: ReadRuns) -> Finding:
     """Compare no run with others."""
     return finding
+
+
+ReadEarned: TypeAlias = Callable[[Tenant], Awaitable[Earned]]
+"""Returns what each model has earned with a tenant."""
+
+
+async def nothing_earned(_tenant: Tenant) -> Earned:
+    """Know nothing of any model."""
+    return NOTHING_EARNED
 
 
 class HeldTraces(TraceSource, HeldRows, Protocol):
@@ -121,6 +138,8 @@ class Examiner:
         self._compare: Final = compare
         self.early: Early = no_warning
         """Warns of runs that have not ended."""
+        self.earned: ReadEarned = nothing_earned
+        """Returns what models have earned with a tenant."""
         self.owns: Callable[[TraceKey], bool] = owns_all
         """Returns whether this process has a trace's spans; another one judges it if not (Kafka)."""
         self._wall_ns: Final = leaving.wall_ns
@@ -271,14 +290,14 @@ class Examiner:
 
     async def _finding(self, tenant: Tenant, run: PreparedRun) -> Finding:
         before = self._recent.before(run.continuation, tenant) if run.continuation else ""
-        found = await self._analysed(run)
+        found = await self._analysed(tenant, run)
         analysis, kept = await self._compare(tenant, run, found, self._told)
         return analysis.with_note(note(before)) if before else analysis, kept
 
-    async def _analysed(self, run: PreparedRun) -> Finding:
+    async def _analysed(self, tenant: Tenant, run: PreparedRun) -> Finding:
         analysis, kept = run.analysis, run.kept
         if analysis is None or kept is None:
-            analysis = await self._analyst.analyse(run.trajectory)
+            analysis = await self._analyst.analyse(run.trajectory, await self.earned(tenant))
             kept = await asyncio.to_thread(self._kept, run.trajectory, analysis)
         return analysis, replace(kept, spans=run.kept_spans, totals=run.totals, facts=run.facts)
 

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from collector_processor.assembly.assembler import Released
+from collector_processor.core.records import AbsentParent, RunIdentity
+from collector_processor.core.runs import TRACE_KEY
 from collector_processor.otlp import TraceKey
 from collector_processor.pipeline.batcher import Batcher
 from collector_processor.pipeline.prepare import MAX_KEYS, Prepared, PreparedRun, TraceBytes
-from collector_processor.rebuild.runs import TRACE_KEY
 from collector_processor.store.database.thread import StoreThread
-from collector_processor.store.records import AbsentParent, RunIdentity
 from collector_processor.store.verdicts import MAX_JOINED, RunStore
 from semconv.model import Completion, TraceId
 

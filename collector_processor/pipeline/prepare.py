@@ -12,25 +12,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from collector_processor.core.analysis import Analysis, KeepRun, KeptRun
+from collector_processor.core.records import AbsentParent, RunFacts, RunIdentity
+from collector_processor.core.runs import TRACE_KEY, Run, RunTotals
 from collector_processor.otlp import MalformedRequestError, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.possible_joins import Continuation, continuation_of
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import redact
-from collector_processor.rebuild.run_totals import RunTotals, total_up
-from collector_processor.rebuild.runs import TRACE_KEY, keep_run_ids, run_keys
-from collector_processor.rebuild.stages import Run, rebuild
-from collector_processor.store.records import AbsentParent, RunIdentity
-from collector_processor.store.run_history import RunFacts
+from collector_processor.rebuild.run_totals import total_up
+from collector_processor.rebuild.runs import keep_run_ids, run_keys
+from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.small_tables import MAX_TRIAL_CHARS
 from collector_processor.store.verdicts import MAX_JOINED
 from collector_processor.wire.facts import kind_of
+from collector_processor.writeback.evaluations import is_taken
 from collector_processor.writeback.outgoing import SERVICE_NAME
 from collector_processor.writeback.span_places import pack_steps
-from semconv.attributes import ERROR, TRIAL
+from semconv.attributes import TRIAL
 from semconv.dialects import USUAL, Reader
 from semconv.model import BLAMELESS, Completion, Span, Step, Trace, TraceId, Trajectory
 
@@ -58,24 +59,6 @@ class TraceBytes:
     def byte_count(self) -> int:
         """Total bytes of all requests."""
         return sum(map(len, (*self.bodies, *self.logs)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRun:
-    """Data of a run that is stored beside its verdict. Opaque to this package."""
-
-    run_id: str
-    is_failure: bool
-    packed: bytes | None
-    """Its steps as JSON; ``None`` if they are too large."""
-    noted: str
-    """Its data for counting issues."""
-    spans: bytes | None = None
-    """Its spans and logs, packed by ``kept_spans.py``; ``None`` if they are not kept."""
-    totals: RunTotals | None = None
-    """``None`` if they are not known."""
-    facts: RunFacts | None = None
-    """Facts by which it is compared with other runs; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +121,6 @@ Compared: TypeAlias = Callable[[Run, Analysis], str]
 """Returns the parts of an analysed run that are compared with other runs; may be empty. Pure."""
 SoFar: TypeAlias = Callable[[Run], str]
 """Returns the parts of an unfinished run that are compared with other runs; may be empty. Pure."""
-KeepRun: TypeAlias = Callable[[Trajectory, Analysis], KeptRun]
-"""Returns the stored form of an analysed run. Pure."""
 
 
 def no_facts(_run: Run) -> None:
@@ -318,6 +299,8 @@ def _without_texts(trajectory: Trajectory) -> Trajectory:
         dialects=trajectory.dialects,
         root_trace_id=trajectory.root_trace_id,
         root_span_id=trajectory.root_span_id,
+        outcome=trajectory.outcome,
+        outcome_source=trajectory.outcome_source,
     )
 
 
@@ -347,7 +330,7 @@ def _bare(spans: Sequence[Span]) -> list[Span]:
             span_id=span.span_id,
             start_ns=span.start_ns,
             end_ns=span.end_ns,
-            attributes={ERROR: True} if ERROR in span.attributes else {},
+            attributes=dict.fromkeys(filter(is_taken, span.attributes), True),
             resource=span.resource,
             trace_state=span.trace_state,
             flags=span.flags,

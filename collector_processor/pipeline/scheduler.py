@@ -16,6 +16,8 @@ from itertools import islice
 from typing import Final
 
 from collector_processor.assembly.assembler import Assembler, Released
+from collector_processor.core.disk import STORE_RETRY_S, is_refusal, patiently
+from collector_processor.core.fair import FairQueue, Places
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.arrivals import Arrivals
 from collector_processor.pipeline.evictions import Evictions
@@ -23,10 +25,8 @@ from collector_processor.pipeline.examine import Examined, Examiner
 from collector_processor.pipeline.holds import Holds
 from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.queues import FairQueue, Inbox, Places
+from collector_processor.pipeline.queues import Inbox
 from collector_processor.pipeline.waits import ExaminationOrder, Waits
-from collector_processor.store.database.connection import is_refusal
-from collector_processor.store.database.thread import STORE_RETRY_S, patiently
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import Completion
 

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 from zlib import crc32
 
+from collector_processor.core.runs import MAY_JOIN
 from semconv.model import Trace, Trajectory
 from semconv.record import record, replace
 
-MAY_JOIN: Final = "may be one run with "
-"""Beginning of the note."""
 _WORDS: Final = 6
 """Words of the answer's beginning and end that the task must quote; shorter answers are no evidence."""
 _MOST_QUOTES: Final = 500

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from collector_processor.rebuild.redaction import Redactor, RunRedactor, describe
 from semconv.dialects.reading.messages import render_call
@@ -20,8 +20,6 @@ from semconv.record import replace
 _STEP_TEXTS: Final = ("name", "instructions", "tools", "input", "output", "error")
 """Texts of a step. What it heard stands in ``input``; calls and their arguments most often in ``output``."""
 _texts_of_step: Final[Callable[[Step], tuple[str, ...]]] = attrgetter(*_STEP_TEXTS)
-
-CleanRun: TypeAlias = Callable[[Trajectory], Trajectory]
 
 
 class Cleaner:

@@ -15,19 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from collector_processor.rebuild.secret_rules import (
-    ALL_KINDS,
-    ENCODED,
-    OWN,
-    Finder,
-    Rule,
-    all_rules,
-    compile_rule,
-)
+from collector_processor.core.patterns import compile_pattern, compile_rule
+from collector_processor.rebuild.secret_rules import ALL_KINDS, ENCODED, OWN, Finder, Rule, all_rules
 from collector_processor.rebuild.unescape import decode_run, placed_readings, readings
 
 __all__ = [
-    "ALL_KINDS", "OWN", "Redact", "Redactor", "RunRedactor", "check_pattern", "compile_pattern", "describe",
+    "ALL_KINDS", "OWN", "Redact", "Redactor", "RunRedactor", "check_pattern", "describe",
     "keep", "make_redactor", "omit", "read_kinds", "redact",
 ]  # fmt: skip
 
@@ -35,7 +28,6 @@ Redact = Callable[[str], str]
 
 _NONE: Final = "none"
 _OWN_WORD: Final = "redacted"
-_LONGEST_PATTERN: Final = 2_000
 _SHORTEST_TEXT: Final = 6
 """In characters; no rule of ours matches a shorter secret."""
 _MOST_AT_ONCE: Final = 32
@@ -263,16 +255,6 @@ def check_pattern(pattern: str) -> Any:
     if compiled.search("") is not None:
         raise ValueError("expected a pattern that does not match empty text")
     return compiled
-
-
-def compile_pattern(pattern: str) -> Any:
-    """Compile a pattern with RE2, whose search time is linear in the text, even for hostile text.
-
-    Raises: ValueError: RE2 does not accept it, or it is too long.
-    """
-    if len(pattern) > _LONGEST_PATTERN:
-        raise ValueError(f"expected a pattern of at most {_LONGEST_PATTERN} characters")
-    return compile_rule(pattern)
 
 
 def describe(counts: Mapping[str, int]) -> str:

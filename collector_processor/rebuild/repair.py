@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Final, TypeAlias
 
 from semconv.attributes import CARRIER, SCOPE_ANALYZER, SERVICE_NAME
 from semconv.dialects.reading.action import Key, Surroundings, key_of, moment
+from semconv.dialects.reading.denormalized import denormalized
 from semconv.model import Resource, Span, Trace
 from semconv.record import replace
 
@@ -181,6 +183,13 @@ def _is_own(span: Span) -> bool:
     return span.scope.name == SCOPE_ANALYZER or span.attributes.get(CARRIER) is True
 
 
+def undo_normalizer(trace: Trace) -> Trace:
+    """Restore the attributes that the Collector's ``genainormalizer`` copied or removed."""
+    spans = tuple(map(denormalized, trace.spans))
+    is_same = all(map(is_, spans, trace.spans))
+    return trace if is_same else replace(trace, spans=spans)
+
+
 def deduplicate(trace: Trace) -> Trace:
     """Keep one span of each id: the most complete one, independent of the order of arrival."""
     if len(set(map(key_of, trace.spans))) == len(trace.spans):
@@ -301,4 +310,5 @@ REPAIRS: Final[tuple[Repair, ...]] = (
     reroot_orphans,
     order_times,  # before times are compared
     correct_skew,
+    undo_normalizer,
 )

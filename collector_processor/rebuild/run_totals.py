@@ -5,42 +5,18 @@ All numbers are as recorded: nothing is estimated, and what no span says is ``No
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from collector_processor.rebuild.stages import Run
-from semconv.attributes import GEN_AI_WORKFLOW_NAME
+from collector_processor.core.runs import Run, RunTotals, workflow_of
 from semconv.dialects.reading.usage import ModelCall, model_call
-from semconv.model import Span, SpanId, StepKind, TraceId
+from semconv.model import SpanId, StepKind, TraceId
 
 Number = TypeVar("Number", int, float)
 
-MOST_NAME: Final = 200
-"""Characters of a workflow's name."""
 _MOST: Final = (1 << 61) - 1
 """Largest count: spans may hold any, and their sums must fit into 64 bits."""
 _LATEST_NS: Final = (1 << 63) - 1
-_CHANGING: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,}|[0-9a-f]{12,}|\d{4,}", re.IGNORECASE)
-"""Parts of a name that differ in every run: ids, times, long numbers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTotals:
-    """Totals of one run."""
-
-    workflow: str = ""
-    """Name that all runs of the same workflow share; empty if no span has one."""
-    steps: int
-    started_ns: int | None = None
-    """Start of the first step, Unix ns."""
-    duration_ns: int | None = None
-    """From the start of the first step to the end of the last."""
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost_usd: float | None = None
-    """The cost that the instrumentation recorded."""
 
 
 def total_up(run: Run) -> RunTotals:
@@ -58,20 +34,6 @@ def total_up(run: Run) -> RunTotals:
         output_tokens=_sum(call.output_tokens for call in calls),
         cost_usd=_sum(call.cost_usd for call in calls),
     )
-
-
-def workflow_of(spans: Iterable[Span]) -> str:
-    """Return the name that all runs of a workflow share: the first declared name, else the first root span's.
-
-    Parts that differ in every run are replaced: ``Crew_4f0c….kickoff`` becomes ``Crew_*.kickoff``.
-    """
-    ordered = sorted(spans, key=lambda span: span.start_ns)
-    known = {span.span_id for span in ordered}
-    declared = (span.attributes.get(GEN_AI_WORKFLOW_NAME) for span in ordered)
-    roots = (span.name for span in ordered if span.parent_id is None or span.parent_id not in known)
-    names = [name for name in (*declared, *roots) if isinstance(name, str)]
-    plain = ("".join(filter(str.isprintable, name[: 4 * MOST_NAME])).strip() for name in names)
-    return _CHANGING.sub("*", next(filter(None, plain), ""))[:MOST_NAME]
 
 
 def _calls(run: Run) -> Iterator[ModelCall]:

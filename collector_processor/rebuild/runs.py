@@ -20,15 +20,10 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
 
-from semconv.attributes import GEN_AI_AGENT_ID, GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
-from semconv.dialects import DIALECTS, USUAL, ActionKind, Reader, Surroundings
-from semconv.dialects.conventions.langsmith import OPENAI_TRACE
+from collector_processor.core.runs import TRACE_KEY
+from semconv.attributes import GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
+from semconv.dialects import DIALECTS, RUN_KEYS, USUAL, ActionKind, Reader, Surroundings
 from semconv.dialects.conventions.otel_genai import MCP_METHOD
-from semconv.dialects.frameworks.autogen import RUNTIME_SCOPE
-from semconv.dialects.frameworks.claude_code import SCOPE as CLAUDE_CODE_SCOPE
-from semconv.dialects.frameworks.claude_code import background_keys
-from semconv.dialects.frameworks.langgraph import resumption_keys
-from semconv.dialects.frameworks.litellm import REQUESTER, session_of
 from semconv.dialects.reading.values import text
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
 from semconv.model import Attributes, Event, LogRecord, Span, SpanId, Trace, TraceId
@@ -36,17 +31,13 @@ from semconv.record import replace
 
 _WORD: Final = re.compile(r"[\w-]{8,}")
 """A provider's response id within JSON."""
-TRACE_KEY: Final = "trace:"
-"""Prefix of run keys that are trace ids."""
 MAX_KEY_CHARS: Final = 200
 """Longest run key in characters; a longer one is replaced by its digest."""
-_UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_AUTOGEN_AGENT: Final = re.compile(rf"_(?P<team>{_UUID})/{_UUID}$")
-"""AutoGen's agent id, ``<name>_<team uuid>/<run uuid>``; other frameworks' ids outlive the run."""
 _SETUP_OPERATIONS: Final = frozenset({"create_agent"})
 _LOOKED_THROUGH: Final = frozenset({ActionKind.CONTAINER, ActionKind.SETUP, ActionKind.EVALUATION})
 _SETUP_SPANS: Final = frozenset({"workflow.build"})
 _KNOWN_SCOPES: Final = tuple(scope for dialect in DIALECTS for scope in dialect.scopes)
+_MESSAGE_SCOPES: Final = tuple(scope for dialect in DIALECTS for scope in dialect.message_scopes)
 _MCP_SCOPE: Final = "mcp"
 _MCP_CALL: Final = "tools/call"
 
@@ -60,8 +51,7 @@ def run_keys(trace: Trace) -> frozenset[str]:
     traces = {span.trace_id for span in trace.spans}.union(link.trace_id for link in links)
     keys = {f"{TRACE_KEY}{trace_id}" for trace_id in traces}
     if not links:
-        keys.update(_short(key) for span in trace.spans for key in _framework_ids(span))
-        keys.update(_short(f"langgraph:{task}") for task in resumption_keys(trace.spans))
+        keys.update(_short(key) for keys_of in RUN_KEYS for key in keys_of(trace.spans))
     return frozenset(keys)
 
 
@@ -84,19 +74,6 @@ def keep_run_ids(runs: Sequence[Trace], given: Mapping[str, frozenset[TraceId]])
         ids.append(next((id_ for id_ in known if id_ not in taken), name))
         taken.add(ids[-1])
     return tuple(ids)
-
-
-def _framework_ids(span: Span) -> Iterator[str]:
-    workflow = span.attributes.get(OPENAI_TRACE)
-    if isinstance(workflow, str) and workflow:  # LangSmith: agents called as tools have traces of their own
-        yield f"openai:{workflow}"
-    if REQUESTER in span.attributes and (session := session_of(span)):
-        yield f"litellm:{session}"
-    if span.scope.name.startswith(CLAUDE_CODE_SCOPE):
-        yield from (f"claude_code:{key}" for key in background_keys(span))
-    agent_id = span.attributes.get(GEN_AI_AGENT_ID) if span.parent_id is None else None
-    if isinstance(agent_id, str) and (found := _AUTOGEN_AGENT.search(agent_id)):
-        yield f"autogen:{found['team']}"
 
 
 def _short(key: str) -> str:
@@ -264,12 +241,12 @@ def _join(traces: Sequence[Trace]) -> Trace:
 
 
 def _with_completeness(trace: Trace) -> Trace:
-    """Mark ``trace`` as incomplete if an AutoGen message was sent in a trace that is not here."""
+    """Mark ``trace`` as incomplete if a message was sent in a trace that is not here (AutoGen's runtimes)."""
     here = {span.trace_id for span in trace.spans}
     lost = any(
         link.trace_id not in here
         for span in trace.spans
-        if span.scope.name.startswith(RUNTIME_SCOPE)
+        if span.scope.name.startswith(_MESSAGE_SCOPES)
         for link in span.links
     )
     return replace(trace, complete=False) if lost and trace.complete else trace

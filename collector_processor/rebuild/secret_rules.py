@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import re2
 
+from collector_processor.core.patterns import compile_rule, re2_options
 from collector_processor.rebuild import named_secrets as named
 from collector_processor.rebuild import secret_places as places
 from collector_processor.rebuild import secret_tables as tables
@@ -34,8 +35,6 @@ KEYS, TOKENS, SECRETS, CARDS, EMAILS = "keys", "tokens", "secrets", "cards", "em
 ALL_KINDS: Final = (KEYS, TOKENS, SECRETS, CARDS, EMAILS)
 OWN: Final = "own"
 """Kind of the user's patterns."""
-_RE2_MEMORY: Final = 8 << 20
-"""Bytes that RE2 may take for one pattern and its states; its default."""
 _PLACEHOLDER: Final = re.compile(
     r"\[(?:key|token|secret|password|private key|card number|e-mail|redacted)(?: \d+)?\]"
 )
@@ -91,29 +90,6 @@ class Found(NamedTuple):
     rule: Rule
 
 
-@functools.cache
-def compile_rule(pattern: str) -> Any:
-    """Compile a pattern with RE2.
-
-    Raises:
-        ValueError: RE2 does not accept it.
-    """
-    try:
-        return re2.compile(pattern, _options())
-    except re2.error as error:
-        said = error.args[0] if error.args else error
-        reason = said.decode(errors="replace") if isinstance(said, bytes) else said
-        raise ValueError(f"expected a regular expression in RE2 syntax: {reason}") from None
-
-
-def _options(*, case_sensitive: bool = True) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _RE2_MEMORY
-    options.case_sensitive = case_sensitive
-    return options
-
-
 class Finder:
     """Finds secrets by a set of rules."""
 
@@ -125,7 +101,7 @@ class Finder:
                 by_hint.setdefault(_hint(rule, word), []).append(number)
         self._numbers: Final = tuple(by_hint.values())
         self._always: Final = frozenset(number for number, rule in enumerate(rules) if not rule.keywords)
-        self._hints: Final = re2.Set.SearchSet(_options(case_sensitive=False))
+        self._hints: Final = re2.Set.SearchSet(re2_options(case_sensitive=False))
         for hint in by_hint:
             self._hints.Add(hint)
         self._hints.Compile()

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
+from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.possible_joins import note_possible_joins
@@ -17,19 +18,9 @@ from collector_processor.rebuild.repair import repair
 from collector_processor.rebuild.runs import group_runs, is_stray, join_logs
 from collector_processor.trajectory import order
 from semconv.dialects import USUAL, Reader
-from semconv.model import Completion, LogRecord, Span, Trace, TraceId, Trajectory
+from semconv.model import Completion, LogRecord, Span, Trace, TraceId
 
 MENDED: Final = "text that is not UTF-8, or values nested too deeply, replaced"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run: its repaired spans and its steps."""
-
-    trace: Trace
-    trajectory: Trajectory
-    reader: Reader = field(default=USUAL, compare=False, repr=False)
-    """Reader of its spans; use it to read them again."""
 
 
 def rebuild(

@@ -1,28 +1,19 @@
 """Admission of requests, for both receivers: token, tenant, hops and Host header, and refusals. Pure.
 
 Both transports share one table of refusals, so that they refuse the same request in the same way.
-
-The Host header is checked against DNS rebinding: a web page can point its own name to 127.0.0.1 and then
-send requests to us as if we were its server, but the Host header still has the page's name. Where no token is
-required, only names of this machine are accepted.
 """
 
 from __future__ import annotations
 
-import hmac
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from ipaddress import ip_address
 from itertools import islice
 from typing import Final, Protocol
 
+from collector_processor.core.headers import MOST_HEADERS, bears, hops_among, names_this_machine, tenant_among
 from collector_processor.otlp import (
-    HOP_HEADER,
     NO_TENANT,
-    TOKEN_HEADER,
-    Address,
     Arrival,
     Cause,
     CollectorError,
@@ -32,7 +23,6 @@ from collector_processor.otlp import (
     Signal,
     Sink,
     Tenant,
-    tenant_of,
 )
 from collector_processor.otlp.answers import RpcCode
 from collector_processor.otlp.cors import Cors
@@ -165,25 +155,6 @@ def too_many_headers() -> TurnedAwayError:
 
 DEFAULT_MAX_BYTES: Final = 20 << 20
 """The OpenTelemetry Collector's HTTP limit (``max_request_body_size``)."""
-MOST_HEADERS: Final = 128
-"""Headers that are looked at, and the limit of our HTTP servers. gRPC's core hands on a million of them, as
-HPACK writes a repeated header in one byte, although it has refused the call by then."""
-_LONGEST_HEADER: Final = 8_190
-"""Limit of HTTP servers; other transports have no limit for headers."""
-_BEARER: Final = "bearer "
-_TOKEN_HEADERS: Final = ("authorization", TOKEN_HEADER)
-
-
-WRONG_TOKEN_S: Final = 0.25
-"""Seconds until a wrong token is refused, so that guessing takes time."""
-
-
-class ListenError(CollectorError):
-    """The address cannot be listened on; the message names it."""
-
-    def __init__(self, address: Address, why: str) -> None:
-        super().__init__(f"cannot listen on {address}: {why}")
-        self.address = address
 
 
 class Receiver(Protocol):
@@ -256,43 +227,6 @@ def admit(headers: Iterable[tuple[str, str | bytes]], rules: AdmissionRules, cli
     return Caller(tenant=tenant, hops=hops_among(first), client=client)
 
 
-def tenant_among(headers: Iterable[tuple[str, str | bytes]], names: tuple[str, ...]) -> Tenant:
-    """Return the tenant that a request's headers identify.
-
-    Raises:
-        MalformedRequestError: a tenant header is given twice, or cannot be forwarded as a header.
-    """
-    given = _values(headers, names)
-    for name, values in given.items():
-        if len(values) > 1:  # a proxy that sets the header would be overruled by what a client sent
-            raise MalformedRequestError(f"expected header {name} only once")
-        require_sendable(name, values[0])
-    return tenant_of({name: values[0] for name, values in given.items()}, names)
-
-
-def hops_among(headers: Iterable[tuple[str, str | bytes]]) -> tuple[str, ...]:
-    """Return the instances that a request went through; repeated headers are one list (RFC 9110 5.3).
-
-    Raises:
-        MalformedRequestError: they cannot be forwarded as a header.
-    """
-    told = ",".join(_values(headers, (HOP_HEADER,)).get(HOP_HEADER, ()))
-    require_sendable(HOP_HEADER, told)
-    return tuple(hop for part in told.split(",") if (hop := part.strip()))
-
-
-def require_sendable(name: str, value: str) -> None:
-    """Check a header that is forwarded: it may become gRPC metadata.
-
-    Raises:
-        MalformedRequestError: it is not printable ASCII, or too long.
-    """
-    if not (value.isascii() and value.isprintable()):
-        raise MalformedRequestError(f"expected printable ASCII in header {name}")
-    if len(value) > _LONGEST_HEADER:
-        raise MalformedRequestError(f"expected at most {_LONGEST_HEADER} characters in header {name}")
-
-
 async def hand_over(sink: Sink, signal: Signal, body: bytes, caller: Caller) -> Receipt:
     """Pass a request to the sink; an empty request, which OTLP allows, succeeds without it."""
     if not body:
@@ -300,16 +234,6 @@ async def hand_over(sink: Sink, signal: Signal, body: bytes, caller: Caller) -> 
     return await sink.accept(
         Arrival(signal=signal, body=body, tenant=caller.tenant, hops=caller.hops, client=caller.client)
     )
-
-
-def _values(headers: Iterable[tuple[str, str | bytes]], names: Container[str]) -> dict[str, list[str]]:
-    """Return the values of the headers of these names (lower case), in order."""
-    found: dict[str, list[str]] = {}
-    for name, value in headers:
-        # Bytes are gRPC's "-bin" metadata; we use none.
-        if (key := name.lower()) in names and isinstance(value, str):
-            found.setdefault(key, []).append(value)
-    return found
 
 
 def require_local(host: str, rules: AdmissionRules) -> None:
@@ -322,50 +246,3 @@ def require_local(host: str, rules: AdmissionRules) -> None:
         return
     if not names_this_machine(host, rules.local_names):
         raise not_local()
-
-
-def bears(headers: Iterable[tuple[str, str | bytes]], token: str) -> bool:
-    """Return whether either header holds ``token``; the rule for all our servers.
-
-    Clients may need ``Authorization`` for another use. A header that is given twice holds no token.
-    """
-    given = _values(islice(headers, MOST_HEADERS), _TOKEN_HEADERS)
-    scheme, own = _only(given.get("authorization", [])), _only(given.get(TOKEN_HEADER, []))
-    bearer = scheme[len(_BEARER) :].strip() if scheme[: len(_BEARER)].lower() == _BEARER else ""
-    wanted = token.encode()
-    # Both are always compared: the time taken must not reveal which header was right.
-    matches = [hmac.compare_digest(one.encode("utf-8", "surrogateescape"), wanted) for one in (bearer, own)]
-    return any(matches)
-
-
-def _only(values: list[str]) -> str:
-    return values[0] if len(values) == 1 else ""
-
-
-def names_this_machine(host: str, allowed: Container[str] = ()) -> bool:
-    """Return whether a Host header (with or without port) can only mean this machine.
-
-    IP addresses are accepted, since rebinding needs a name; so is a missing header, since browsers always
-    send one. ``allowed`` holds further names, in lower case.
-    """
-    name = _without_port(host.strip().lower()).removesuffix(".")
-    return not name or name == "localhost" or name.endswith(".localhost") or name in allowed or _is_ip(name)
-
-
-def _without_port(host: str) -> str:
-    """Return the name in a Host header; all of it if something else than a port follows."""
-    if host.startswith("["):
-        name, _, rest = host[1:].partition("]")
-        port = rest[1:] if rest.startswith(":") else rest and "no port"
-    else:
-        name, _, port = host.partition(":")
-    return name if not port or (port.isascii() and port.isdigit()) else host
-
-
-@lru_cache(maxsize=256)  # a client sends the same header each time
-def _is_ip(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

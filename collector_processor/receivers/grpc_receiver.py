@@ -18,6 +18,8 @@ from typing import Any, Final, TypeAlias
 import grpc
 import grpc.aio
 
+from collector_processor.core.headers import MOST_HEADERS, WRONG_TOKEN_S
+from collector_processor.core.http_server import ListenError
 from collector_processor.otlp import (
     FRAME_BYTES,
     Address,
@@ -40,10 +42,7 @@ from collector_processor.otlp.answers import (
 from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
 from collector_processor.receivers.admission import (
     BROKEN,
-    MOST_HEADERS,
-    WRONG_TOKEN_S,
     AdmissionRules,
-    ListenError,
     Refusal,
     admit,
     hand_over,

@@ -1,7 +1,7 @@
 """OTLP receiver over HTTP: protobuf or JSON, compressed or not; the sink gets protobuf.
 
 Uses aiohttp's low-level server: three fixed paths need no router, and bodies are decompressed here, with a
-limit. A protocol error of a client is logged in one line, without the bytes it sent.
+limit.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import HttpVersion11, web
-from aiohttp.http_exceptions import HttpProcessingError
 
+from collector_processor.core.headers import WRONG_TOKEN_S
+from collector_processor.core.http_server import DEFAULT_CONNECTIONS, ProtocolLogger, listening
 from collector_processor.otlp import (
     Address,
     CollectorError,
@@ -26,12 +27,10 @@ from collector_processor.otlp import (
     http_path,
 )
 from collector_processor.otlp.answers import MediaType, RpcCode, failure, success
-from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
+from collector_processor.otlp.tls import TlsFiles
 from collector_processor.receivers.admission import (
     BROKEN,
-    WRONG_TOKEN_S,
     AdmissionRules,
-    ListenError,
     Refusal,
     TurnedAwayError,
     admit,
@@ -43,12 +42,10 @@ from collector_processor.receivers.admission import (
 from collector_processor.receivers.decompression import IDENTITY
 from collector_processor.receivers.overload import (
     DEFAULT_BUFFER_BYTES,
-    DEFAULT_CONNECTIONS,
     BufferBudget,
     Lease,
     WhenFull,
     keep_memory,
-    limit_connections,
 )
 from collector_processor.receivers.unpacking import Unpacking
 
@@ -56,12 +53,6 @@ logger = logging.getLogger(__name__)
 _SIGNALS: Final[Mapping[str, Signal]] = {http_path(signal): signal for signal in Signal}
 _PATHS: Final = ", ".join(_SIGNALS)
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
-_PREFACE: Final = "PRI/Upgrade"
-"""Part of aiohttp's message about HTTP/2's first line, ``PRI * HTTP/2.0``."""
-_GRPC_MEND: Final = (
-    "gRPC goes to BLAMESPAN_OTLP_GRPC_LISTEN (port 4317 by default);"
-    " or let the sender speak HTTP: OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,16 +127,9 @@ class HttpReceiver:
             keepalive_timeout=self._timeouts.idle_s,
             lingering_time=self._timeouts.lingering_s,
         )
-        try:
-            self._listener = await asyncio.get_running_loop().create_server(
-                limit_connections(server, self._max_connections),
-                self._listen.host,
-                self._listen.port,
-                ssl=self._ssl_context(),
-                backlog=1024,
-            )
-        except (OSError, ValueError) as error:
-            raise ListenError(self._listen, reason_of(error)) from error
+        self._listener = await listening(
+            server, self._listen, self._tls, ssl.CERT_REQUIRED, most=self._max_connections, backlog=1024
+        )
         self._server = server
         return int(self._listener.sockets[0].getsockname()[1])
 
@@ -158,9 +142,6 @@ class HttpReceiver:
         # aiohttp waits this long twice, for the handler and then its connection; 0 would mean forever.
         await self._server.shutdown(max(grace_s / 2, 0.01))
         self._listener = self._server = None
-
-    def _ssl_context(self) -> ssl.SSLContext | None:
-        return None if self._tls is None else ServerTls(self._tls).context()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         response = await self._answer_without_cors(request)
@@ -299,23 +280,3 @@ def _refused(refusal: Refusal, media: MediaType) -> web.Response:
     body = failure(refusal.code, refusal.reason, retry_after_s=refusal.retry_after_s, media=media)
     headers = {**refusal.http_headers, **refusal.retry_after_header}
     return web.Response(status=refusal.http_status, body=body, content_type=media.value, headers=headers)
-
-
-class ProtocolLogger(logging.Logger):
-    """Logger for aiohttp that omits the bytes of bad requests; our own errors keep their traceback."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self._logged_grpc = False
-
-    def exception(self, msg: object, *args: object, exc_info: Any = True, **_: Any) -> None:
-        """Log why a connection ended."""
-        if isinstance(exc_info, Exception) and not isinstance(exc_info, HttpProcessingError):
-            logger.error(str(msg), *args, exc_info=exc_info)
-            return
-        if _PREFACE in str(exc_info) and not self._logged_grpc:  # once: such a sender keeps retrying
-            self._logged_grpc = True
-            logger.warning("gRPC was sent to an HTTP port", extra={"mend": _GRPC_MEND})
-            return
-        kind = type(exc_info).__name__ if isinstance(exc_info, BaseException) else "unknown"
-        logger.info("connection ended by a protocol error", extra={"error": kind})

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from collector_processor.core.fair import Turns
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal.chunks import TRACES_A_STEP, Chunk, Entry, State
 from collector_processor.otlp import (
@@ -25,7 +26,6 @@ from collector_processor.otlp import (
     Tenant,
     TraceKey,
 )
-from collector_processor.receivers.overload import Turns
 from collector_processor.wire.agent_markers import USUAL_HINTS, Hints
 from collector_processor.wire.by_trace import TraceIndex, exclude
 from collector_processor.wire.facts import ScanResult, TraceArrival, TraceNote

@@ -19,26 +19,19 @@ import asyncio
 import ctypes
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias, TypeVar
 
-from aiohttp import web
-
 from collector_processor.otlp import RefusedError
-from collector_processor.pipeline.queues import FairQueue
 
 DEFAULT_BUFFER_BYTES: Final = 256 << 20
 """Budget for buffered bodies: a dozen of the largest requests."""
-DEFAULT_CONNECTIONS: Final = 4_096
 _LEAST_SHARE_BYTES: Final = 20 << 20
 """Smallest share of one client: one request of the largest size."""
 _RETRY_AFTER_S: Final = 1.0
-_BUSY: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-)
 T = TypeVar("T")
 
 
@@ -92,56 +85,6 @@ class Lease:
         if not budget.clients[client]:
             del budget.clients[client]
         self.held = size
-
-
-class Turns:
-    """Slots for costly work: a few in all, one for each client, given to waiting clients in turn."""
-
-    def __init__(self, places: int) -> None:
-        self._free = places
-        self._working: Final[set[str]] = set()
-        self._waiting: Final[FairQueue[str, asyncio.Future[None], str]] = FairQueue()
-
-    @asynccontextmanager
-    async def turn(self, client: str) -> AsyncIterator[None]:
-        """Wait for a slot, and hold it until the block ends."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.put(client, future, client)
-        self._admit()
-        try:
-            await future
-            yield
-        finally:
-            if self._waiting.discard(client, future) is None:  # else cancelled before it got a slot
-                self._working.discard(client)
-                self._free += 1
-                self._admit()
-
-    def _admit(self) -> None:
-        while self._free and (taken := self._waiting.take(self._working)) is not None:
-            client, future, _ = taken
-            self._free -= 1
-            self._working.add(client)
-            if not future.done():
-                future.set_result(None)
-
-
-def limit_connections(server: web.Server, most: int) -> Callable[[], asyncio.BaseProtocol]:
-    """Return a protocol factory for ``server`` that answers connections beyond ``most`` with 503."""
-
-    def connect() -> asyncio.BaseProtocol:
-        return _RefuseConnection() if len(server.connections) >= most else server()
-
-    return connect
-
-
-class _RefuseConnection(asyncio.Protocol):
-    """Answers 503 with ``Retry-After`` and closes the connection."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            transport.write(_BUSY)
-        transport.close()
 
 
 WhenFull: TypeAlias = Callable[[], None]

@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from collector_processor.core.fair import Turns
 from collector_processor.otlp import CollectorError, MalformedRequestError, Signal
 from collector_processor.otlp.answers import RpcCode
 from collector_processor.otlp.json_child import MALFORMED, MEMORY_BYTES, TOO_MUCH
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.receivers.admission import Refusal, TurnedAwayError
 from collector_processor.receivers.decompression import decompress
-from collector_processor.receivers.overload import Turns
 
 _INLINE_BYTES: Final = 64 << 10
 """Compressed bodies beyond this size are never unpacked on the event loop."""

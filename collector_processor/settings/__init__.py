@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from collector_processor.otlp import Address, CollectorError, Signal
 from collector_processor.otlp.destination import destination_of
 from collector_processor.settings.fields import Settings
+from collector_processor.settings.scores import ScoreTarget, read_targets
 from collector_processor.settings.value_types import ExportText, WriteBack
 
 __all__ = [
@@ -37,8 +38,7 @@ _SECRET: Final = frozenset(
         "token",
         "metrics_token",
         "forward_headers",
-        "notify_webhook",
-        "notify_slack",
+        "notify_url",
         "notify_secret",
         "store_url",
         "kafka_password",
@@ -73,12 +73,21 @@ def load_settings(environ: Mapping[str, str], *, directory: Path | None = None, 
         settings = Settings.model_validate(values)
         every_ms = own_metrics_interval(environ)
         found = {signal: destination_of(settings.forwarding, environ, signal) for signal in Signal}
+        targets = _score_targets(settings, environ)
     except ValidationError as error:
         raise SettingsError(_first_sentence(error)) from error
     except ValueError as error:
         raise SettingsError(str(error)) from error
     endpoints = {signal: endpoint for signal, endpoint in found.items() if endpoint}
-    return settings.model_copy(update={"endpoints": endpoints, "export_metrics_ms": every_ms})
+    derived = {"endpoints": endpoints, "export_metrics_ms": every_ms, "score_targets": targets}
+    return settings.model_copy(update=derived)
+
+
+def _score_targets(settings: Settings, environ: Mapping[str, str]) -> tuple[ScoreTarget, ...]:
+    try:
+        return read_targets(settings.scores, next(iter(settings.tenant_header_names), ""), environ)
+    except ValueError as error:
+        raise ValueError(f"BLAMESPAN_SCORES: {error}") from error
 
 
 def own_metrics_interval(environ: Mapping[str, str]) -> int:

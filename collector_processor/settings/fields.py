@@ -14,15 +14,24 @@ from platformdirs import user_data_path
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from collector_processor.assembly.assembler import AssemblerLimits
-from collector_processor.otlp import Address, Signal
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import Carriers
+from collector_processor.core.scores import Lane
+from collector_processor.otlp import Address, Signal, Tenant
 from collector_processor.otlp.cors import ANY, read_origins
 from collector_processor.otlp.destination import Destination, Forwarding, Protocol, checked_url
 from collector_processor.rebuild.redaction import ALL_KINDS, check_pattern, read_kinds
 from collector_processor.settings.kafka import KafkaSettings
 from collector_processor.settings.machine import receiving_bytes_here
-from collector_processor.settings.value_types import ExportText, WriteBack, address, completion_timers
-from collector_processor.store.database.places import RUNS
-from collector_processor.writeback.annotate import Carriers
+from collector_processor.settings.scores import ScoreTarget
+from collector_processor.settings.value_types import (
+    ExportText,
+    WriteBack,
+    address,
+    completion_timers,
+    http_address,
+    receiver_urls,
+)
 
 MEBIBYTE: Final = 1 << 20
 _HOLD: Final = "hold:"
@@ -56,8 +65,8 @@ class Settings(KafkaSettings):
     )
     model: str | None = Field(
         None,
-        description="any litellm model; after a comma, further models that people may choose on the page;"
-        " unset: analyses use no model",
+        description="any litellm model (needs the extra `models`); after a comma, further models that people"
+        " may choose on the page; unset: analyses use no model",
     )
     method: str = Field("auto", description="attribution method; `blamespan attribute --help` lists them")
     ranker: Path | None = Field(None, description="model file made by `blamespan train`")
@@ -152,6 +161,11 @@ class Settings(KafkaSettings):
         ExportText.REDACTED,
         description="runs' text in the store, pages and carriers: `none`, `redacted` or `full`",
     )
+    scores: str = Field(
+        "",
+        description="backends whose own scores show the verdicts: `phoenix=URL,mlflow=URL,langfuse=URL`;"
+        " `phoenix@TENANT=URL` for a tenant's runs ([how](scores.md))",
+    )
     upstream_sampling: Literal["none", "head", "tail"] = Field(
         "none",
         description="sampling in front of blamespan: `none`, `head` or `tail`; `tail` turns off failure"
@@ -160,12 +174,10 @@ class Settings(KafkaSettings):
     web_url: str | None = Field(
         None, description="address of blamespan's pages, for links in notifications and carriers"
     )
-    notify_webhook: str | None = Field(
-        None, description="URL that receives notifications of issues and alarms, as JSON", repr=False
-    )
-    notify_slack: str | None = Field(
+    notify_url: str | None = Field(
         None,
-        description="incoming webhook of Slack or a compatible service; receives notifications as messages",
+        description="[receivers of notifications](alerts.md#notifications), comma-separated: `https://…` of"
+        " your own program, an incoming webhook of Slack, or any URL of apprise (needs the extra `notify`)",
         repr=False,
     )
     notify_secret: str | None = Field(
@@ -244,6 +256,7 @@ class Settings(KafkaSettings):
         (), description="further patterns of secrets, RE2 syntax, one per line (in the file: a list)"
     )
     endpoints: Mapping[Signal, Destination] = Field(default_factory=dict, exclude=True, repr=False)
+    score_targets: tuple[ScoreTarget, ...] = Field((), exclude=True, repr=False)
     export_metrics_ms: int = Field(0, exclude=True, repr=False)
     """Interval at which our own metrics are sent over OTLP; 0 to send none."""
     settle_s: float = Field(35.0, exclude=True, repr=False)
@@ -271,16 +284,15 @@ class Settings(KafkaSettings):
     def _is_url(cls, value: str | None) -> str | None:
         return value if value == JOBS_IN_STORE else checked_url(value) if value else None
 
-    @field_validator("web_url", "notify_webhook", "notify_slack")
+    @field_validator("web_url")
     @classmethod
     def _is_address_of_http(cls, value: str | None) -> str | None:
-        if not value:
-            return None
-        url = urlsplit(value)
-        is_plain = value.isascii() and value.isprintable() and " " not in value and "@" not in url.netloc
-        if url.scheme not in {"http", "https"} or not url.hostname or not is_plain or url.fragment:
-            raise ValueError("expected http://… or https://…, without a user or a fragment")
-        _ = url.port  # raises if it is not one
+        return http_address(value) if value else None
+
+    @field_validator("notify_url")
+    @classmethod
+    def _names_receivers(cls, value: str | None) -> str | None:
+        receiver_urls(value or "")
         return value
 
     @field_validator("trace_url")
@@ -381,6 +393,19 @@ class Settings(KafkaSettings):
     def tenant_header_names(self) -> tuple[str, ...]:
         """Lower-case names of the headers that identify a tenant."""
         return tuple(name.strip().lower() for name in self.tenant_headers.split(",") if name.strip())
+
+    @property
+    def notify_urls(self) -> tuple[str, ...]:
+        """URLs of the receivers of notices; secret."""
+        return receiver_urls(self.notify_url or "")
+
+    @property
+    def score_lanes(self) -> Mapping[Tenant, tuple[Lane, ...]]:
+        """The parts of the outbox for each tenant's scores."""
+        lanes: dict[Tenant, tuple[Lane, ...]] = {}
+        for target in self.score_targets:
+            lanes[target.tenant] = (*lanes.get(target.tenant, ()), target.lane)
+        return lanes
 
     @property
     def is_fair_sample(self) -> bool:

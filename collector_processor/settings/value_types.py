@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Final
+from urllib.parse import urlsplit
 
 from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.otlp import Address
@@ -26,6 +28,61 @@ def address(text: str) -> Address:
     if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"expected host:port, such as 127.0.0.1:4317, got {text!r}")
     return Address(host=host.strip("[]") or "0.0.0.0", port=int(port))  # noqa: S104 - ":4317" is every interface
+
+
+def http_address(text: str) -> str:
+    """Return the address of a page or a webhook unchanged.
+
+    Raises:
+        ValueError: it is not one, or it has a user or a fragment. The message does not contain it.
+    """
+    url = urlsplit(text)
+    if url.scheme not in {"http", "https"} or not url.hostname or url.fragment or {*"@,"} & {*url.netloc}:
+        raise ValueError("expected http://… or https://…, without a user or a fragment")
+    _ = url.port  # raises if it is not one
+    if not _is_one_word(text):
+        raise ValueError("expected http://… or https://… in printable ASCII, without spaces")
+    return text
+
+
+MOST_RECEIVERS: Final = 10
+"""Bound on receivers of notices: each has its own queue in the store and its own series of metrics."""
+_SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]*://"
+
+
+def receiver_urls(text: str) -> tuple[str, ...]:
+    """Return the URLs of receivers of notices.
+
+    A comma separates two URLs if a scheme follows it: URLs of apprise may contain other commas.
+
+    Raises:
+        ValueError: one is not a URL, or there are too many. The message contains positions, not URLs.
+    """
+    urls = tuple(one.strip() for one in re.split(rf",\s*(?={_SCHEME})", text) if one.strip())
+    if len(urls) > MOST_RECEIVERS:
+        raise ValueError(f"expected at most {MOST_RECEIVERS} URLs, got {len(urls)}")
+    for position, url in enumerate(urls, 1):
+        try:
+            _check_receiver(url)
+        except ValueError as error:
+            raise ValueError(f"URL {position}: {error}") from None
+    return urls
+
+
+def is_http(url: str) -> bool:
+    """Return whether a receiver's URL is one of HTTP, not of apprise."""
+    return url.partition("://")[0].lower() in {"http", "https"}
+
+
+def _check_receiver(url: str) -> None:
+    if is_http(url):
+        http_address(url)
+    elif not re.match(_SCHEME, url) or not _is_one_word(url):
+        raise ValueError("expected https://… or a URL of apprise in printable ASCII, without spaces")
+
+
+def _is_one_word(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 class WriteBack(StrEnum):

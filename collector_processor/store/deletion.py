@@ -7,12 +7,14 @@ alone does not bring a deleted run back.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from collector_processor.core.records import Outgoing
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.verdicts import post
 
 _TABLES: Final = (
     "verdict",
@@ -32,28 +34,42 @@ _SPILLED_OF_RUN: Final = (
 """The run's parts of open traces: a run of a whole trace has the trace's id."""
 
 
-def delete_run(db: StoreConnection, tenant: Tenant, run_id: str) -> bool:
+def delete_run(db: StoreConnection, tenant: Tenant, run_id: str, notices: Sequence[Outgoing] = ()) -> bool:
     """Delete a run; return whether there was one.
 
-    Raises:
-        StoreError: the store refuses, and nothing is deleted.
-    """
-    return _delete(db, "tenant = ? AND run_id = ?", (tenant, run_id), _SPILLED_OF_RUN, (run_id,) * 2) > 0
-
-
-def delete_tenant(db: StoreConnection, tenant: Tenant) -> int:
-    """Delete all runs of a tenant; return their number.
+    Args:
+        db: the store.
+        tenant: the run's tenant.
+        run_id: the run.
+        notices: outbox entries that are written in the same transaction.
 
     Raises:
         StoreError: the store refuses, and nothing is deleted.
     """
-    return _delete(db, "tenant = ?", (tenant,))
+    where = "tenant = ? AND run_id = ?"
+    return _delete(db, where, (tenant, run_id), _SPILLED_OF_RUN, (run_id,) * 2, notices=notices) > 0
+
+
+def delete_tenant(db: StoreConnection, tenant: Tenant, notices: Sequence[Outgoing] = ()) -> int:
+    """Delete all runs of a tenant, as ``delete_run`` does; return their number.
+
+    Raises:
+        StoreError: the store refuses, and nothing is deleted.
+    """
+    return _delete(db, "tenant = ?", (tenant,), notices=notices)
 
 
 def _delete(
-    db: StoreConnection, where: str, values: tuple[str, ...], spilled: str = "", run: tuple[str, ...] = ()
+    db: StoreConnection,
+    where: str,
+    values: tuple[str, ...],
+    spilled: str = "",
+    run: tuple[str, ...] = (),
+    *,
+    notices: Sequence[Outgoing],
 ) -> int:
     with _overwriting(db), db.transaction():
+        post(db, notices)
         count: int = db.execute(
             f"SELECT count(DISTINCT run_id) FROM verdict WHERE {where}",  # noqa: S608 - our own words
             values,

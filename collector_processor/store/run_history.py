@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from collector_processor.core.records import HistoryRow, RunFacts, RunOutcome, WorkflowRow
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection, upsert
 
@@ -40,56 +40,6 @@ _WORKFLOWS: Final = (
     " WHERE decided_ns >= ? AND workflow IS NOT NULL{conditions} GROUP BY tenant, service, workflow"
     " ORDER BY 5 DESC LIMIT ?"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
-    """Facts about a run that are known before its verdict."""
-
-    version: str
-    """Digest of its prompts, tools, models and release."""
-    release: str
-    """``service.version``; empty if its resource has none."""
-    elements: bytes
-    invariants: bytes = b""
-    """Facts from which invariants are mined."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryRow:
-    """One run of a workflow."""
-
-    run_id: str
-    service: str
-    workflow: str
-    decided_ns: int
-    said: str
-    """``passed``, ``failed`` or ``unsaid``."""
-    version: str
-    release: str
-    elements: bytes
-    invariants: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOutcome:
-    """How a run ended, and the elements of the whole run."""
-
-    run_id: str
-    said: str
-    """``passed``, ``failed`` or ``unsaid``."""
-    elements: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowRow:
-    """A workflow that has runs."""
-
-    tenant: Tenant
-    service: str
-    workflow: str
-    runs: int
-    last_ns: int
 
 
 class RunHistoryRows:

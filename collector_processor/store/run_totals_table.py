@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from collector_processor.core.records import StoredVerdict, stated_certainty
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import Tenant
-from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.records import StoredVerdict, stated_certainty
 
 _OF_VERDICT: Final = ("tenant", "run_id", "version", "decided_ns", "status", "agent", "service", "confidence")
 _CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in _OF_VERDICT[2:])

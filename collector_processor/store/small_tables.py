@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from collector_processor.core.records import AbsentParent
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Flush, StoreConnection
-from collector_processor.store.records import AbsentParent
 
 MAX_ABSENT: Final = 2_000
 """Bound on each of the two kinds of rows; the oldest are dropped and learned again if needed."""

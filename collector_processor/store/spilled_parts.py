@@ -7,11 +7,10 @@ used on the store's thread.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+from collector_processor.core.records import SpilledPart
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.store.database.connection import StoreConnection, upsert
 from semconv.model import TraceId
@@ -19,7 +18,6 @@ from semconv.model import TraceId
 KEPT_S: Final = 2 * 86_400
 """Seconds after which a part is deleted anyway: twice as long as the journal keeps a trace."""
 _NS: Final = 1_000_000_000
-_FASTEST: Final = 1
 _KEY: Final = "topic, partition, first_offset, tenant, trace_id"
 _WRITE: Final = (
     upsert("spilled_part", f"{_KEY}, last_offset, spilled_ns, packed", keys=5)
@@ -28,38 +26,6 @@ _WRITE: Final = (
 )
 _PAGE_BYTES: Final = 8 << 20
 """Compressed bytes read at once; one larger part is read alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpilledPart:
-    """Part of one trace in neighbouring records of one partition."""
-
-    topic: str
-    partition: int
-    first: int
-    """Offset of the first record."""
-    last: int
-    """Offset of the last record."""
-    key: TraceKey
-    packed: bytes = field(repr=False)
-    """An OTLP request with the trace's items, as ``pack`` returns it."""
-
-
-def pack(body: bytes) -> bytes:
-    """Return a request in the form in which it is kept: compressed, with a checksum."""
-    return zlib.compress(body, _FASTEST)
-
-
-def unpack(packed: bytes) -> bytes:
-    """Return a kept request.
-
-    Raises:
-        ValueError: it is damaged.
-    """
-    try:
-        return zlib.decompress(packed)
-    except zlib.error as error:
-        raise ValueError(f"expected a whole part: {error}") from error
 
 
 class SpilledPartRows:

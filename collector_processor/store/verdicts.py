@@ -14,20 +14,28 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Any, Final
 
+from collector_processor.core.records import (
+    OUTBOX_BATCH,
+    Commit,
+    Outgoing,
+    RunIdentity,
+    Standing,
+    StoredVerdict,
+)
+from collector_processor.core.runs import TRACE_KEY
+from collector_processor.core.scores import LANES, Lane
 from collector_processor.otlp import Signal, Tenant, TraceKey
-from collector_processor.rebuild.runs import TRACE_KEY
-from collector_processor.store.database.connection import Flush, upsert
-from collector_processor.store.database.places import RUNS, StorePlace, connected
+from collector_processor.store.database.connection import Flush, StoreConnection, upsert
+from collector_processor.store.database.places import StorePlace, connected
 from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
-from collector_processor.store.records import Commit, Outgoing, RunIdentity, Standing, StoredVerdict
 from collector_processor.store.run_history import RunHistoryRows
 from collector_processor.store.run_totals_table import RunTotalsRows
 from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
 from semconv.model import TraceId
 
-__all__ = ["IS_CURRENT", "MAX_JOINED", "RUNS", "RunStore"]
+__all__ = ["IS_CURRENT", "MAX_JOINED", "RunStore"]
 
 MAX_RUN_KEYS: Final = 2_000_000
 """Bound on run keys, some hundreds of MB: twenty for each trace with a verdict; most have one or two."""
@@ -36,8 +44,6 @@ MAX_JOINED: Final = 256
 _MAX_COMMON: Final = 10_000
 MAX_PLACES_BYTES: Final = 128 << 20
 """Bound in bytes on span positions stored for later labels, about 100,000 runs; the oldest are dropped."""
-OUTBOX_BATCH: Final = 64
-"""Entries of the outbox read at once."""
 _WRITE_ANALYSED: Final = (
     "INSERT INTO analysed (tenant, trace_id, analyses, upto_seq) VALUES {rows}"
     " ON CONFLICT (tenant, trace_id) DO UPDATE SET"
@@ -126,10 +132,7 @@ class RunStore:
         self._forget_parts(commit)
         write(_WRITE_VERDICT, [[getattr(verdict, name) for name in _COLUMNS] for verdict in commit.verdicts])
         self.totals.note(commit.verdicts)
-        write(
-            "INSERT INTO outbox (tenant, signal, body, ended_ns) VALUES {rows}",
-            [(out.tenant, out.signal, out.body, out.ended_ns) for out in commit.outgoing],
-        )
+        post(self._db, commit.outgoing)
         # Delete first: the new row gets a new id, and the oldest ids are dropped.
         for place in commit.places:
             key = (place.tenant, place.run_id)
@@ -253,6 +256,12 @@ class RunStore:
         )
         return found[0] if found else None
 
+    def versions(self, tenant: Tenant, run_ids: Iterable[str]) -> list[StoredVerdict]:
+        """Return all stored verdicts on several runs, the first versions first."""
+        keys = [(tenant, run_id) for run_id in run_ids]
+        rows = self._db.read_rows(_ALL_COLUMNS, "verdict", "tenant, run_id", keys, "ORDER BY version")
+        return list(map(_verdict, rows))
+
     def place(self, tenant: Tenant, run_id: str) -> bytes | None:
         """Return the stored span positions of a run, packed."""
         row = self._db.execute(
@@ -345,22 +354,29 @@ class RunStore:
             )
 
     def outbox(
-        self, signal: Signal, skip: Iterable[Tenant] = (), *, limit: int = OUTBOX_BATCH
+        self, signal: Signal | Lane, skip: Iterable[Tenant] = (), *, limit: int = OUTBOX_BATCH
     ) -> list[Outgoing]:
-        """Return the undelivered entries of one signal, oldest first, leaving out some tenants."""
+        """Return the undelivered entries of one signal or sink, oldest first, leaving out some tenants."""
         if not self._db.leads():  # another process sends for all that share the store
             return []
         skipped = tuple(skip)
         but = f" AND tenant NOT IN ({', '.join('?' * len(skipped))})" if skipped else ""
         rows = self._db.execute(
-            "SELECT id, tenant, signal, body, ended_ns FROM outbox"  # noqa: S608 - our own words
+            "SELECT id, tenant, body, ended_ns FROM outbox"  # noqa: S608 - our own words
             f" WHERE signal = ?{but} ORDER BY id LIMIT ?",
             (signal, *skipped, limit),
         )
         return [
-            Outgoing(id=row[0], tenant=Tenant(row[1]), signal=Signal(row[2]), body=row[3], ended_ns=row[4])
+            Outgoing(id=row[0], tenant=Tenant(row[1]), signal=signal, body=row[2], ended_ns=row[3])
             for row in rows
         ]
+
+    def keep_lanes(self, lanes: Iterable[Lane]) -> None:
+        """Delete the entries of sinks other than these, which nothing would send."""
+        kept = tuple(lanes)
+        but = f" AND signal NOT IN ({', '.join('?' * len(kept))})" if kept else ""
+        with self.transaction():
+            self._db.execute(f"DELETE FROM outbox WHERE signal LIKE ?{but}", (f"{LANES}%", *kept))  # noqa: S608 - our own words
 
     def outbox_size(self) -> int:
         """Return the number of undelivered entries."""
@@ -394,7 +410,16 @@ class RunStore:
 
     def _select(self, where: str, values: tuple[object, ...]) -> list[StoredVerdict]:
         rows = self._db.execute(f"SELECT {_ALL_COLUMNS} FROM verdict {where}", values)  # noqa: S608
-        return [
-            StoredVerdict(**(dict(zip(_COLUMNS, row, strict=True)) | {"is_provisional": bool(row[10])}))
-            for row in rows
-        ]
+        return list(map(_verdict, rows))
+
+
+def post(db: StoreConnection, entries: Iterable[Outgoing]) -> None:
+    """Add entries to the outbox."""
+    db.write_rows(
+        "INSERT INTO outbox (tenant, signal, body, ended_ns) VALUES {rows}",
+        [(out.tenant, out.signal, out.body, out.ended_ns) for out in entries],
+    )
+
+
+def _verdict(row: Sequence[Any]) -> StoredVerdict:
+    return StoredVerdict(**(dict(zip(_COLUMNS, row, strict=True)) | {"is_provisional": bool(row[10])}))

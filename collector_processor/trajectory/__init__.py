@@ -13,14 +13,21 @@ from typing import Final
 from collector_processor.trajectory.acts import Pass, fail_unended, read_acts
 from collector_processor.trajectory.assign_agents import (
     name_by_handoff,
+    name_by_instructions,
     name_by_messages,
     name_by_request,
     name_lead,
 )
 from collector_processor.trajectory.build_trajectory import trajectory_of
-from collector_processor.trajectory.functions import name_behind_tools, name_by_function, name_by_prompt
+from collector_processor.trajectory.functions import (
+    name_behind_classes,
+    name_behind_tools,
+    name_by_function,
+    name_by_prompt,
+)
 from collector_processor.trajectory.handoffs import add_unseen_handoffs, drop_trailing_summaries
 from collector_processor.trajectory.leaves import choose_steps
+from collector_processor.trajectory.loops import add_unseen_tools
 from collector_processor.trajectory.relations import group_parallel_steps
 from collector_processor.trajectory.siblings import attach_detached_agents, merge_duplicate_calls
 from collector_processor.trajectory.step_texts import inherit_content
@@ -35,11 +42,14 @@ PASSES: Final[tuple[Pass, ...]] = (
     name_by_function,  # after agents beside calls are found; before steps are chosen, which compares agents
     name_by_prompt,  # where one function is around several agents' calls
     name_behind_tools,
+    name_behind_classes,
     choose_steps,  # all passes below work on the steps alone
     drop_trailing_summaries,
     inherit_content,  # arguments may name the target of a handoff: before the passes that follow handoffs
     group_parallel_steps,  # before names are given: only tools whose agent the spans name end a model call
+    add_unseen_tools,  # after groups, which are of spans; before names, which requests and results tell
     name_by_messages,
+    name_by_instructions,
     name_by_request,  # after the model calls have their names
     name_by_handoff,  # last of the run's names, since it relies on order alone; not inside parallel groups
     name_lead,  # a name of ours, where no other is found

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final, TypeAlias
 
+from collector_processor.trajectory.blobs import name_blobs
 from collector_processor.trajectory.plain_tools import with_requested_tools
 from semconv.dialects import USUAL, Action, ActionKind, Inferred, Reader, Surroundings
 from semconv.model import AgentSource, Span, SpanStatus, Stop
@@ -154,7 +155,7 @@ def read_acts(spans: Sequence[Span], reader: Reader = USUAL) -> Ordering:
     surroundings = Surroundings(spans)
     walked, parents = surroundings.walked, surroundings.parents
     read, inferred = reader.actions(surroundings)
-    actions = with_requested_tools(walked, parents, read)
+    actions = list(map(name_blobs, with_requested_tools(walked, parents, read)))
     acts = _acts(walked, actions, parents)
     return Ordering(
         surroundings=surroundings,

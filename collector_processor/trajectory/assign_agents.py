@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS, TOOL_KINDS, Act, Ordering
-from semconv.dialects import Action
+from semconv.dialects import Action, Message
 from semconv.dialects.reading.agent_names import titled_in_prompt
 from semconv.dialects.reading.tools import transfer_target
 from semconv.model import AgentSource
@@ -86,7 +86,7 @@ def agents_of(ordering: Ordering) -> Agents:
 def name_by_messages(ordering: Ordering) -> Ordering:
     """Assign agents to model calls from later messages that quote the calls under a speaker's name.
 
-    Only a text with a single speaker counts.
+    Only a text with a single speaker counts; a call without a text is quoted by the ids of its tool calls.
     """
     nameless = [act for act in ordering.chosen() if act.agent is None and act.action.kind is LLM]
     if not nameless:
@@ -94,13 +94,39 @@ def name_by_messages(ordering: Ordering) -> Ordering:
     speakers: defaultdict[str, set[str]] = defaultdict(set)
     for action in filter(None, ordering.actions):
         for message in (*action.input_messages, *action.output_messages):
-            if message.name and message.role == "assistant" and message.text:
-                speakers[message.text].add(message.name)
+            if message.name and message.role == "assistant":
+                for words in _quoted(message):
+                    speakers[words].add(message.name)
     named = [
         _named(act, next(iter(names)), AgentSource.METADATA)
         for act in nameless
         for message in act.action.output_messages
-        if len(names := speakers.get(message.text, set())) == 1
+        for words in _quoted(message)
+        if len(names := speakers.get(words, set())) == 1
+    ]
+    return ordering.with_acts(named) if named else ordering
+
+
+def _quoted(message: Message) -> Iterable[str]:
+    """Return what a later message quotes of this one: its text, and the ids of its tool calls."""
+    return [message.text] * bool(message.text) + [call.call_id for call in message.calls if call.call_id]
+
+
+def name_by_instructions(ordering: Ordering) -> Ordering:
+    """Assign a nameless model call to the agent whose other calls have the same instructions.
+
+    An instrumentation may name the agent only on the calls that answer, or on those that ask for tools. The
+    instructions make the agent: calls with equal ones are one agent's, unless two names share them.
+    """
+    calls = [act for act in ordering.chosen() if act.action.kind is LLM and act.action.instructions]
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    for act in calls:
+        if act.agent is not None:
+            names[act.action.instructions].add(act.agent)
+    named = [
+        _named(act, next(iter(known)), AgentSource.METADATA)
+        for act in calls
+        if act.agent is None and len(known := names.get(act.action.instructions, set())) == 1
     ]
     return ordering.with_acts(named) if named else ordering
 

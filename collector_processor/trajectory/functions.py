@@ -24,6 +24,8 @@ from semconv.dialects.reading.agent_names import named_in_prompt, names_an_agent
 from semconv.model import AgentSource, Span
 from semconv.record import replace
 
+_CLASS: Final = re.compile(r"(?:[A-Z][a-z0-9]+)*Agent")
+"""A framework's class of agents."""
 _Path: TypeAlias = tuple[str, ...]
 """Names of the functions around a span, the innermost first."""
 
@@ -120,6 +122,33 @@ def name_behind_tools(ordering: Ordering) -> Ordering:
         for act in ordering.acts
         if act.agent in names
     )
+
+
+def name_behind_classes(ordering: Ordering) -> Ordering:
+    """Name agents after their prompts if several share a class's name: two of BeeAI's ``RequirementAgent``.
+
+    A framework calls an agent after its class if its author gave no name. Prompts with different titles are
+    then different agents'; prompts that differ otherwise may be one agent's.
+    """
+    calls = [act for act in ordering.acts if act.action.kind is LLM and _CLASS.fullmatch(act.agent or "")]
+    told: defaultdict[str | None, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    titles: defaultdict[tuple[str | None, int | None], set[str]] = defaultdict(set)
+    for act in calls:
+        title = titled_in_prompt(act.action.instructions)
+        told[act.agent][title].add(_instructions_of(act))
+        titles[act.agent, act.runner].add(title)
+    shared = {
+        name for name, prompts in told.items() if len(prompts) > 1 and all(map(_is_one, prompts.items()))
+    }
+    if not shared:
+        return ordering
+    named: list[Act] = []
+    for act in ordering.acts:
+        within = act.index if act.action.kind is AGENT else act.runner
+        title, *others = titles.get((act.agent, within), {""})
+        if act.agent in shared and title and not others:
+            named.append(replace(act, agent=title, agent_source=AgentSource.METADATA))
+    return ordering.with_acts(named)
 
 
 def _is_one(named: tuple[str, set[str]]) -> bool:

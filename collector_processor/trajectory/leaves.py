@@ -24,7 +24,7 @@ from collector_processor.trajectory.acts import (
     merge,
 )
 from collector_processor.trajectory.assign_agents import bare, plain
-from collector_processor.trajectory.siblings import Delegates, Deliveries
+from collector_processor.trajectory.siblings import Delegates, Deliveries, lasting_calls
 from semconv.dialects.reading.messages import body_of, last_answer
 from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS
 from semconv.record import replace
@@ -76,6 +76,7 @@ class _Choice:
         """Agents that have a model call of their own as a step below them."""
         self._delegates = Delegates(ordering)
         self._deliveries = Deliveries(ordering.acts)
+        self._lasting = lasting_calls(ordering.acts)
 
     def made(self) -> Ordering:
         """Return the run with its steps chosen."""
@@ -139,7 +140,7 @@ class _Choice:
     def _decide_llm(self, act: Act, shown: _Shown) -> None:
         enclosed = [self._acts[index] for index in self._ordering.below.get(act.index, ())]
         if not enclosed:
-            self._keep(act, shown)
+            self._close(act, shown) if act.index in self._lasting else self._keep(act, shown)
             return
         has_models = any(each.action.kind is LLM for each in enclosed)
         if not has_models and _is_several(act, enclosed):

@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from semconv.dialects import Action, ActionKind, ToolCall
+from semconv.dialects.generic.clues import clues_of, words_of
 from semconv.dialects.reading.tools import delegation_target, transfer_target
-from semconv.dialects.reading.values import error_of, is_failed
+from semconv.dialects.reading.values import error_of, is_failed, words
 from semconv.model import Span
+from semconv.record import replace
 
 _LLM: Final = ActionKind.LLM
 _CONTAINER: Final = ActionKind.CONTAINER
@@ -31,6 +33,7 @@ def with_requested_tools(
     spans: Sequence[Span], parents: Sequence[int], actions: Sequence[Action | None]
 ) -> Sequence[Action | None]:
     """Return ``actions`` with the plain spans that are tools which a model requested."""
+    actions = _with_tools_by_id(spans, actions)
     plain = [
         position for position, action in enumerate(actions) if action is None or action.kind is _CONTAINER
     ]
@@ -50,6 +53,39 @@ def with_requested_tools(
         if position not in calling and (asked := _asked(requests[tool], start_ns)) is not None:
             found[position] = _tool(spans[position], *asked)
     return found
+
+
+def _with_tools_by_id(spans: Sequence[Span], actions: Sequence[Action | None]) -> Sequence[Action | None]:
+    """Return ``actions`` with the unread spans that name a requested call by its id, the first of each call.
+
+    A model's ids of calls are unique, so the span executes that call, whatever its dialect; another dialect
+    reads the model calls, and inference is not asked.
+    """
+    unread = [at for at, action in enumerate(actions) if action is None]
+    shown = {action.call_id for action in actions if action is not None and action.kind in _TOOLS}
+    asked: dict[str, _Request] = {}
+    for span, action in zip(spans, actions, strict=True) if unread else ():
+        if action is not None and action.kind is _LLM:
+            asked |= {
+                call.call_id: (span.start_ns, call, action.dialect)
+                for call in action.requested
+                if call.call_id not in shown
+            }
+    found = list(actions)
+    for at in sorted(unread if asked else (), key=lambda at: spans[at].start_ns):
+        span = spans[at]
+        call_id = next(
+            (value for key, value in span.attributes.items() if _is_call_id(key, value, asked)), ""
+        )
+        if call_id and asked[str(call_id)][0] <= span.start_ns:
+            _, call, dialect = asked.pop(str(call_id))
+            got = clues_of(span).got
+            found[at] = replace(_tool(span, call, dialect), output="" if got is None else words(got))
+    return found
+
+
+def _is_call_id(key: str, value: object, asked: Mapping[str, _Request]) -> bool:
+    return isinstance(value, str) and value in asked and bool(value) and {"call", "id"} <= {*words_of(key)}
 
 
 def _requests(spans: Sequence[Span], actions: Sequence[Action | None]) -> Mapping[str, deque[_Request]]:

@@ -14,7 +14,8 @@ generator, the delegate begins only after it. The agent's run is then the step, 
 Model calls. An instrumentation that does not make its span the current one (Traceloop's of OpenAI and
 Anthropic, LiteLLM's callback) leaves another instrumentation's span beside its own, not below it. Two spans
 are one call if they are siblings of different scopes, one runs within the other and for most of its time, and
-their answers do not differ.
+their answers do not differ. Wherever they are, they are one call if they overlap in time and have the same
+response id of the provider; a cache gives an id again too, but later.
 
 Tool calls. The Model Context Protocol's own library writes a span for each request, a *delivery*.
 If the agent's instrumentation shows the call too, that span is the step; else the delivery is.
@@ -34,10 +35,11 @@ from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, LLM, TOOL, Act, Ordering, merge
 from collector_processor.trajectory.assign_agents import bare, plain
+from semconv.attributes import GEN_AI_RESPONSE_ID
 from semconv.dialects import ActionKind
 from semconv.dialects.reading.messages import last_answer
 from semconv.dialects.reading.tools import is_delegation
-from semconv.model import AgentSource, Span
+from semconv.model import AgentSource, AttributeValue, Span
 from semconv.record import replace
 
 _MILLISECOND_NS: Final = 1_000_000
@@ -49,12 +51,34 @@ _NEAREST: Final = 64
 
 def merge_duplicate_calls(ordering: Ordering) -> Ordering:
     """Merge the spans of each doubled model call into one, and mark the others as duplicates."""
+    calls = [act for act in ordering.acts if act.action.kind is LLM and act.index not in ordering.below]
+    changed = {act.index: act for act in _of_one_response(calls)}
     families: defaultdict[int, list[Act]] = defaultdict(list)
-    for act in ordering.acts:
-        if act.action.kind is LLM and act.index not in ordering.below:
-            families[ordering.parents[act.position]].append(act)
-    changed = [act for family in families.values() for act in _merged(family)]
-    return ordering.with_acts(changed) if changed else ordering
+    for act in calls:
+        now = changed.get(act.index, act)
+        if not now.is_duplicate:
+            families[ordering.parents[act.position]].append(now)
+    changed |= {act.index: act for family in families.values() for act in _merged(family)}
+    return ordering.with_acts(changed.values()) if changed else ordering
+
+
+def _of_one_response(calls: Sequence[Act]) -> Iterator[Act]:
+    """Yield overlapping calls with one response id: the one that stays, then the duplicate."""
+    by_id: defaultdict[AttributeValue, list[Act]] = defaultdict(list)
+    for act in calls:
+        if isinstance(name := act.span.attributes.get(GEN_AI_RESPONSE_ID), str) and name:
+            by_id[name].append(act)
+    for same in by_id.values():
+        same.sort(key=_by_start)
+        kept = same[0]
+        for act in same[1:]:
+            if act.span.start_ns < kept.span.end_ns:
+                stays, other = (act, kept) if act.richness > kept.richness else (kept, act)
+                kept = merge(stays, other)
+                yield kept
+                yield replace(other, is_duplicate=True)
+            else:
+                kept = act
 
 
 def _merged(family: Sequence[Act]) -> Iterator[Act]:
@@ -89,6 +113,36 @@ def _answer(act: Act) -> tuple[str, ...]:
     if text := (last_answer(act.action.output_messages) or act.action.output).strip():
         return (text,)
     return tuple(call.name for call in act.action.requested)
+
+
+def lasting_calls(acts: Sequence[Act]) -> frozenset[int]:
+    """Return the calls that last over the tools beside them: their answers came after the tools.
+
+    A client that runs the tools itself may write one span for the whole loop, and each tool beside it, not
+    below (VoltAgent's). An answer needs the tools' results, so it is that of the agent's last call, which
+    began before the tools and ended after them. A reply that is still streamed while its tools run (Claude
+    Code) is no such call: another one follows.
+    """
+    last: dict[tuple[int | None, int | None], Act] = {}
+    for act in acts:
+        known = last.get(_family_of(act))
+        if act.action.kind is LLM and (known is None or _by_start(act) > _by_start(known)):
+            last[_family_of(act)] = act
+    return frozenset(
+        [
+            call.index
+            for tool in acts
+            if tool.action.kind is TOOL
+            and (call := last.get(_family_of(tool))) is not None
+            and call.span.start_ns < tool.span.start_ns
+            and tool.span.end_ns < call.span.end_ns
+            and not call.action.requested
+        ]
+    )
+
+
+def _family_of(act: Act) -> tuple[int | None, int | None]:
+    return act.above, act.runner
 
 
 class Deliveries:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from collector_processor.core.records import Carriers
+from collector_processor.core.scores import Lane
+from collector_processor.otlp import Tenant
 from collector_processor.rebuild.redaction import Redact, redact
-from collector_processor.store.records import PERSON
 from semconv import attributes as names
 from semconv.model import (
     Abstention,
@@ -35,7 +36,6 @@ MAX_TEXT_BYTES: Final = 2000
 """Longest attribute value in bytes; Tempo truncates at 2048."""
 NONE: Final = "none"
 """Value of a required attribute that has no value."""
-EVALUATION_NAME: Final = "failure_attribution"
 _PROSE: Final = (
     names.FAILURE_FIX,
     names.FAILURE_EXPLANATION,
@@ -43,16 +43,8 @@ _PROSE: Final = (
     names.FAILURE_VALUE_EXPECTED,
     names.EVALUATIONS_0_EVALUATION_EXPLANATION,
     names.GEN_AI_EVALUATION_EXPLANATION,
+    names.ANNOTATIONS_0_ANNOTATION_EXPLANATION,
 )
-
-
-class Carriers(StrEnum):
-    """The runs that get carriers in their traces."""
-
-    FAILURES = "failures"
-    """Runs that failed, now or by an earlier verdict."""
-    ALL = "all"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +65,8 @@ class CarrierPolicy:
     """Whether carriers of suspected failures get the error mark and the status of carriers that blame."""
     web_url: str = ""
     """Base URL of our pages, without a trailing slash; empty to write no links."""
+    lanes: Mapping[Tenant, tuple[Lane, ...]] = field(default_factory=dict)
+    """Sinks that get the scores of each tenant's runs."""
 
     def marks(self, certainty: float) -> bool:
         """Return whether a blame of this certainty (``Blame.certainty``) marks its span."""
@@ -216,6 +210,7 @@ def _verdict_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
         shared
         | _place(judgement)
         | {
+            names.FAILURE_ACCUSED: True,
             names.FAILURE_AGENT_NAME: verdict.agent,
             names.FAILURE_MODE: verdict.mode or None,
             names.FAILURE_CONFIDENCE: verdict.confidence,
@@ -252,28 +247,6 @@ def _place(judgement: Judgement) -> dict[str, AttributeValue]:
     if step.trace_id and root_id and step.trace_id != root_id:
         found |= {names.FAILURE_STEP_TRACE_ID: step.trace_id, names.RUN_ROOT_TRACE_ID: root_id}
     return found
-
-
-def evaluator(judgement: Judgement, policy: CarrierPolicy) -> dict[str, AttributeValue]:
-    """OpenInference's evaluator fields, so that tools of that family show the verdict too."""
-    blame = judgement.attribution.verdict
-    assert isinstance(blame, Blame)
-    is_models_word = judgement.attribution.model and not judgement.attribution.fallback
-    annotator = "LLM" if is_models_word else "CODE"
-    if judgement.attribution.method == PERSON:
-        annotator = "HUMAN"
-    return finish(
-        {
-            names.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-            names.EVALUATIONS_0_EVALUATION_NAME: EVALUATION_NAME,
-            names.EVALUATIONS_0_EVALUATION_SCORE: blame.certainty,
-            names.EVALUATIONS_0_EVALUATION_LABEL: blame.agent,
-            names.EVALUATIONS_0_EVALUATION_EXPLANATION: blame.reason,
-            names.EVALUATIONS_0_EVALUATION_ANNOTATOR_KIND: annotator,
-            names.EVALUATIONS_0_EVALUATION_IDENTIFIER: judgement.failure_id,
-        },
-        policy,
-    )
 
 
 def finish(attributes: Mapping[str, AttributeValue], policy: CarrierPolicy) -> dict[str, AttributeValue]:

@@ -18,16 +18,22 @@ from dataclasses import replace
 from typing import Final
 
 from collector_processor.writeback.annotate import (
-    EVALUATION_NAME,
     CarrierPolicy,
     Judgement,
     Withdrawn,
     decisive_attributes,
     digest,
-    evaluator,
     finish,
     root_attributes,
     shorten,
+)
+from collector_processor.writeback.evaluations import (
+    FAILURE_ATTRIBUTION,
+    TASK_SUCCESS,
+    Evaluation,
+    evaluations,
+    event_attributes,
+    openinference_evaluation,
 )
 from semconv import attributes as names
 from semconv.model import (
@@ -71,7 +77,7 @@ EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 MAX_NAME: Final = 44
 """Most characters of a carrier's name; agent names are truncated to fit, attributes have them in full."""
 _LEAST_AGENT: Final = 12
-"""Fewest characters kept of an agent's name; the failure mode is dropped before it gets shorter."""
+"""Fewest characters kept of a long agent name; the failure mode is dropped before it gets shorter."""
 
 
 def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple[Span, ...]:
@@ -80,17 +86,19 @@ def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple
     made: list[Span] = []
     step, blame = judgement.marked(policy), judgement.attribution.verdict
     decisive = find_span(spans, step.trace_id, step.span_id) if step else None
+    root = root_of(judgement.trajectory, trace)
+    shown = {
+        each.name: finish(openinference_evaluation(each, judgement.failure_id), policy)
+        for each in evaluations(judgement, root)
+    }
     if decisive is not None and isinstance(blame, Blame):
-        attributes = decisive_attributes(judgement, policy) | evaluator(judgement, policy)
+        attributes = decisive_attributes(judgement, policy) | shown[FAILURE_ATTRIBUTION]
         carrier = _carrier(_decisive_name(blame), decisive, judgement, attributes)
         made.append(replace(carrier, status=policy.status if judgement.is_error(policy) else carrier.status))
-    root = _root(spans, judgement.trajectory, trace)
     if root is not None:
         mark: dict[str, AttributeValue] = {names.ERROR: True} if judgement.is_error(policy) else {}
-        carrier = _carrier(
-            _root_name(judgement, policy), root, judgement, mark | root_attributes(judgement, policy)
-        )
-        made.append(_linked(carrier, decisive))
+        attributes = mark | root_attributes(judgement, policy) | shown.get(TASK_SUCCESS, {})
+        made.append(_linked(_carrier(_root_name(judgement, policy), root, judgement, attributes), decisive))
     return tuple(made)
 
 
@@ -119,57 +127,53 @@ def withdrawal(
     marked = find_span(spans, *withdrawn.marked) if withdrawn.marked else None
     parents = dict.fromkeys(
         (span.trace_id, span.span_id)
-        for span in (marked, _root(spans, judgement.trajectory, trace))
+        for span in (marked, root_of(judgement.trajectory, trace))
         if span is not None
     )
     name = withdrawal_name(withdrawn.agent, agent)
     return tuple(_carrier(name, spans[key], judgement, finish(attributes, policy)) for key in parents)
 
 
-def evaluation_log(
+def evaluation_logs(
     judgement: Judgement, trace: Trace, policy: CarrierPolicy, now_ns: int
 ) -> tuple[LogRecord, ...]:
-    """Return the ``gen_ai.evaluation.result`` event, parented to the decisive span; none without blame.
+    """Return an event ``gen_ai.evaluation.result`` for each evaluation, parented to the span it is about.
 
-    Its body is one sentence with agent, step, mode and confidence. Its severity is WARN, or INFO for a
-    suspected failure, whose probability the sentence gives too: ERROR is left to the run's own records.
+    Its body is one sentence. The severity of a blame is WARN; that of a suspected failure and of the run's
+    evaluation is INFO: ERROR is left to the run's own records.
     """
-    step, blame = judgement.decisive, judgement.attribution.verdict
-    if not policy.logs or step is None or step.span_id is None or not isinstance(blame, Blame):
+    if not policy.logs:
         return ()
     spans = {(span.trace_id, span.span_id): span for span in trace.spans}
-    span = find_span(spans, step.trace_id, step.span_id)
-    if span is None:
-        return ()
-    attributes: dict[str, AttributeValue] = {
-        names.GEN_AI_EVALUATION_NAME: EVALUATION_NAME,
-        names.GEN_AI_EVALUATION_SCORE_VALUE: blame.certainty,
-        names.GEN_AI_EVALUATION_SCORE_LABEL: blame.agent,
-        names.GEN_AI_EVALUATION_EXPLANATION: blame.reason,
-        names.FAILURE_ID: judgement.failure_id,
-        names.FAILURE_VERSION: judgement.version,
-        names.STEP_INDEX: step.index,
-    }
-    event = Event(
-        name=EVALUATION_EVENT,
-        time_ns=now_ns,
-        attributes=finish(attributes, policy),
-        body=shorten(_sentence(blame)),
-    )
-    return (
+    made = evaluations(judgement, root_of(judgement.trajectory, trace))
+    return tuple(
         LogRecord(
-            trace_id=span.trace_id,
-            span_id=span.span_id,
-            event=event,
-            severity=INFO if blame.status is Status.SUSPECTED else WARN,
+            trace_id=each.trace_id,
+            span_id=each.span_id,
+            event=Event(
+                name=EVALUATION_EVENT,
+                time_ns=now_ns,
+                attributes=event_attributes(each, judgement, policy),
+                body=shorten(_sentence(each, judgement)),
+            ),
+            severity=WARN if each.name == FAILURE_ATTRIBUTION and each.score is not None else INFO,
             scope=SCOPE,
-            resource=span.resource,
-        ),
+            resource=spans[each.trace_id, each.span_id].resource,
+        )
+        for each in made
+        if (each.trace_id, each.span_id) in spans
     )
 
 
-def _sentence(blame: Blame) -> str:
-    """Return the body of the evaluation log: one line that log viewers show."""
+def _sentence(evaluation: Evaluation, judgement: Judgement) -> str:
+    """Return the body of an evaluation's event: one line that log viewers show."""
+    blame = judgement.attribution.verdict
+    if evaluation.name == FAILURE_ATTRIBUTION and isinstance(blame, Blame):
+        return _blaming(blame)
+    return f"run {judgement.trajectory.run_id}: {evaluation.name} {evaluation.label}"
+
+
+def _blaming(blame: Blame) -> str:
     mode = f" ({blame.mode.replace('_', ' ')})" if blame.mode else ""
     agent = agent_in_prose(blame.agent)
     if blame.status is Status.SUSPECTED:
@@ -189,12 +193,17 @@ def _decisive_name(blame: Blame) -> str:
 
 
 def _root_name(judgement: Judgement, policy: CarrierPolicy) -> str:
-    verdict = judgement.attribution.verdict
+    verdict, replacing = judgement.attribution.verdict, _replacing(judgement)
     if isinstance(verdict, Abstention):
-        return _UNBLAMED[verdict.status]
+        return _UNBLAMED[verdict.status] + replacing
     if verdict.status is Status.SUSPECTED:
-        return suspected_name(verdict.agent, verdict.mode)
-    return root_name(verdict.agent, verdict.mode if policy.marks(verdict.certainty) else "low confidence")
+        return suspected_name(verdict.agent, verdict.mode, replacing)
+    mode = verdict.mode if policy.marks(verdict.certainty) else "low confidence"
+    return root_name(verdict.agent, mode, replacing)
+
+
+def _replacing(judgement: Judgement) -> str:
+    return f", replaces verdict {judgement.version - 1}" if judgement.supersedes else ""
 
 
 def _carrier(name: str, parent: Span, judgement: Judgement, attributes: Attributes) -> Span:
@@ -230,9 +239,10 @@ def find_span(
     return spans.get((trace_id, span_id)) if trace_id and span_id else None
 
 
-def _root(spans: Mapping[tuple[TraceId, SpanId], Span], trajectory: Trajectory, trace: Trace) -> Span | None:
+def root_of(trajectory: Trajectory, trace: Trace) -> Span | None:
     """Return the run's root, or its earliest span if the root never arrived."""
-    found = find_span(spans, trajectory.root_trace_id, trajectory.root_span_id)
+    root = trajectory.root_trace_id, trajectory.root_span_id
+    found = next((span for span in trace.spans if (span.trace_id, span.span_id) == root), None)
     return found or min(trace.spans, key=lambda span: (span.start_ns, span.span_id), default=None)
 
 
@@ -241,14 +251,14 @@ def decisive_name(agent: str, mode: str) -> str:
     return _fitted("", agent, f": {_words(mode) or 'decisive error'}")
 
 
-def root_name(agent: str, mode: str) -> str:
+def root_name(agent: str, mode: str, replacing: str = "") -> str:
     """Return the name of the root's carrier, such as ``failure: calculator (wrong computation)``."""
-    return _fitted("failure: ", agent, f" ({_words(mode)})" if mode else "")
+    return _fitted("failure: ", agent, f" ({_words(mode)})" if mode else "", replacing)
 
 
-def suspected_name(agent: str, mode: str) -> str:
+def suspected_name(agent: str, mode: str, replacing: str = "") -> str:
     """Return the name of a suspected failure's carriers, such as ``suspected: analyst (…)``."""
-    return _fitted("suspected: ", agent, f" ({_words(mode)})" if mode else "")
+    return _fitted("suspected: ", agent, f" ({_words(mode)})" if mode else "", replacing)
 
 
 def withdrawal_name(old: str, new: str | None) -> str:
@@ -265,12 +275,12 @@ def _words(mode: str) -> str:
     return mode.replace("_", " ")
 
 
-def _fitted(before: str, agent: str, after: str) -> str:
+def _fitted(before: str, agent: str, after: str, replacing: str = "") -> str:
     """Return a name of at most ``MAX_NAME`` characters: truncate the agent's name, or drop ``after``."""
-    room = MAX_NAME - len(before) - len(after)
-    if room < _LEAST_AGENT:
-        room, after = MAX_NAME - len(before), ""
-    return f"{before}{_cut(agent, room)}{after}"
+    room = MAX_NAME - len(before) - len(after) - len(replacing)
+    if room < min(_LEAST_AGENT, len(agent)):
+        room, after = MAX_NAME - len(before) - len(replacing), ""
+    return f"{before}{_cut(agent, room)}{after}{replacing}"
 
 
 def _cut(agent: str, room: int) -> str:

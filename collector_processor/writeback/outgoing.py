@@ -10,26 +10,45 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+from collector_processor.core.records import (
+    PERSON,
+    SAID_SUCCESS,
+    Carriers,
+    Outgoing,
+    Place,
+    StoredVerdict,
+    VerdictSummary,
+)
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Signal, Tenant
 from collector_processor.rebuild.encode import encode, encode_attributes, encode_logs
-from collector_processor.rebuild.stages import Run
-from collector_processor.store.records import PERSON, Outgoing, Place, StoredVerdict
 from collector_processor.wire.split import append_attributes
 from collector_processor.writeback.annotate import (
     CarrierPolicy,
-    Carriers,
     Judgement,
     Withdrawn,
     decisive_attributes,
     root_attributes,
 )
-from collector_processor.writeback.carriers import carriers, evaluation_log, withdrawal
+from collector_processor.writeback.carriers import carriers, evaluation_logs, root_of, withdrawal
+from collector_processor.writeback.evaluations import TASK_SUCCESS, annotation, evaluations
+from collector_processor.writeback.scores import score_entries
 from collector_processor.writeback.span_places import pack_place
 from semconv.attributes import ERROR
-from semconv.model import BLAMELESS, AttributeValue, Attribution, Blame, Effort, Span, SpanId, Status, TraceId
+from semconv.model import (
+    BLAMELESS,
+    AttributeValue,
+    Attribution,
+    Blame,
+    Outcome,
+    Span,
+    SpanId,
+    Status,
+    TraceId,
+)
 
 SERVICE_NAME: Final = "service.name"
 
@@ -73,26 +92,6 @@ class Decision:
     def published(self) -> StoredVerdict | None:
         """The previous verdict, unless it was provisional."""
         return None if self.previous is None or self.previous.is_provisional else self.previous
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictSummary:
-    """The parts of a verdict that metrics count, without the run."""
-
-    acting: tuple[str, ...]
-    """Agents of the run, each once."""
-    ended_ns: int
-    """End of its last span, Unix ns; 0 without spans."""
-    decided_ns: int
-    blamed: str | None = None
-    """The blamed agent, if any; empty for a suspected failure."""
-    mode: str = ""
-    confidence: float = 0.0
-    effort: Effort = field(default_factory=Effort)
-    model: str | None = None
-    previous: StoredVerdict | None = None
-    is_carried: bool = False
-    """Whether a carrier is sent; if so, the verdict's delay is measured on delivery."""
 
 
 def summary_of(decision: Decision, back: WriteBack | None = None) -> VerdictSummary:
@@ -139,12 +138,20 @@ def write_back(
     written = {key for keys in reached.values() for key in keys}
     spans = [span for span in made if _parent(span) not in written]
     spans += _withdrawn(judgement, decision, policy)
-    logs = evaluation_log(judgement, decision.run.trace, policy, decision.now_ns)
+    logs = evaluation_logs(judgement, decision.run.trace, policy, decision.now_ns)
     outgoing = (
         [replace(_outgoing_spans(spans, decision), ended_ns=_measured_end_ns(decision))] if spans else []
     )
     if logs:
         outgoing.append(Outgoing(signal=Signal.LOGS, body=encode_logs(logs), tenant=decision.tenant))
+    outgoing += score_entries(
+        judgement,
+        root_of(decision.run.trajectory, decision.run.trace),
+        policy,
+        tenant=decision.tenant,
+        now_ns=decision.now_ns,
+        published=decision.published,
+    )
     late = {seq: [span for span in made if _parent(span) in keys] for seq, keys in reached.items()}
     return WriteBack(
         verdict=verdict,
@@ -164,11 +171,19 @@ def _unchanged(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy
     if _outranks(published, decision, verdict):
         return _with_current_step(published, decision.run)
     is_proved_now = decision.attribution.proof is not None and not published.proof
-    if is_proved_now or not verdict.says_the_same_as(published):
+    if is_proved_now or not verdict.says_the_same_as(published) or _is_news(published, decision, verdict):
         return None
     if is_persons and verdict.agent and not policy.marks(published.certainty):
         return None  # confirmed by a person: the span, too uncertain to be marked before, is marked now
     return _updated(published, verdict)
+
+
+def _is_news(published: StoredVerdict, decision: Decision, verdict: StoredVerdict) -> bool:
+    """Return whether somebody says now that the run succeeded: its ``task_success`` becomes a pass."""
+    if decision.attribution.status is not Status.NO_FAILURE:
+        return False
+    is_persons_now = decision.attribution.method == PERSON and not published.is_persons_word
+    return is_persons_now or (verdict.is_said_success and not published.is_said_success)
 
 
 def _outranks(published: StoredVerdict, decision: Decision, verdict: StoredVerdict) -> bool:
@@ -252,8 +267,16 @@ def _stored(decision: Decision, judgement: Judgement, *, is_provisional: bool = 
         service=service_of(decision.run),
         is_provisional=is_provisional,
         decided_ns=decision.now_ns,
-        document=decision.document,
+        document=_document(decision),
     )
+
+
+def _document(decision: Decision) -> str:
+    """Return the attribution as JSON, with the mark of a run that is said to have passed."""
+    is_said = decision.run.trajectory.outcome is Outcome.SUCCESS
+    if not is_said or decision.attribution.status is not Status.NO_FAILURE:
+        return decision.document
+    return json.dumps({**json.loads(decision.document), SAID_SUCCESS: True})
 
 
 def _ended_ns(run: Run) -> int:
@@ -262,10 +285,7 @@ def _ended_ns(run: Run) -> int:
 
 def service_of(run: Run) -> str:
     """Return the ``service.name`` of the run's root, or of its earliest span if the root never arrived."""
-    trajectory, spans = run.trajectory, run.trace.spans
-    root = (trajectory.root_trace_id, trajectory.root_span_id)
-    found = next((span for span in spans if (span.trace_id, span.span_id) == root), None)
-    found = found or min(spans, key=lambda span: (span.start_ns, span.span_id), default=None)
+    found = root_of(run.trajectory, run.trace)
     return str(found.resource.attributes.get(SERVICE_NAME, "")) if found else ""
 
 
@@ -290,16 +310,7 @@ def _onto_originals(
     judgement: Judgement, decision: Decision, policy: CarrierPolicy, held: Mapping[int, bytes]
 ) -> tuple[dict[int, bytes], dict[int, set[SpanKey]]]:
     """Append attributes to held spans; return the changed rows, with the spans changed in each."""
-    additions: dict[SpanKey, dict[str, AttributeValue]] = {}
-    trajectory, step = decision.run.trajectory, judgement.decisive
-    if trajectory.root_trace_id and trajectory.root_span_id:
-        root = (trajectory.root_trace_id, trajectory.root_span_id)
-        additions[root] = root_attributes(judgement, policy)
-    if step is not None and step.trace_id and step.span_id:
-        key = (step.trace_id, step.span_id)
-        additions[key] = additions.get(key, {}) | _without_taken_error(
-            key, decisive_attributes(judgement, policy), decision
-        )
+    additions = _additions(judgement, decision, policy)
     rewrites, reached = dict[int, bytes](), defaultdict[int, set[SpanKey]](set)
     for seq, body in held.items():
         for (trace_id, span_id), attributes in additions.items():
@@ -309,6 +320,30 @@ def _onto_originals(
                 rewrites[seq] = changed
                 reached[seq].add((trace_id, span_id))
     return rewrites, reached
+
+
+def _additions(
+    judgement: Judgement, decision: Decision, policy: CarrierPolicy
+) -> dict[SpanKey, dict[str, AttributeValue]]:
+    """Return the attributes to append, by span: the verdict's, and its evaluations as annotations."""
+    added: dict[SpanKey, dict[str, AttributeValue]] = {}
+    trajectory, step = decision.run.trajectory, judgement.decisive
+    if trajectory.root_trace_id and trajectory.root_span_id:
+        root = (trajectory.root_trace_id, trajectory.root_span_id)
+        added[root] = root_attributes(judgement, policy)
+    if step is not None and step.trace_id and step.span_id:
+        key = (step.trace_id, step.span_id)
+        added[key] = added.get(key, {}) | _without_taken_error(
+            key, decisive_attributes(judgement, policy), decision
+        )
+    spans = {(span.trace_id, span.span_id): span for span in decision.run.trace.spans}
+    for each in evaluations(judgement, root_of(trajectory, decision.run.trace)):
+        key = (each.trace_id, each.span_id)
+        is_shown = each.name == TASK_SUCCESS or judgement.marked(policy) is not None
+        if is_shown and key in spans and key in added:
+            taken = {**spans[key].attributes, **added[key]}
+            added[key] |= annotation(each, judgement, policy, taken)
+    return added
 
 
 def _without_taken_error(

@@ -12,11 +12,11 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Final
 
+from collector_processor.core.records import Place
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Tenant
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.stages import Run
-from collector_processor.store.records import Place
 from semconv.model import AgentSource, ContentState, Span, SpanId, Step, StepKind, Trace, TraceId, Trajectory
 
 MAX_PLACE_BYTES: Final = 64 << 10

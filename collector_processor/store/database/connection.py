@@ -7,50 +7,15 @@ costs four times as much through SQLAlchemy's ``Connection``.
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
-from collector_processor.otlp import CollectorError
+from collector_processor.core.disk import StoreError
 
 T = TypeVar("T")
-
-_MAY_PASS: Final = frozenset(
-    {
-        errno.EDQUOT,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.ENOSPC,
-        errno.EROFS,
-        errno.ESTALE,
-    }
-)
-"""Error numbers of a disk or system that refuses, perhaps temporarily."""
-_SQLITE_MAY_PASS: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,  # a process without free descriptors may recover too
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_READONLY,
-    }
-)
-_PRIMARY: Final = 0xFF
-"""Mask for the primary code in SQLite's extended error codes."""
-
-
-_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-MEND: Final = "stop blamespan and put the file of a backup in its place"
-
-
-class StoreError(CollectorError):
-    """The store refuses (disk full, server unreachable); nothing was written, and the call may be retried."""
 
 
 class Flush(StrEnum):
@@ -59,43 +24,6 @@ class Flush(StrEnum):
     AT_ONCE = "FULL"
     LATER = "NORMAL"
     """With the next transaction that uses ``AT_ONCE``: a power cut may lose it, a crash of ours does not."""
-
-
-def is_refusal(error: BaseException) -> bool:
-    """Return whether the disk or the system refused for a reason that may pass.
-
-    True for a full disk or too many open files; false for a permanent fault: a missing or
-    damaged file, or a bug of ours.
-    """
-    if isinstance(error, sqlite3.OperationalError):
-        # Errors that Python's module itself raises have no code.
-        return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _SQLITE_MAY_PASS
-    if isinstance(error, OSError):
-        return error.errno in _MAY_PASS
-    return isinstance(error, StoreError)
-
-
-def in_our_words(error: BaseException) -> BaseException:
-    """Return the error to raise instead: callers handle a refusing store without knowing SQLite.
-
-    A damaged file counts as a refusal too: spans are still forwarded, and work that needs the store waits
-    until a person repairs it.
-    """
-    is_damaged = getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _DAMAGED
-    is_damaged |= isinstance(error, UnicodeDecodeError)  # SQLite quotes damaged bytes
-    if isinstance(error, StoreError) or not (is_damaged or is_refusal(error)):
-        return error
-    refused = StoreError(f"the store cannot be used: {error}" + f"; unless this passes, {MEND}" * is_damaged)
-    refused.__cause__ = error
-    return refused
-
-
-def refusing(read: Callable[[], T]) -> T:
-    """Read; raise ``StoreError`` if the store refuses."""
-    try:
-        return read()
-    except Exception as error:  # noqa: BLE001 - it is raised again
-        raise in_our_words(error) from None
 
 
 _MOST_ROWS: Final = 64

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from collector_processor.otlp import CollectorError
 from collector_processor.store.database.connection import StoreConnection
-
-RUNS: Final = "store.sqlite"
-"""The store's file in the data directory."""
 
 
 class Database(Protocol):

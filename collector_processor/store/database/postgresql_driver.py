@@ -17,8 +17,9 @@ from psycopg.types.string import StrDumper
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush, Rows, StoreConnection, StoreError
+from collector_processor.store.database.connection import Flush, Rows, StoreConnection
 from collector_processor.store.database.upgrade import SCHEMA, reason_of, schema_of, upgrade
 
 if TYPE_CHECKING:

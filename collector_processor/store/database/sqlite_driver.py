@@ -16,8 +16,9 @@ from typing import Final, cast
 from sqlalchemy import URL, Connection, NullPool, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush, StoreConnection, StoreError
+from collector_processor.store.database.connection import Flush, StoreConnection
 from collector_processor.store.database.upgrade import SCHEMA, schema_of, upgrade
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,9 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Driver, StoreError
+from collector_processor.store.database.connection import Driver
 
 logger = logging.getLogger(__name__)
 

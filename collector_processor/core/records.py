@@ -1,6 +1,6 @@
 """Results of an analysis: verdicts, the bytes to send because of them, and stored facts about the runs.
 
-This module only defines the records; ``verdicts.py`` stores them.
+This module only defines the records; the tables of ``store`` keep them.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
+from collector_processor.core.scores import Lane
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from semconv.model import ProofDecision, SpanId, TraceId, certainty_of
+from semconv.model import Effort, ProofDecision, SpanId, TraceId, certainty_of
 from semconv.record import record
 
 PERSON: Final = "person"
@@ -24,6 +26,9 @@ CONFIRMED: Final = "confirmed_by_person"
 
 SECOND_OPINION: Final = "is_second_opinion"
 """Key in a verdict's document: true if a person asked for this analysis. Used in the store only."""
+SAID_SUCCESS: Final = "is_said_success"
+"""Key in a verdict's document: true if the run, an evaluation or a check said that the run succeeded. Used in
+the store only."""
 PROOF: Final = "proof"
 """Key in a verdict's document: the result of the experiment that made it. Absent from opinions."""
 
@@ -40,15 +45,19 @@ def _finite(number: object) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """Bytes to send: an export request of carriers or of evaluation logs."""
+    """Bytes to send: an export request of carriers or of evaluation logs, or scores for a sink."""
 
-    signal: Signal
+    signal: Signal | Lane
     body: bytes
     id: int = 0
     """Assigned by the store."""
     tenant: Tenant = NO_TENANT
     ended_ns: int = 0
     """End of the run in Unix ns, for its first verdict; 0 for all other entries."""
+
+
+OUTBOX_BATCH: Final = 64
+"""Entries of the outbox read at once."""
 
 
 @record
@@ -89,6 +98,11 @@ class StoredVerdict:
         return self.is_by_person or self.fields.get(CONFIRMED) is True
 
     @property
+    def is_said_success(self) -> bool:
+        """Whether somebody said that the run succeeded; without that, a missing failure is no pass."""
+        return self.is_persons_word or self.fields.get(SAID_SUCCESS) is True
+
+    @property
     def proof(self) -> Mapping[str, Any]:
         """The result of the experiment that made it; empty for opinions."""
         proof = self.fields.get(PROOF)
@@ -120,8 +134,28 @@ class StoredVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictSummary:
+    """The parts of a verdict that metrics count, without the run."""
+
+    acting: tuple[str, ...]
+    """Agents of the run, each once."""
+    ended_ns: int
+    """End of its last span, Unix ns; 0 without spans."""
+    decided_ns: int
+    blamed: str | None = None
+    """The blamed agent, if any; empty for a suspected failure."""
+    mode: str = ""
+    confidence: float = 0.0
+    effort: Effort = field(default_factory=Effort)
+    model: str | None = None
+    previous: StoredVerdict | None = None
+    is_carried: bool = False
+    """Whether a carrier is sent; if so, the verdict's delay is measured on delivery."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Stored span positions of a run, for carriers written later; packed by ``places.py``."""
+    """Stored span positions of a run, for carriers written later; packed by ``span_places.py``."""
 
     tenant: Tenant
     run_id: str
@@ -182,3 +216,77 @@ class Standing:
     """Each trace's number of analyses, and the last row they covered."""
     verdicts: Mapping[str, StoredVerdict]
     """The current verdicts of runs that have one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """Facts about a run that are known before its verdict."""
+
+    version: str
+    """Digest of its prompts, tools, models and release."""
+    release: str
+    """``service.version``; empty if its resource has none."""
+    elements: bytes
+    invariants: bytes = b""
+    """Facts from which invariants are mined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """One run of a workflow."""
+
+    run_id: str
+    service: str
+    workflow: str
+    decided_ns: int
+    said: str
+    """``passed``, ``failed`` or ``unsaid``."""
+    version: str
+    release: str
+    elements: bytes
+    invariants: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """How a run ended, and the elements of the whole run."""
+
+    run_id: str
+    said: str
+    """``passed``, ``failed`` or ``unsaid``."""
+    elements: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowRow:
+    """A workflow that has runs."""
+
+    tenant: Tenant
+    service: str
+    workflow: str
+    runs: int
+    last_ns: int
+
+
+class Carriers(StrEnum):
+    """The runs that get carriers in their traces."""
+
+    FAILURES = "failures"
+    """Runs that failed, now or by an earlier verdict."""
+    ALL = "all"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpilledPart:
+    """Part of one trace in neighbouring records of one partition."""
+
+    topic: str
+    partition: int
+    first: int
+    """Offset of the first record."""
+    last: int
+    """Offset of the last record."""
+    key: TraceKey
+    packed: bytes = field(repr=False)
+    """An OTLP request with the trace's items, as ``kafka/spilling.py`` packs it."""

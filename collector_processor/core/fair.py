@@ -1,0 +1,211 @@
+"""Work and memory shared fairly between owners: queues, tables and slots. Pure, except for ``Turns``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Collection, Container, Hashable
+from contextlib import asynccontextmanager
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+_LEAST_REBUILT: Final = 64
+"""Entries of a heap besides four for each owner, before the outdated ones are dropped."""
+
+Owner = TypeVar("Owner", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+
+
+class FairQueue(Generic[Owner, Key, Item]):
+    """Items by key: each owner's in order of arrival, and owners served in turn."""
+
+    def __init__(self) -> None:
+        self._owners: Final[OrderedDict[Owner, OrderedDict[Key, Item]]] = OrderedDict()
+
+    def put(self, owner: Owner, key: Key, item: Item) -> None:
+        """Add an item behind all others of its owner."""
+        items = self._owners.get(owner)
+        if items is None:
+            items = self._owners[owner] = OrderedDict()
+        items[key] = item
+
+    def take(self, skip: Container[Owner] = ()) -> tuple[Owner, Key, Item] | None:
+        """Remove and return the first item of the owner whose turn it is; ``None`` if there is none."""
+        for owner in self._owners:
+            if owner not in skip:
+                break
+        else:
+            return None
+        self._owners.move_to_end(owner)
+        items = self._owners[owner]
+        key, item = items.popitem(last=False)
+        if not items:
+            del self._owners[owner]
+        return owner, key, item
+
+    def discard(self, owner: Owner, key: Key) -> Item | None:
+        """Remove and return an item; ``None`` if it is not there."""
+        items = self._owners.get(owner)
+        item = items.pop(key, None) if items is not None else None
+        if items is not None and not items:
+            del self._owners[owner]
+        return item
+
+    @property
+    def owners(self) -> Collection[Owner]:
+        """Owners that have items, in the order in which they are served."""
+        return self._owners
+
+    def clear(self) -> None:
+        """Remove all items."""
+        self._owners.clear()
+
+
+class FairTable(Generic[Owner, Key, Item]):
+    """A bounded number of items by owner and key: an owner with more than its share gives up its oldest.
+
+    If there are more owners than places, those whose last put is longest ago give way.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Create an empty table for at most this many items."""
+        self._most: Final = most
+        self._owners: Final[dict[Owner, OrderedDict[Key, Item]]] = {}
+        self._count = 0
+        self._puts = 0
+        self._last_put: Final[dict[Owner, int]] = {}
+        self._putters: Final[dict[int, Owner]] = {}
+        """The owners by their last put."""
+        self._crowds: Final[list[tuple[int, int]]] = []
+        """Heap of owners as (minus their number of items, their last put); entries may be outdated."""
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return self._count
+
+    def get(self, owner: Owner, key: Key) -> Item | None:
+        """Return an item; ``None`` if it is not there."""
+        items = self._owners.get(owner)
+        return None if items is None else items.get(key)
+
+    def put(self, owner: Owner, key: Key, item: Item) -> tuple[Owner, Key] | None:
+        """Add or replace an item as the newest of its owner; return the one that was removed for it."""
+        items = self._owners.setdefault(owner, OrderedDict())
+        self._count += key not in items
+        items[key] = item
+        items.move_to_end(key)
+        self._puts += 1
+        self._putters.pop(self._last_put.get(owner, 0), None)
+        self._last_put[owner] = self._puts
+        self._putters[self._puts] = owner
+        self._note_size(owner)
+        if self._count <= self._most:
+            return None
+        is_crowd = len(items) > 1 and len(items) * len(self._owners) > self._most
+        crowd = owner if is_crowd else self._crowd()
+        gone = crowd, next(iter(self._owners[crowd]))
+        self.pop(*gone)
+        return gone
+
+    def pop(self, owner: Owner, key: Key) -> Item | None:
+        """Remove and return an item; ``None`` if it is not there."""
+        items = self._owners.get(owner)
+        if items is None or key not in items:
+            return None
+        item = items.pop(key)
+        self._count -= 1
+        if items:
+            self._note_size(owner)
+        else:
+            del self._owners[owner], self._putters[self._last_put.pop(owner)]
+        return item
+
+    def _crowd(self) -> Owner:
+        """Return the owner with the most items; of several, the one whose last put is longest ago."""
+        while True:
+            less, put = self._crowds[0]
+            owner = self._putters.get(put)
+            if owner is not None and len(self._owners[owner]) == -less:
+                return owner
+            heappop(self._crowds)
+
+    def _note_size(self, owner: Owner) -> None:
+        heappush(self._crowds, self._entry(owner))
+        if len(self._crowds) > 4 * len(self._owners) + _LEAST_REBUILT:
+            self._crowds[:] = map(self._entry, self._owners)
+            heapify(self._crowds)
+
+    def _entry(self, owner: Owner) -> tuple[int, int]:
+        return -len(self._owners[owner]), self._last_put[owner]
+
+
+class Places(Generic[Owner]):
+    """Slots for concurrent work, shared between its owners.
+
+    As soon as there are two owners, an owner with half of the slots gets none of the last quarter: those stay
+    free for the others, even if its own work takes long.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Create this many free slots."""
+        self._count: Final = count
+        self._held: Final[Counter[Owner]] = Counter()
+        self._known: Final[set[Owner]] = set()
+
+    def take_from(self, queue: FairQueue[Owner, Key, Item]) -> Item | None:
+        """Take the next item in turn and a slot for it; ``None`` if there is no item or no slot."""
+        if len(self._known) < 2:
+            self._known.update(islice(queue.owners, 2))
+        free = self._count - self._held.total()
+        skip = self._greedy() if free <= self._count // 4 else frozenset[Owner]()
+        taken = queue.take(skip) if free else None
+        if taken is None:
+            return None
+        owner, _, item = taken
+        self._held[owner] += 1
+        return item
+
+    def leave(self, owner: Owner) -> None:
+        """Return a slot."""
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
+
+    def _greedy(self) -> frozenset[Owner]:
+        if len(self._known) < 2:
+            return frozenset()
+        return frozenset(owner for owner, held in self._held.items() if held >= self._count // 2)
+
+
+class Turns:
+    """Slots for costly work: a few in all, one for each client, given to waiting clients in turn."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._working: Final[set[str]] = set()
+        self._waiting: Final[FairQueue[str, asyncio.Future[None], str]] = FairQueue()
+
+    @asynccontextmanager
+    async def turn(self, client: str) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it until the block ends."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put(client, future, client)
+        self._admit()
+        try:
+            await future
+            yield
+        finally:
+            if self._waiting.discard(client, future) is None:  # else cancelled before it got a slot
+                self._working.discard(client)
+                self._free += 1
+                self._admit()
+
+    def _admit(self) -> None:
+        while self._free and (taken := self._waiting.take(self._working)) is not None:
+            client, future, _ = taken
+            self._free -= 1
+            self._working.add(client)
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,85 @@
+"""MLflow: assessments of traces, each with its source, us. Pure.
+
+The server chooses the ids, so ours on the trace are read first: what is there already is left alone, so that
+a repeat adds nothing, and what no longer holds is deleted. A changed one is written anew, because its source
+and its span cannot be changed.
+Source: mlflow 3.17 (2026), ``server/handlers.py``, ``protos/assessments_pb2.pyi``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from collector_processor.core.scores import Score, ScoreChange
+from collector_processor.sinks.talk import Call, Sink, Talk, listed
+from collector_processor.writeback.evaluations import IDENTIFIER
+from semconv import attributes as names
+
+_TRACES: Final = "api/3.0/mlflow/traces"
+_SOURCES: Final = {"HUMAN": "HUMAN", "LLM": "LLM_JUDGE", "CODE": "CODE"}
+_MAX_VALUE: Final = 1000
+"""Characters of a value of the metadata."""
+
+
+def deliver_mlflow(change: ScoreChange) -> Talk:
+    """Read our assessments of each trace, delete those that no longer hold, and write the missing ones."""
+    wanted: dict[str, list[Score]] = {place.trace_id: [] for place in change.withdrawn}
+    for score in change.scores:
+        wanted.setdefault(score.place.trace_id, []).append(score)
+    for trace_id, scores in wanted.items():
+        yield from _bring(change.run_id, f"{_TRACES}/tr-{quote(trace_id, safe='')}", scores)
+
+
+def _bring(run_id: str, path: str, scores: list[Score]) -> Talk:
+    answer = yield Call(method="GET", path=path, may_be_absent=not scores)
+    missing = {_key(body): body for body in map(_assessment, scores)}
+    found = [] if answer is None else listed(answer, "trace", "trace_info", "assessments")
+    for one in [one for one in found if _is_ours(one, run_id)]:
+        if missing.pop(_key(one), None) is None:
+            own = quote(str(one.get("assessment_id", "")), safe="")
+            yield Call(method="DELETE", path=f"{path}/assessments/{own}", may_be_absent=True)
+    for body in missing.values():
+        yield Call(method="POST", path=f"{path}/assessments", body={"assessment": body})
+
+
+def _is_ours(one: Mapping[str, Any], run_id: str) -> bool:
+    is_by_us = _inside(one, "source").get("source_id") == IDENTIFIER
+    return is_by_us and _inside(one, "metadata").get(names.RUN_ID) == run_id
+
+
+def _key(one: Mapping[str, Any]) -> str:
+    """Return what tells one of our assessments of a run from another."""
+    version = _inside(one, "metadata").get(names.FAILURE_ID)
+    return repr((one.get("assessment_name"), one.get("span_id"), version))
+
+
+def _inside(one: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = one.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _assessment(score: Score) -> dict[str, Any]:
+    metadata = {name: _text(value) for name, value in score.metadata.items()}
+    if score.score is not None:
+        metadata[names.GEN_AI_EVALUATION_SCORE_VALUE] = _text(score.score)
+    return {
+        "assessment_name": score.place.name,
+        "span_id": score.place.span_id,
+        "source": {"source_type": _SOURCES[score.annotator], "source_id": IDENTIFIER},
+        "feedback": {"value": score.label},
+        "rationale": score.explanation,
+        "metadata": metadata,
+    }
+
+
+def _text(value: object) -> str:
+    return (value if isinstance(value, str) else json.dumps(value))[:_MAX_VALUE]
+
+
+MLFLOW: Final = Sink(
+    deliver=deliver_mlflow,
+    probe=Call(method="POST", path="api/2.0/mlflow/experiments/search", body={"max_results": 1}),
+)

@@ -1,0 +1,60 @@
+"""What a sink asks its backend to do. Pure: a sink is a generator without a socket.
+
+It yields a ``Call`` and is sent the JSON of the answer. A talk that was interrupted is held again from its
+beginning, so each must lead to the same scores however often it is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from collector_processor.core.scores import ScoreChange
+
+
+class UnexpectedAnswerError(Exception):
+    """The backend answered what its API does not allow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request."""
+
+    method: str
+    path: str
+    """Below the backend's URL, quoted, without a leading slash."""
+    query: Sequence[tuple[str, str]] = ()
+    body: Mapping[str, Any] | None = None
+    """JSON; ``None`` for no body."""
+    may_be_absent: bool = False
+    """Whether 404 means that nothing is left to do: the answer is then ``None``."""
+
+
+Talk: TypeAlias = Generator[Call, Any, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """A backend that shows scores."""
+
+    deliver: Callable[[ScoreChange], Talk]
+    """Brings the backend to a run's new state."""
+    probe: Call
+    """Changes nothing; answered only to sound credentials."""
+
+
+def listed(answer: object, *keys: str) -> list[Mapping[str, Any]]:
+    """Return the objects of a list inside an answer; empty if it is left out, as protobuf's JSON does.
+
+    Raises:
+        UnexpectedAnswerError: a part of the answer has another type.
+    """
+    for key in keys:
+        if not isinstance(answer, Mapping):
+            raise UnexpectedAnswerError(f"expected an object with {key!r}")
+        found = answer.get(key)
+        answer = ([] if key == keys[-1] else {}) if found is None else found
+    if not isinstance(answer, list) or not all(isinstance(each, Mapping) for each in answer):
+        raise UnexpectedAnswerError(f"expected a list of objects under {keys[-1]!r}")
+    return answer
