@@ -16,6 +16,9 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from analyzer.recordings.file_format import FileFormat, Records
+from analyzer.recordings.otlp_file import of_documents
+
 _KINDS: Final = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _STATUSES: Final = {"OK": 1, "ERROR": 2}
 _VALUE_FIELDS: Final = {"int64": "intValue", "float64": "doubleValue", "binary": "bytesValue"}
@@ -27,13 +30,12 @@ _OWN_TAGS: Final = frozenset(
 )  # fmt: skip
 
 
-def is_jaeger(document: Mapping[str, Any]) -> bool:
-    """Tell whether the document is a trace or a search result from Jaeger."""
-    return bool(_traces(document))
+def is_jaeger(records: Records) -> bool:
+    """Tell whether all records are traces or search results from Jaeger."""
+    return all(isinstance(one, Mapping) and bool(_traces(one)) for one in records)
 
 
-def jaeger_to_otlp(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same spans as an OTLP/JSON ``resourceSpans`` document."""
+def _jaeger_to_otlp(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "resourceSpans": [
             _resource_spans(trace, span) for trace in _traces(document) for span in trace["spans"]
@@ -129,16 +131,23 @@ def _value(kind: object, value: object) -> dict[str, Any]:
 _ID_BYTES: Final = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
 
 
-def is_tempo(document: Mapping[str, Any]) -> bool:
-    """Tell whether the document is a trace from Tempo."""
-    trace = document.get("trace", document)
-    return isinstance(trace, dict) and (isinstance(trace.get("batches"), list) or trace is not document)
+def is_tempo(records: Records) -> bool:
+    """Tell whether all records are traces from Tempo."""
+    return all(isinstance(one, Mapping) and bool(_batches(one)) for one in records)
 
 
-def tempo_to_otlp(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same spans as an OTLP/JSON ``resourceSpans`` document."""
+def _batches(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     trace = document.get("trace", document)
-    batches = trace.get("batches") or trace.get("resourceSpans") or []
+    found = (
+        trace.get("batches") or (trace is not document and trace.get("resourceSpans"))
+        if isinstance(trace, Mapping)
+        else None
+    )
+    return found if isinstance(found, list) else []
+
+
+def _tempo_to_otlp(document: Mapping[str, Any]) -> dict[str, Any]:
+    batches = _batches(document)
     return {"resourceSpans": [_batch(batch) for batch in batches]}
 
 
@@ -169,3 +178,19 @@ def _hex(text: str, length: int) -> str:
         return base64.b64decode(text, validate=True).rjust(length, b"\0").hex()
     except (binascii.Error, ValueError):
         return text
+
+
+JAEGER: Final = FileFormat(
+    name="Jaeger JSON",
+    example="jaeger.json",
+    source="jaegertracing/jaeger internal/uimodel",
+    recognizes=is_jaeger,
+    read=lambda records: of_documents(*map(_jaeger_to_otlp, records)),
+)
+TEMPO: Final = FileFormat(
+    name="Tempo JSON",
+    example="tempo.json",
+    source="grafana/tempo, /api/traces and /api/v2/traces",
+    recognizes=is_tempo,
+    read=lambda records: of_documents(*map(_tempo_to_otlp, records)),
+)

@@ -21,6 +21,8 @@ from typing import Any, Final
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.match_agents import handover_target, strip_suffix
+from analyzer.recordings.columns import rows_of
+from analyzer.recordings.file_format import FileFormat, Recording, Records
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Step, StepKind, Trajectory
 
 _LISTS: Final = ("history", "conversation", "chat_history", "conversation_history", "messages")
@@ -30,6 +32,8 @@ _CONTENTS: Final = ("content", "message", "text", "output")
 _QUESTIONS: Final = ("question", "task", "query")
 _REFERENCES: Final = ("ground_truth", "groundtruth", "reference")
 _RUN_IDS: Final = ("id", "run_id", "question_ID", "question_id")
+LOG_LEVELS: Final = ("level", "levelname", "severity", "lvl", "loglevel", "log_level", "log.level")
+"""Keys of a log record's severity, as pino, Python's logging, zap, logrus and ECS write them."""
 _FINAL_ANSWER: Final = re.compile(
     r"FINAL[^\S\n]{1,3}ANSWER[^\S\n]?[*_]{0,2}[:\uff1a][*_]{0,2}[^\S\n]{0,9}(\S.*)", re.IGNORECASE
 )
@@ -48,6 +52,21 @@ _SPAN_KINDS: Final[Mapping[str, StepKind]] = {
 _SIGN_OFF: Final = re.compile(r"[\s*`.]*(?:TERMINATE|EXIT|DONE)[\s*`.!]*", re.IGNORECASE)
 
 
+def is_conversation_log(records: Records) -> bool:
+    """Tell whether records are entries of one conversation, or documents that hold one each."""
+    records = rows_of(records, _LISTS)
+    return all(map(is_message, records)) or all(
+        isinstance(one, Mapping) and is_conversation(one) for one in records
+    )
+
+
+def read_conversation_log(records: Records) -> Recording:
+    """Read one conversation, or those of several documents."""
+    records = rows_of(records, _LISTS)
+    documents: Sequence[Any] = [list(records)] if all(map(is_message, records)) else records
+    return Recording(conversations=tuple(map(read_conversation, documents)))
+
+
 def is_conversation(document: object) -> bool:
     """Tell whether a document is a conversation log."""
     if isinstance(document, list):
@@ -56,13 +75,25 @@ def is_conversation(document: object) -> bool:
 
 
 def is_message(document: object) -> bool:
-    """Tell whether a document is one entry of a conversation: a message or tool calls."""
+    """Tell whether a document is one entry of a conversation: a message or tool calls.
+
+    A record of an application's log has a name and a message too: its logger's. It has a level, which no
+    message has, or a ``message`` whose only other key is that ``name``.
+    """
     return (
         isinstance(document, Mapping)
         and any(isinstance(document.get(key), str) for key in _SPEAKERS)
         and any(key in document for key in (*_CONTENTS, "tool_calls"))
+        and not _is_logged(document)
         and not is_conversation(document)
     )
+
+
+def _is_logged(document: Mapping[str, Any]) -> bool:
+    if any(isinstance(document.get(key), str | int) for key in LOG_LEVELS):
+        return True
+    speakers = [key for key in _SPEAKERS if isinstance(document.get(key), str)]
+    return speakers == ["name"] and not any(key in document for key in ("content", "tool_calls"))
 
 
 def read_conversation(document: object) -> Conversation:
@@ -244,3 +275,12 @@ def _content_id(document: Mapping[str, Any]) -> str:
     """Return an id for a log that has none; the same content gives the same id."""
     canonical = json.dumps(document, sort_keys=True, ensure_ascii=True, default=str)
     return f"log-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
+
+
+CONVERSATION_LOG: Final = FileFormat(
+    name='a conversation log (messages, or a list of them as "history")',
+    example="conversation-log.json",
+    source="Who&When, ag2tracer",
+    recognizes=is_conversation_log,
+    read=read_conversation_log,
+)

@@ -11,13 +11,20 @@ Source: Langfuse's OpenAPI description, ``TraceWithFullDetails``, ``Observations
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    nanoseconds,
+    span_id_of,
+    text_at,
+    trace_id_of,
+)
+from analyzer.recordings.otlp_file import of_documents
 from semconv.dialects.conventions.langfuse import (
     LEVEL,
     METADATA,
@@ -34,29 +41,35 @@ _TYPES: Final = frozenset(
 )
 _ANNOTATORS: Final = {"ANNOTATION": "HUMAN", "EVAL": "LLM"}
 """OpenInference's annotator kind by a score's source; ``API`` may be either."""
-_HEX: Final = re.compile(r"[0-9a-f]+")
 
 
-def is_langfuse(document: object) -> bool:
-    """Tell whether a document is an export of traces or observations from Langfuse."""
-    found = _observations(document)
+def is_langfuse(records: Records) -> bool:
+    """Tell whether records are observations of Langfuse, or documents that hold some."""
+    return _are_observations(records) or all(_are_observations(_observations(one)) for one in records)
+
+
+def _are_observations(found: Sequence[Any]) -> bool:
     return bool(found) and all(
-        isinstance(one, Mapping) and one.get("type") in _TYPES and "startTime" in one and one.get("id")
-        for one in found
+        text_at(one, "type") in _TYPES and one.get("startTime") and one.get("id") for one in found
     )
 
 
-def langfuse_to_otlp(document: Any) -> dict[str, Any]:
-    """Return the observations as an OTLP/JSON ``resourceSpans`` document."""
+def read_langfuse(records: Records) -> Recording:
+    """Read exports, or the observations of one."""
+    documents: Sequence[Any] = [list(records)] if _are_observations(records) else records
+    return of_documents(*map(_to_otlp, documents))
+
+
+def _to_otlp(document: Any) -> dict[str, Any]:
     trace, observations = _trace(document), _observations(document)
     known = {str(one["id"]) for one in observations}
     tops = [one for one in observations if str(one.get("parentObservationId")) not in known]
     spans = [_span(one, trace) for one in observations]
     if len(tops) > 1 and trace:
         root = _root(trace, observations)
-        top_ids = {_id(one["id"], 16) for one in tops}
+        top_ids = {span_id_of(one["id"]) for one in tops}
         spans = [_span(root, trace)] + [
-            {**span, "parentSpanId": _id(root["id"], 16)} if span["spanId"] in top_ids else span
+            {**span, "parentSpanId": span_id_of(root["id"])} if span["spanId"] in top_ids else span
             for span in spans
         ]
     _add_scores(document, spans)
@@ -90,7 +103,7 @@ def _add_scores(document: Any, spans: list[dict[str, Any]]) -> None:
     by_id = {span["spanId"]: span for span in spans}
     for number, score in enumerate(_scores(document)):
         observation = score.get("observationId")
-        span = by_id.get(_id(observation, 16)) if observation else spans[0]
+        span = by_id.get(span_id_of(observation)) if observation else spans[0]
         if span is not None:
             whose = "annotations" if observation else "trace.annotations"
             span["attributes"] += _annotation(f"{whose}.{number}.annotation", score)
@@ -129,7 +142,7 @@ def _root(trace: Mapping[str, Any], observations: Sequence[Mapping[str, Any]]) -
 
 def _span(observation: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, Any]:
     parent, level = observation.get("parentObservationId"), str(observation.get("level") or "DEFAULT")
-    start = _nanoseconds(observation["startTime"])
+    start = nanoseconds(observation["startTime"])
     end = observation.get("endTime")
     metadata = observation.get("metadata")
     attributes = {
@@ -144,13 +157,13 @@ def _span(observation: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str,
         },
     }
     return {
-        "traceId": _id(observation.get("traceId") or trace.get("id") or "", 32),
-        "spanId": _id(observation["id"], 16),
-        "parentSpanId": _id(parent, 16) if parent else "",
+        "traceId": trace_id_of(observation.get("traceId") or trace.get("id") or ""),
+        "spanId": span_id_of(observation["id"]),
+        "parentSpanId": span_id_of(parent) if parent else "",
         "name": str(observation.get("name") or observation["type"]),
         "kind": 1,
         "startTimeUnixNano": str(start),
-        "endTimeUnixNano": str(_nanoseconds(end) if end else start),
+        "endTimeUnixNano": str(nanoseconds(end) if end else start),
         "attributes": [
             {"key": key, "value": {"stringValue": value if isinstance(value, str) else json.dumps(value)}}
             for key, value in attributes.items()
@@ -163,15 +176,10 @@ def _span(observation: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _id(text: object, digits: int) -> str:
-    """Return an id in OpenTelemetry's form; any other id is hashed."""
-    found = str(text)
-    if len(found) == digits and _HEX.fullmatch(found):
-        return found
-    return hashlib.sha256(found.encode()).hexdigest()[:digits]
-
-
-def _nanoseconds(moment: object) -> int:
-    read = datetime.fromisoformat(str(moment))
-    read = read if read.tzinfo else read.replace(tzinfo=UTC)
-    return round(read.timestamp() * 1e6) * 1000
+LANGFUSE: Final = FileFormat(
+    name="a Langfuse export",
+    example="langfuse.json",
+    source="Langfuse's OpenAPI description, 2026",
+    recognizes=is_langfuse,
+    read=read_langfuse,
+)

@@ -10,8 +10,9 @@ from typing import Final, TypeAlias
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.read_files import read_recording
+from analyzer.recordings.table_text import PARQUET, looks_like_csv
+from collector_processor.core.runs import CleanRun
 from collector_processor.otlp import Signal
-from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.stages import rebuild
 from semconv.dialects import USUAL, Reader
 from semconv.model import Heard, Trajectory
@@ -39,11 +40,16 @@ def unpacked(files: Sequence[bytes]) -> list[bytes]:
     """Decompress an upload's files.
 
     Raises:
-        UnreadableInput: one is damaged, they are too large together, or they have too many values.
+        UnreadableInput: one is damaged, or Parquet (its parser in C++ is not for strangers' files), they are
+            too large together, or they have too many values.
     """
     left, found, values = MAX_UNPACKED, [], 0
     for data in files:
         found.append(unpack(data, left))
+        if found[-1].startswith(PARQUET):
+            raise UnreadableInput(
+                "Parquet is read by the command line; for this page, save it as JSON or CSV"
+            )
         left -= len(found[-1])
         values += json_values(found[-1])
     if values > MOST_VALUES:
@@ -52,10 +58,10 @@ def unpacked(files: Sequence[bytes]) -> list[bytes]:
 
 
 def json_values(plain: bytes) -> int:
-    """Return about how many values and lines a JSON text has; 0 for other formats."""
-    if plain[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in {b"{", b"["}:
-        return 0
-    return sum(map(plain.count, (b",", b"[", b"{", b"\n")))
+    """Return about how many values and lines a text of JSON or a table has; 0 for other formats."""
+    if plain[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in {b"{", b"["}:
+        return sum(map(plain.count, (b",", b"[", b"{", b"\n")))
+    return sum(map(plain.count, (b",", b";", b"\t", b"\n"))) if looks_like_csv(plain) else 0
 
 
 def read_runs(
@@ -80,7 +86,12 @@ def read_runs(
     del found[MOST_RUNS + 1 :]
     if json_bytes(found) > MOST_HELD:
         raise UnreadableInput(f"its runs take more than {MOST_HELD >> 20} MiB: too many steps, or too long")
-    return [clean(expecting(trajectory, reference)) for trajectory in found]
+    warned = [warning for one in recordings for warning in one.warnings]
+    return [clean(expecting(_warned(trajectory, warned), reference)) for trajectory in found]
+
+
+def _warned(run: Trajectory, warnings: Sequence[str]) -> Trajectory:
+    return replace(run, warnings=(*run.warnings, *warnings)) if warnings else run
 
 
 def json_bytes(runs: Sequence[Trajectory]) -> int:

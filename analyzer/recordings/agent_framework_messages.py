@@ -1,0 +1,145 @@
+"""Reader of messages of Microsoft's Agent Framework and Semantic Kernel, from Python and .NET. Pure.
+
+A message has ``contents`` (Semantic Kernel: ``items``), each with its kind; keys are in camel, Pascal or
+snake case. Messages stand in a list, one a line, or in the state of a thread or session.
+Source: agent-framework 1.23, ``_types.py``; Microsoft.Extensions.AI, ``ChatMessage``; semantic-kernel 1.45,
+``chat_message_content.py``, and its .NET ``ChatMessageContent`` (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    merged,
+    nanoseconds,
+    of_spans,
+)
+from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
+
+_SPEAKERS: Final[Mapping[str, Speaker]] = {
+    "user": Speaker.USER,
+    "assistant": Speaker.AGENT,
+    "tool": Speaker.USER,
+    "system": Speaker.SYSTEM,
+    "developer": Speaker.SYSTEM,
+}
+_MOST_AROUND: Final = 3
+"""Levels of a state around its messages."""
+_UNSAID: Final = frozenset({"textreasoning", "reasoning", "usage", "annotation", "functionapprovalrequest"})
+
+
+def _named(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with its keys in one spelling: lower case, without ``_`` and ``$``."""
+    return {key.lower().replace("_", "").removeprefix("$"): value for key, value in found.items()}
+
+
+def is_agent_framework(records: Records) -> bool:
+    """Tell whether records are messages, or states that hold some."""
+    return _are_messages(records) or all(_are_messages(_held(one)) for one in records)
+
+
+def _are_messages(found: Sequence[Any]) -> bool:
+    return bool(found) and all(map(_is_message, found))
+
+
+def _is_message(one: Any) -> bool:
+    fields = _named(one) if isinstance(one, Mapping) else {}
+    contents = fields.get("contents", fields.get("items"))
+    return (
+        _role(fields) in _SPEAKERS
+        and isinstance(contents, list)
+        and all(isinstance(each, Mapping) and _kind(_named(each)) for each in contents)
+    )
+
+
+def _role(fields: Mapping[str, Any]) -> str:
+    role = fields.get("role")
+    if isinstance(role, Mapping):
+        named = _named(role)
+        role = named.get("label", named.get("value"))
+    return json_text(role).lower()
+
+
+def _kind(fields: Mapping[str, Any]) -> str:
+    """Return a content's kind in one spelling: ``functioncall`` for ``FunctionCallContent``."""
+    kind = json_text(fields.get("type", fields.get("contenttype")))
+    return kind.lower().replace("_", "").removesuffix("content")
+
+
+def _held(document: Any) -> list[Any]:
+    """Return the messages that a state holds, a few levels down."""
+    level: list[Any] = [document]
+    for _ in range(_MOST_AROUND):
+        states = [one for one in level if isinstance(one, Mapping)]
+        held = (one.get("messages", one.get("Messages")) for one in states)
+        if found := next((one for one in held if isinstance(one, list)), None):
+            return found
+        level = [value for one in states for value in one.values()]
+    return []
+
+
+def read_agent_framework(records: Records) -> Recording:
+    """Read one dialogue, or one for each state."""
+    dialogues = [list(records)] if _are_messages(records) else [_held(one) for one in records]
+    return merged(_recording([_named(message) for message in one]) for one in dialogues)
+
+
+def _recording(found: Sequence[Mapping[str, Any]]) -> Recording:
+    messages = [message for one in found for message in _of_message(one)]
+    return of_spans(dialogue_spans(messages, name="agent_framework"))
+
+
+def _of_message(fields: Mapping[str, Any]) -> Iterator[Message]:
+    speaker = _SPEAKERS[_role(fields)]
+    is_agent = speaker is Speaker.AGENT
+    template = Message(
+        speaker=speaker,
+        agent=json_text(fields.get("authorname") or fields.get("name")) if is_agent else "",
+        time_ns=nanoseconds(fields.get("createdat")),
+        model=json_text(fields.get("modelid") or fields.get("aimodelid")) if is_agent else "",
+    )
+    contents = listed(fields.get("contents", fields.get("items")))
+    yield from turn(template, (_part(_named(one)) for one in contents))
+
+
+def _part(fields: Mapping[str, Any]) -> Part:
+    kind, call_id = _kind(fields), json_text(fields.get("callid") or fields.get("id"))
+    if kind.endswith(("functioncall", "toolcall")):
+        given = fields.get("arguments", fields.get("inputs", fields.get("commands")))
+        return call_of(_tool(fields) or kind.removesuffix("toolcall"), given, call_id)
+    if kind.endswith(("functionresult", "toolresult")):
+        error, given = fields.get("exception"), fields.get("result", fields.get("outputs"))
+        return Result(
+            text=text_of(given) or json_text(error),
+            call_id=call_id,
+            tool=_tool(fields),
+            failed=error is not None,
+        )
+    if kind == "error":
+        return json_text(fields.get("message"))
+    if kind in _UNSAID:
+        return ""
+    text = fields.get("text")
+    return json_text(text) if text is not None else f"[{kind}]"
+
+
+def _tool(fields: Mapping[str, Any]) -> str:
+    """Return a function's name, after its plugin's if it has one."""
+    parts = (json_text(fields.get(key)) for key in ("pluginname", "functionname"))
+    return json_text(fields.get("name") or fields.get("toolname")) or "-".join(filter(None, parts))
+
+
+AGENT_FRAMEWORK: Final = FileFormat(
+    name="Agent Framework or Semantic Kernel messages",
+    example="agent-framework-messages.json",
+    source="agent-framework, `_types.py`; Microsoft.Extensions.AI; semantic-kernel",
+    recognizes=is_agent_framework,
+    read=read_agent_framework,
+)

@@ -1,0 +1,160 @@
+"""Reader of Anthropic's messages and of those that the Claude Agent SDK yields. Pure.
+
+Messages stand in a list, one a line, or under ``messages`` beside ``system``; an answer may stand alone. The
+Agent SDK's messages, written with ``dataclasses.asdict``, have no role: one with a ``model`` is the agent's.
+Those of a subagent name the call that started it.
+Source: Anthropic's API reference, messages; claude-agent-sdk 0.2, ``types.py`` (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.anthropic_blocks import is_call, is_result, is_thought, messages_of_blocks
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    merged,
+    of_spans,
+    text_at,
+)
+from analyzer.recordings.message_parts import latest, listed, text_of
+from semconv.record import replace
+
+_SPEAKERS: Final[Mapping[str, Speaker]] = {
+    "user": Speaker.USER,
+    "assistant": Speaker.AGENT,
+    "system": Speaker.SYSTEM,
+}
+_SDK: Final = "claude"
+_SDK_KINDS: Final = ({"subtype", "data"}, {"subtype", "is_error"}, {"uuid", "event"}, {"rate_limit_info"})
+"""Keys of the SDK's messages that are not said."""
+
+
+def is_anthropic(records: Records) -> bool:
+    """Tell whether records are messages of the API or the SDK, or documents with messages."""
+    if _are_messages(records):
+        return any(map(_is_of_this_api, records))
+    if _are_of_sdk(records):
+        return True
+    return all(
+        isinstance(one, Mapping)
+        and isinstance(one.get("messages"), list)
+        and _are_messages(one["messages"])
+        and ("system" in one or any(map(_is_of_this_api, one["messages"])))
+        for one in records
+    )
+
+
+def _are_messages(found: Sequence[Any]) -> bool:
+    return bool(found) and all(
+        isinstance(one, Mapping)
+        and text_at(one, "role") in _SPEAKERS
+        and _is_content(one.get("content"))
+        and "tool_calls" not in one
+        for one in found
+    )
+
+
+def _is_content(content: Any) -> bool:
+    if isinstance(content, str):
+        return True
+    return isinstance(content, list) and all(
+        isinstance(one, Mapping) and text_at(one, "type") for one in content
+    )
+
+
+def _is_of_this_api(message: Mapping[str, Any]) -> bool:
+    content = message["content"]
+    blocks = content if isinstance(content, list) else []
+    return "stop_reason" in message or any(
+        is_call(one) or is_result(one) or is_thought(one) for one in blocks
+    )
+
+
+def _are_of_sdk(records: Records) -> bool:
+    said = [one for one in records if isinstance(one, Mapping) and isinstance(one.get("content"), list | str)]
+    agents = [one for one in said if isinstance(one.get("model"), str)]
+    return bool(agents) and all(
+        isinstance(one, Mapping)
+        and "role" not in one
+        and (
+            any(keys <= one.keys() for keys in _SDK_KINDS)
+            or ("content" in one and "parent_tool_use_id" in one)
+        )
+        for one in records
+    )
+
+
+def read_anthropic(records: Records) -> Recording:
+    """Read one dialogue, or one for each document."""
+    if _are_of_sdk(records):
+        return _of_sdk(records)
+    if _are_messages(records):
+        return _recording(_messages(records))
+    return merged(_recording(_document(one)) for one in latest(records, lambda one: one["messages"]))
+
+
+def _recording(messages: Iterator[Message]) -> Recording:
+    return of_spans(dialogue_spans(list(messages), name="anthropic"))
+
+
+def _document(document: Mapping[str, Any]) -> Iterator[Message]:
+    if document.get("system"):
+        yield Message(speaker=Speaker.SYSTEM, text=text_of(document["system"]))
+    yield from _messages(document["messages"])
+
+
+def _messages(found: Sequence[Any]) -> Iterator[Message]:
+    for one in found:
+        template = Message(speaker=_SPEAKERS[one["role"]], model=json_text(one.get("model")))
+        yield from messages_of_blocks(template, one["content"])
+
+
+def _of_sdk(records: Records) -> Recording:
+    found = listed(list(records))
+    subagents = _subagents(found)
+    messages: list[Message] = []
+    error = ""
+    for one in found:
+        if "content" in one:
+            messages += _sdk_messages(one, subagents)
+        elif one.get("is_error") is True and "subtype" in one:
+            error = json_text(one.get("result") or one["subtype"])
+    return of_spans(dialogue_spans(messages, name="claude_agent_sdk", error=error))
+
+
+def _sdk_messages(one: Mapping[str, Any], subagents: Mapping[str, str]) -> Iterator[Message]:
+    inside = json_text(one.get("parent_tool_use_id"))
+    is_agent = isinstance(one.get("model"), str)
+    template = Message(
+        speaker=Speaker.AGENT if is_agent else Speaker.USER,
+        agent=subagents.get(inside, _SDK) if is_agent else "",
+        model=one["model"] if is_agent else "",
+        inside=inside,
+    )
+    for said in messages_of_blocks(template, one["content"]):
+        yield replace(said, failed=True) if one.get("error") and is_agent else said
+
+
+def _subagents(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the agents that calls start, by the call's id."""
+    blocks = (block for one in found if isinstance(one.get("content"), list) for block in one["content"])
+    return {
+        json_text(block["id"]): block["input"]["subagent_type"]
+        for block in blocks
+        if isinstance(block, Mapping) and is_call(block) and text_at(block.get("input"), "subagent_type")
+    }
+
+
+ANTHROPIC: Final = FileFormat(
+    name="Anthropic messages",
+    example="anthropic-messages.json",
+    source="Anthropic's API reference, messages; claude-agent-sdk",
+    recognizes=is_anthropic,
+    read=read_anthropic,
+)

@@ -1,0 +1,116 @@
+"""Reader of Bedrock's Converse messages, which Strands keeps too. Pure.
+
+Messages stand in a list, one a line, or under ``messages`` beside ``system``; an answer of the API under
+``output``. Strands' ``FileSessionManager`` writes a message as ``{"message", "message_id", "created_at"}``.
+Source: Amazon Bedrock's API reference, ``Converse``; strands-agents 1.62, ``types`` (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    merged,
+    nanoseconds,
+    of_spans,
+    text_at,
+)
+from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
+
+_SPEAKERS: Final[Mapping[str, Speaker]] = {"user": Speaker.USER, "assistant": Speaker.AGENT}
+_UNSAID: Final = frozenset({"reasoningContent", "cachePoint"})
+_TOLD: Final = frozenset({"toolUse", "toolResult", "citationsContent", "guardContent"}) | _UNSAID
+_PLAIN: Final = frozenset({"text", "image", "document", "video", "audio", "json", "searchResult"})
+
+
+def is_bedrock(records: Records) -> bool:
+    """Tell whether records are messages, or documents with some: other APIs' blocks have a type."""
+    return _are_messages(records) or all(
+        isinstance(one, Mapping) and _are_messages(_held(one)) for one in records
+    )
+
+
+def _are_messages(found: Sequence[Any]) -> bool:
+    return all(map(_is_message, found)) and any(_inner(one)["role"] == "assistant" for one in found)
+
+
+def _is_message(one: Any) -> bool:
+    message = _inner(one)
+    return (
+        isinstance(message, Mapping)
+        and text_at(message, "role") in _SPEAKERS
+        and isinstance(message.get("content"), list)
+        and all(isinstance(block, Mapping) and _is_block(block) for block in message["content"])
+    )
+
+
+def _is_block(block: Mapping[str, Any]) -> bool:
+    return bool(block) and "type" not in block and block.keys() <= _TOLD | _PLAIN
+
+
+def _inner(one: Any) -> Any:
+    """Return a message, also of a session's record; a redacted one in the words that replaced it."""
+    held = one.get("redact_message") or one.get("message") if isinstance(one, Mapping) else None
+    return held if isinstance(held, Mapping) else one
+
+
+def _held(document: Mapping[str, Any]) -> list[Any]:
+    """Return a document's messages, with the answer that stands beside them."""
+    asked, output = document.get("messages"), document.get("output")
+    answer = output.get("message") if isinstance(output, Mapping) else None
+    return [*(asked if isinstance(asked, list) else []), *([answer] if isinstance(answer, Mapping) else [])]
+
+
+def read_bedrock(records: Records) -> Recording:
+    """Read one dialogue, or one for each document."""
+    if _are_messages(records):
+        return _recording(_messages(records))
+    return merged(_recording(_document(one)) for one in latest(records, _held))
+
+
+def _recording(messages: Iterator[Message]) -> Recording:
+    return of_spans(dialogue_spans(list(messages), name="bedrock"))
+
+
+def _document(document: Mapping[str, Any]) -> Iterator[Message]:
+    if document.get("system"):
+        yield Message(speaker=Speaker.SYSTEM, text=text_of(document["system"]))
+    yield from _messages(_held(document))
+
+
+def _messages(found: Sequence[Any]) -> Iterator[Message]:
+    for one in found:
+        message = _inner(one)
+        template = Message(speaker=_SPEAKERS[message["role"]], time_ns=nanoseconds(one.get("created_at")))
+        yield from turn(template, map(_part, listed(message["content"])))
+
+
+def _part(block: Mapping[str, Any]) -> Part:
+    asked, answered = block.get("toolUse"), block.get("toolResult")
+    if asked is not None:
+        return call_of(asked.get("name"), asked.get("input"), asked.get("toolUseId"))
+    if answered is not None:
+        return Result(
+            text=text_of(answered.get("content")),
+            call_id=json_text(answered.get("toolUseId")),
+            failed=answered.get("status") == "error",
+        )
+    told = block.get("citationsContent") or block.get("guardContent")
+    if told is not None:
+        return text_of(told.get("content", [told.get("text")]))
+    return "" if _UNSAID & block.keys() else text_of([block])
+
+
+BEDROCK: Final = FileFormat(
+    name="Bedrock Converse or Strands messages",
+    example="bedrock-messages.json",
+    source="Amazon Bedrock's API reference, Converse; strands-agents",
+    recognizes=is_bedrock,
+    read=read_bedrock,
+)

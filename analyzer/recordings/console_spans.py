@@ -1,0 +1,126 @@
+"""Reader of spans that OpenTelemetry's SDK for Python prints (``ConsoleSpanExporter``). Pure.
+
+One document after another as printed, one a line, or in a list. Log records printed among them are joined to
+their spans: some instrumentations put messages into them. The printed form has no scope. Before version 1.0
+the resource was its bare attributes and the status's code ``canonical_code``. The consoles of JavaScript and
+.NET print no JSON. Source: opentelemetry-python, ``sdk/trace/__init__.py`` and ``sdk/_logs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    merged,
+    nanoseconds,
+    objects,
+    of_spans,
+    span_id_of,
+    trace_id_of,
+)
+from analyzer.recordings.span_fields import attribute_of, attributes_of, events_of, kind_of, status_of
+from collector_processor.otlp import Signal
+from collector_processor.rebuild.decode import EVENT_NAME
+from collector_processor.rebuild.encode import encode_logs
+from semconv.model import Event, Link, LogRecord, Resource, Span
+
+_NO_STATE: Final = frozenset({"[]", "{}"})
+"""What is printed for an empty trace state."""
+
+
+def is_console(records: Records) -> bool:
+    """Tell whether records are printed spans, with log records among them or without."""
+    return any(map(_is_span, records)) and all(_is_span(one) or _is_log(one) for one in records)
+
+
+def _is_span(one: Any) -> bool:
+    return (
+        isinstance(one, Mapping)
+        and {"name", "context", "parent_id", "start_time", "resource"} <= one.keys()
+        and isinstance(one["context"], Mapping)
+        and {"trace_id", "span_id"} <= one["context"].keys()
+        and str(one.get("kind")).startswith("SpanKind.")
+    )
+
+
+def _is_log(one: Any) -> bool:
+    return (
+        isinstance(one, Mapping)
+        and {"body", "severity_number", "trace_id", "span_id", "resource"} <= one.keys()
+    )
+
+
+def read_console(records: Records) -> Recording:
+    """Read printed spans and log records."""
+    found = of_spans(_span(one) for one in records if _is_span(one))
+    logs = [_log(one) for one in records if not _is_span(one)]
+    return merged((found, Recording(requests=((Signal.LOGS, encode_logs(logs)),)))) if logs else found
+
+
+def _log(one: Mapping[str, Any]) -> LogRecord:
+    trace_id, span_id = json_text(one["trace_id"]), json_text(one["span_id"])
+    attributes, severity = attributes_of(one.get("attributes")), one["severity_number"]
+    return LogRecord(
+        trace_id=trace_id_of(trace_id) if trace_id.strip("0x") else None,
+        span_id=span_id_of(span_id) if span_id.strip("0x") else None,
+        event=Event(
+            name=json_text(one.get("event_name") or attributes.get(EVENT_NAME)),
+            time_ns=nanoseconds(one.get("timestamp") or one.get("observed_timestamp")),
+            attributes=attributes,
+            body=attribute_of(one["body"]),
+        ),
+        severity=severity if isinstance(severity, int) else 0,
+        resource=_resource(one["resource"]),
+    )
+
+
+def _span(one: Mapping[str, Any]) -> Span:
+    context, status = one["context"], one.get("status") or {}
+    state, start_ns = json_text(context.get("trace_state")), nanoseconds(one["start_time"])
+    return Span(
+        trace_id=trace_id_of(context["trace_id"]),
+        span_id=span_id_of(context["span_id"]),
+        parent_id=span_id_of(one["parent_id"]) if one["parent_id"] else None,
+        name=json_text(one["name"]),
+        kind=kind_of(one.get("kind")),
+        start_ns=start_ns,
+        end_ns=nanoseconds(one.get("end_time")) or start_ns,
+        status=status_of(status.get("status_code", status.get("canonical_code"))),
+        status_message=json_text(status.get("description")),
+        attributes=attributes_of(one.get("attributes")),
+        events=events_of(one.get("events")),
+        links=tuple(map(_link, objects(one.get("links") or []))),
+        resource=_resource(one["resource"]),
+        trace_state="" if state in _NO_STATE else state,
+    )
+
+
+def _link(one: Mapping[str, Any]) -> Link:
+    context = one["context"]
+    return Link(
+        trace_id=trace_id_of(context["trace_id"]),
+        span_id=span_id_of(context["span_id"]),
+        attributes=attributes_of(one.get("attributes")),
+    )
+
+
+def _resource(one: Mapping[str, Any]) -> Resource:
+    if isinstance(one.get("attributes"), Mapping):
+        return Resource(
+            attributes=attributes_of(one["attributes"]), schema_url=json_text(one.get("schema_url"))
+        )
+    return Resource(attributes=attributes_of(one))
+
+
+CONSOLE: Final = FileFormat(
+    name="spans printed by OpenTelemetry's ConsoleSpanExporter",
+    example="console-spans.json",
+    source="opentelemetry-python, ReadableSpan.to_json",
+    recognizes=is_console,
+    read=read_console,
+)

@@ -1,0 +1,379 @@
+"""A dialogue of people, agents and tools as spans: what all readers of messages share. Pure.
+
+Files of messages (a model API's, a framework's, a coding agent's session) record who said what and which tool
+answered which call. A reader turns its own shape into ``Message``; this module makes of them the spans that
+an instrumented program would have sent, by OpenTelemetry's GenAI convention: a ``chat`` span for each message
+of an agent, holding what was said to it since the agent spoke last and instructions that are new, and an
+``execute_tool`` span for each result. A dialogue inside a call (a subagent's) is below an ``invoke_agent``
+span below that call's tool span.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from analyzer.recordings.file_format import json_text, trace_id_of
+from semconv import attributes as names
+from semconv.attributes import GenAiOperationName
+from semconv.dialects.reading.agent_names import titled_in_prompt
+from semconv.json_text import read_json
+from semconv.model import AttributeValue, Resource, Scope, Span, SpanId, SpanStatus, ToolCall, TraceId
+from semconv.record import record, replace
+
+_SCOPE: Final = Scope(name="blamespan.recordings")
+_MOMENT_NS: Final = 1_000_000
+"""Time between messages that record none, and the least time between two others."""
+_MOST_HEARD: Final = 16
+"""Messages that are new to an agent: those before them are in the spans of the agents that said them."""
+_FALLBACK: Final = "assistant"
+_HANDED_OVER: Final = re.compile(r'\s{0,9}\{\s{0,9}"assistant"\s{0,9}:')
+_INTERNAL, _CLIENT = 1, 3
+"""Span kinds."""
+
+
+class Speaker(StrEnum):
+    """Who a message is from."""
+
+    USER = "user"
+    AGENT = "assistant"
+    TOOL = "tool"
+    SYSTEM = "system"
+
+
+@record
+class Message:
+    """One message, in the order of the dialogue."""
+
+    speaker: Speaker
+    text: str = ""
+    agent: str = ""
+    """The agent that speaks, or whose tool answers; empty if it has no name."""
+    calls: tuple[ToolCall, ...] = ()
+    """What an agent's message asks of tools."""
+    call_id: str = ""
+    """The call that a tool's result answers."""
+    tool: str = ""
+    """The tool's name, if the result states it; the call's name is the default."""
+    failed: bool = False
+    """Whether the message is an error: a tool's, or a model's in place of an answer."""
+    time_ns: int = 0
+    """When the message was complete; 0 if unknown."""
+    model: str = ""
+    inside: str = ""
+    """Id of the call during which the message was written; empty at the top."""
+    tokens: tuple[int, int] | None = None
+    """Input and output tokens, if recorded."""
+
+
+@record
+class _Said:
+    message: dict[str, Any]
+    """In the schema of ``gen_ai.input.messages``."""
+    agent: str = ""
+    """Empty for people and tools."""
+
+
+@record
+class _Asked:
+    call: ToolCall
+    agent: str = ""
+    time_ns: int = 0
+
+
+def dialogue_spans(
+    messages: Sequence[Message],
+    *,
+    name: str,
+    key: str = "",
+    task: str = "",
+    answer: str = "",
+    error: str = "",
+) -> tuple[Span, ...]:
+    """Return one trace with the steps of a dialogue.
+
+    Args:
+        messages: in the order in which they were written.
+        name: the program or framework, for the root span and ``service.name``.
+        key: identifies the dialogue; by default its contents do.
+        task: what was asked, if it is recorded apart; the first message of a person is the default.
+        answer: the final answer, if it is recorded apart; the last text at the top is the default.
+        error: what ended the dialogue, if an error did.
+
+    Returns:
+        Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
+    """
+    timed = _timed(messages)
+    if not any(one.speaker in {Speaker.AGENT, Speaker.TOOL} for one in timed):
+        return ()
+    made = _Dialogue(timed, trace_id_of(key or _contents(timed)))
+    task = task or next((one.text for one in timed if one.speaker is Speaker.USER and not one.inside), "")
+    answer = answer or _last_text(timed)
+    root = Span(
+        trace_id=made.trace_id,
+        span_id=made.root_id,
+        name=f"invoke_workflow {name}",
+        kind=_INTERNAL,
+        start_ns=timed[0].time_ns - _MOMENT_NS,
+        end_ns=timed[-1].time_ns,
+        status=SpanStatus.ERROR if error else SpanStatus.UNSET,
+        status_message=error,
+        attributes={
+            names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_WORKFLOW.value,
+            names.GEN_AI_WORKFLOW_NAME: name,
+            **({names.GEN_AI_INPUT_MESSAGES: _encoded([_text_message("user", task)])} if task else {}),
+            **(
+                {names.GEN_AI_OUTPUT_MESSAGES: _encoded([_text_message("assistant", answer)])}
+                if answer
+                else {}
+            ),
+        },
+    )
+    resource = Resource(attributes={"service.name": name})
+    return tuple(replace(span, resource=resource, scope=_SCOPE) for span in (root, *made.spans()))
+
+
+def joined_answers(messages: Iterable[Message]) -> list[Message]:
+    """Return messages with the parts of each answer as one: some APIs write each part as an item of its own.
+
+    A call belongs to the message of the same agent right before it: the model asked for it in the same
+    answer.
+    """
+    found: list[Message] = []
+    for one in messages:
+        last = found[-1] if found else None
+        if last is None or not _continues(last, one):
+            found.append(one)
+            continue
+        text = "\n".join(filter(None, (last.text, one.text)))
+        found[-1] = replace(last, text=text, calls=(*last.calls, *one.calls), time_ns=one.time_ns)
+    return found
+
+
+def _continues(last: Message, one: Message) -> bool:
+    is_answer = last.speaker is one.speaker is Speaker.AGENT and not (last.failed or one.failed)
+    is_same = (last.agent, last.inside, last.model) == (one.agent, one.inside, one.model)
+    return is_answer and is_same and bool(one.calls)
+
+
+def _timed(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with ascending times."""
+    latest = next((one.time_ns for one in messages if one.time_ns), _MOMENT_NS)
+    found: list[Message] = []
+    for message in messages:
+        latest = max(message.time_ns, latest + _MOMENT_NS)
+        found.append(replace(message, time_ns=latest))
+    return found
+
+
+def _contents(messages: Iterable[Message]) -> str:
+    parts = [(one.speaker, one.agent, one.text, one.call_id, one.calls) for one in messages]
+    return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()
+
+
+def _last_text(messages: Sequence[Message]) -> str:
+    spoken = (
+        one.text for one in reversed(messages) if one.speaker is Speaker.AGENT and not one.inside and one.text
+    )
+    return next(spoken, "")
+
+
+class _Dialogue:
+    """Builds the spans of one dialogue; a message is visited once."""
+
+    def __init__(self, messages: Sequence[Message], trace_id: TraceId) -> None:
+        self.trace_id: Final = trace_id
+        self.root_id: Final = self._id("root")
+        self._messages: Final = messages
+        self._asked: Final[defaultdict[str, deque[_Asked]]] = defaultdict(deque)
+        """Calls without a result yet, by their id; by the tool's name if they have none."""
+        self._calls: Final[set[SpanId]] = set()
+        """Spans of calls, which other dialogues may be inside of."""
+        self._said: Final[defaultdict[str, list[_Said]]] = defaultdict(list)
+        """What was said in each dialogue, by the call that it is inside of."""
+        self._spoke: Final[dict[tuple[str, str], int]] = {}
+        """How much had been said in a dialogue when an agent spoke last."""
+        self._agents: Final[dict[str, str]] = {}
+        """The agent that spoke last in each dialogue."""
+        self._instructions: Final[defaultdict[str, list[str]]] = defaultdict(list)
+        """Instructions that no span has yet: a long prompt on each of thousands would take gigabytes."""
+
+    def _id(self, of: str) -> SpanId:
+        return SpanId(hashlib.sha256(f"{self.trace_id} {of}".encode("utf-8", "replace")).hexdigest()[:16])
+
+    def spans(self) -> list[Span]:
+        """Return the spans below the root, in the order of their start."""
+        found = [span for place, one in enumerate(self._messages) for span in self._of(place, one)]
+        below: defaultdict[SpanId | None, list[Span]] = defaultdict(list)
+        for span in found:
+            below[span.parent_id].append(span)
+        inside = [
+            self._inner(one, below) for one in dict.fromkeys(each.inside for each in self._messages) if one
+        ]
+        return sorted((*found, *inside), key=lambda span: span.start_ns)
+
+    def _of(self, place: int, one: Message) -> Iterator[Span]:
+        match one.speaker:
+            case Speaker.AGENT:
+                yield self._chat(place, one)
+            case Speaker.TOOL:
+                yield self._tool(place, one)
+            case Speaker.USER:
+                self._said[one.inside].append(_Said(message=_text_message("user", one.text)))
+            case Speaker.SYSTEM:
+                self._instructions[one.inside].append(one.text)
+
+    def _speaker(self, one: Message) -> str:
+        """Return the agent of a message: as recorded, as its instructions name it, or the one before."""
+        known = one.agent or self._agents.get(one.inside)
+        return known or titled_in_prompt("\n".join(self._instructions[one.inside])) or _FALLBACK
+
+    def _heard_by(self, agent: str, inside: str) -> list[dict[str, Any]]:
+        """Return what was said since an agent spoke last, up to a bound; at first also the task."""
+        said = self._said[inside]
+        since = self._spoke.get((inside, agent), 0)
+        last = max(since, len(said) - _MOST_HEARD)
+        heard = said[last:] if since or not last else [said[0], *said[last:]]
+        return [one.message for one in heard if one.agent != agent]
+
+    def _chat(self, place: int, one: Message) -> Span:
+        agent, inside = self._speaker(one), one.inside
+        heard, said = self._heard_by(agent, inside), _agent_message(one)
+        self._agents[inside] = agent
+        self._said[inside].append(_Said(message={**said, "name": agent}, agent=agent))
+        self._spoke[inside, agent] = len(self._said[inside])
+        for call in one.calls:
+            self._asked[call.call_id or call.name].append(_Asked(call=call, agent=agent, time_ns=one.time_ns))
+        instructions = "\n\n".join(self._instructions.pop(inside, ()))
+        span = Span(
+            trace_id=self.trace_id,
+            span_id=self._id(f"message {place}"),
+            parent_id=self._parent(one),
+            name=f"chat {one.model}".strip(),
+            kind=_CLIENT,
+            start_ns=max(self._messages[place - 1].time_ns if place else 0, one.time_ns - _MOMENT_NS // 2),
+            end_ns=one.time_ns,
+            attributes={
+                names.GEN_AI_OPERATION_NAME: GenAiOperationName.CHAT.value,
+                names.GEN_AI_AGENT_NAME: agent,
+                **_known(
+                    {
+                        names.GEN_AI_REQUEST_MODEL: one.model or None,
+                        names.GEN_AI_SYSTEM_INSTRUCTIONS: _encoded([_text_part(instructions)])
+                        if instructions
+                        else None,
+                        names.GEN_AI_INPUT_MESSAGES: _encoded(heard) if heard else None,
+                        names.GEN_AI_OUTPUT_MESSAGES: None if one.failed else _encoded([said]),
+                        names.GEN_AI_USAGE_INPUT_TOKENS: one.tokens[0] if one.tokens else None,
+                        names.GEN_AI_USAGE_OUTPUT_TOKENS: one.tokens[1] if one.tokens else None,
+                    }
+                ),
+            },
+        )
+        return _marked(span, one)
+
+    def _tool(self, place: int, one: Message) -> Span:
+        waiting = self._asked.get(one.call_id or one.tool)
+        asked = waiting.popleft() if waiting else _Asked(call=ToolCall(name=one.tool), time_ns=one.time_ns)
+        agent, tool = asked.agent or self._speaker(one), asked.call.name or one.tool or "unknown"
+        result = {"type": "tool_call_response", "id": one.call_id, "response": one.text}
+        self._said[one.inside].append(_Said(message={"role": "tool", "parts": [result]}))
+        if successor := _handed_over(one.text):
+            self._agents[one.inside] = successor
+        span = Span(
+            trace_id=self.trace_id,
+            span_id=self._call_span(one, place),
+            parent_id=self._parent(one),
+            name=f"execute_tool {tool}",
+            kind=_INTERNAL,
+            start_ns=asked.time_ns,
+            end_ns=one.time_ns,
+            attributes={
+                names.GEN_AI_OPERATION_NAME: GenAiOperationName.EXECUTE_TOOL.value,
+                names.GEN_AI_AGENT_NAME: agent,
+                names.GEN_AI_TOOL_NAME: tool,
+                names.GEN_AI_TOOL_CALL_ID: one.call_id,
+                names.GEN_AI_TOOL_CALL_ARGUMENTS: asked.call.arguments,
+                names.GEN_AI_TOOL_CALL_RESULT: one.text,
+            },
+        )
+        return _marked(span, one)
+
+    def _call_span(self, one: Message, place: int) -> SpanId:
+        """Return the id of a result's span: of its call, unless an earlier call had the same id."""
+        own_id = self._id(f"call {one.call_id}")
+        if not one.call_id or own_id in self._calls:
+            return self._id(f"message {place}")
+        self._calls.add(own_id)
+        return own_id
+
+    def _parent(self, one: Message) -> SpanId:
+        return self._id(f"inside {one.inside}") if one.inside else self.root_id
+
+    def _inner(self, call_id: str, below: Mapping[SpanId | None, Sequence[Span]]) -> Span:
+        """Return the span of the agent that works inside a call, below the call's own."""
+        own_id, call_span = self._id(f"inside {call_id}"), self._id(f"call {call_id}")
+        inner = below.get(own_id, ())
+        agent = self._agents.get(call_id, _FALLBACK)
+        return Span(
+            trace_id=self.trace_id,
+            span_id=own_id,
+            parent_id=call_span if call_span in self._calls else self.root_id,
+            name=f"invoke_agent {agent}",
+            kind=_INTERNAL,
+            start_ns=min((span.start_ns for span in inner), default=0),
+            end_ns=max((span.end_ns for span in inner), default=0),
+            attributes={
+                names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_AGENT.value,
+                names.GEN_AI_AGENT_NAME: agent,
+            },
+        )
+
+
+def _handed_over(result: str) -> str:
+    """Return the agent that speaks after a handoff; empty for other results.
+
+    OpenAI's Agents SDK and Swarm answer a handoff with ``{"assistant": "Billing"}``, and name no agent else.
+    """
+    if not _HANDED_OVER.match(result[:200]):
+        return ""
+    try:
+        given = read_json(result)
+    except ValueError:
+        return ""
+    return json_text(given["assistant"]) if given.keys() == {"assistant"} else ""
+
+
+def _marked(span: Span, one: Message) -> Span:
+    """Return a message's span, as failed if the message is an error."""
+    return replace(span, status=SpanStatus.ERROR, status_message=one.text) if one.failed else span
+
+
+def _agent_message(one: Message) -> dict[str, Any]:
+    parts = [_text_part(one.text)] if one.text else []
+    parts += [
+        {"type": "tool_call", "id": call.call_id, "name": call.name, "arguments": call.arguments}
+        for call in one.calls
+    ]
+    return {"role": "assistant", "parts": parts}
+
+
+def _text_message(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [_text_part(text)]}
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "content": text}
+
+
+def _encoded(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _known(values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+    return {name: value for name, value in values.items() if value is not None}

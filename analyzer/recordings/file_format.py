@@ -1,0 +1,187 @@
+"""What a reader of one file format is, and what it returns. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+from analyzer.inquiry.conversation import Conversation
+from analyzer.inquiry.errors import UnreadableInput
+from collector_processor.otlp import Signal
+from semconv.model import Span, SpanId, TraceId
+from semconv.record import record
+
+Records: TypeAlias = Sequence[Any]
+"""Values of one file: its lines, its rows, the items of its list, or its only document."""
+_DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What a document of an unexpected shape makes a reader raise."""
+
+
+@record
+class Recording:
+    """The contents of one file."""
+
+    requests: tuple[tuple[Signal, bytes], ...] = ()
+    """Export requests as protobuf, in file order."""
+    conversations: tuple[Conversation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What of the file could not be read, a sentence each."""
+
+    def bodies(self, signal: Signal) -> tuple[bytes, ...]:
+        """Return the requests of one signal."""
+        return tuple(body for kind, body in self.requests if kind is signal)
+
+
+@record
+class FileFormat:
+    """One format: how its records are recognised, and their reader."""
+
+    name: str
+    """As its users call it: "LangSmith runs"."""
+    source: str
+    """Where the format is documented or which program writes it."""
+    example: str
+    """Name of the file in ``examples/files`` that shows it."""
+    recognizes: Callable[[Records], bool]
+    """Tells by the keys of the records, not by their texts. Never raises."""
+    read: Callable[[Records], Recording]
+    """Reads records that were recognised; may raise anything in ``_DEFECTS`` for values of the wrong type."""
+    agent: str = ""
+    """The name given to an agent for which the format records none; empty if it records one."""
+    records_tools: bool = True
+    """Whether calls of tools are recorded, so that a tool that fails can be seen."""
+
+
+def read_as(file_format: FileFormat, records: Records) -> Recording:
+    """Read records in a format that recognised them.
+
+    Raises:
+        UnreadableInput: a value has a type that the format does not allow.
+    """
+    try:
+        return file_format.read(records)
+    except UnreadableInput:
+        raise
+    except _DEFECTS as error:
+        raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
+
+
+def of_spans(spans: Iterable[Span], *warnings: str) -> Recording:
+    """Return the recording that holds these spans; without any, it is empty."""
+    # Importing protobuf takes longer than reading a file of conversations, which needs none of it.
+    from collector_processor.rebuild.encode import encode  # noqa: PLC0415
+
+    found = tuple(spans)
+    requests = ((Signal.TRACES, encode(found)),) if found else ()
+    return Recording(requests=requests, warnings=warnings)
+
+
+def merged(recordings: Iterable[Recording]) -> Recording:
+    """Return the contents of several recordings as one."""
+    found = tuple(recordings)
+    return Recording(
+        requests=tuple(request for each in found for request in each.requests),
+        conversations=tuple(one for each in found for one in each.conversations),
+        warnings=tuple(dict.fromkeys(warning for each in found for warning in each.warnings)),
+    )
+
+
+def objects(value: object) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; empty if the value is no list."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, Sequence) else []
+
+
+def text_at(value: object, key: str) -> str:
+    """Return the text that an object has at a key; empty without one."""
+    found = value.get(key) if isinstance(value, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+def object_at(value: object, key: str) -> Mapping[str, Any]:
+    """Return the object that an object has at a key; empty without one."""
+    found = value.get(key) if isinstance(value, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def all_have(records: Iterable[Any], *keys: str) -> bool:
+    """Tell whether there are records and each is an object with all these keys."""
+    found = list(records)
+    return bool(found) and all(
+        isinstance(each, Mapping) and all(key in each for key in keys) for each in found
+    )
+
+
+def unwrapped(records: Records, *keys: str) -> Records:
+    """Return the list that a single document holds under one of these keys; otherwise the records themselves.
+
+    APIs answer ``{"data": [...]}`` where a program writes the same items one per line.
+    """
+    only = records[0] if len(records) == 1 else None
+    held = [only.get(key) for key in keys] if isinstance(only, Mapping) else []
+    return next((each for each in held if isinstance(each, list)), records)
+
+
+def trace_id_of(text: object) -> TraceId:
+    """Return a trace id in OpenTelemetry's form, 32 hex digits; without dashes and ``0x``, others hashed."""
+    return TraceId(_id(text, 32))
+
+
+def span_id_of(text: object) -> SpanId:
+    """Return a span id in OpenTelemetry's form: 16 hex digits, ``0x`` removed; others are hashed."""
+    return SpanId(_id(text, 16))
+
+
+_HEX: Final = re.compile(r"[0-9a-f]+")
+
+
+def _id(text: object, digits: int) -> str:
+    given = str(text)
+    found = given.lower().removeprefix("0x").replace("-", "")
+    if len(found) == digits and _HEX.fullmatch(found) and found.strip("0"):
+        return found
+    return hashlib.sha256(given.encode("utf-8", "replace")).hexdigest()[:digits]
+
+
+_UNITS_NS: Final = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
+"""Least value of an epoch in ns, µs and ms, with the unit in ns: in seconds, 10**11 is the year 5138."""
+
+
+def nanoseconds(moment: object) -> int:
+    """Return a moment in ns since the epoch; 0 if there is none.
+
+    Args:
+        moment: ISO 8601 (UTC unless it says otherwise), or a number: seconds, ms, µs or ns by its size.
+
+    Raises:
+        ValueError: it is another text.
+        OverflowError: it lies outside what a span can hold.
+    """
+    if moment is None or moment == "":
+        return 0
+    if isinstance(moment, int | float) and not isinstance(moment, bool):
+        unit = next((unit for least, unit in _UNITS_NS if abs(moment) >= least), 10**9)
+        found = moment * unit if isinstance(moment, int) else round(moment * unit / 1000) * 1000
+    else:
+        found = _of_iso(str(moment))
+    if not 0 <= found < 2**63:
+        raise OverflowError(f"a time outside the years 1970 to 2262: {moment!r}")
+    return int(found)
+
+
+def _of_iso(text: str) -> int:
+    if text.isdecimal():
+        return nanoseconds(int(text[:20]))
+    read = datetime.fromisoformat(text)
+    read = read if read.tzinfo else read.replace(tzinfo=UTC)
+    return round(read.timestamp() * 1e6) * 1000
+
+
+def json_text(value: object) -> str:
+    """Return a value as a text: a text unchanged, nothing as an empty one, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)

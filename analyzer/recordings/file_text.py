@@ -1,0 +1,133 @@
+"""A file's text, split into records: JSON (one document, lines, or one after another), YAML, tables, logs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.pair_lines import split_pairs
+from analyzer.recordings.table_text import PARQUET, read_csv, read_parquet
+from analyzer.recordings.yaml_text import read_yaml
+from semconv.json_text import read_json, with_whole_pairs
+from semconv.record import record
+
+MAX_YAML_BYTES: Final = 16 << 20
+"""Largest YAML file: its parser reads about a megabyte a second."""
+_YAML: Final = re.compile(r"\s*(?:#[^\n]*\n\s*|---\s+)*(?:- |[A-Za-z_][\w-]*:\s)")
+_BOM: Final = b"\xef\xbb\xbf"
+_SPACE: Final = re.compile(r"[\s\x1e]*")
+"""What separates documents; RFC 7464 puts a record separator before each."""
+_DECODER: Final = json.JSONDecoder()
+
+
+@record
+class FileText:
+    """The records of one file."""
+
+    records: tuple[Any, ...]
+    """Lines, rows, the items of a list, documents one after another, or the only document; as parsed JSON."""
+    form: str
+    """How the file holds them: "JSON lines"."""
+    warnings: tuple[str, ...] = ()
+
+
+def split_text(plain: bytes) -> FileText | None:
+    """Split a file that is JSON, YAML, CSV or Parquet; ``None`` if it looks like none of them.
+
+    A last line that is cut short is left out with a warning: programs write their last line until they die.
+
+    Raises:
+        UnreadableInput: it looks like one of them and cannot be parsed.
+    """
+    if plain.lstrip()[:1] in {b"{", b"[", b"\x1e"} or plain.startswith(_BOM):
+        try:
+            return _json_text(plain.decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            return None
+    if plain.startswith(PARQUET):
+        return FileText(records=read_parquet(plain), form="Parquet")
+    return _log_text(plain) or _yaml_text(plain) or _csv_text(plain)
+
+
+def _csv_text(plain: bytes) -> FileText | None:
+    found = read_csv(plain)
+    if found is None:
+        return None
+    rows, warning = found
+    return FileText(records=rows, form="CSV", warnings=(warning,) if warning else ())
+
+
+def _log_text(plain: bytes) -> FileText | None:
+    if not plain[:4].isdigit():
+        return None
+    records, cut = split_pairs(plain.decode("utf-8", errors="replace"))
+    return FileText(records=tuple(records), form="a log", warnings=(cut,) if cut else ()) if records else None
+
+
+def _json_text(text: str) -> FileText:
+    try:
+        whole = read_json(text)
+    except ValueError as error:
+        return _several(text, error)
+    if isinstance(whole, list):
+        return FileText(records=tuple(whole), form="a JSON list")
+    return FileText(records=(whole,), form="a JSON document")
+
+
+def _several(text: str, whole: ValueError) -> FileText:
+    """Split a text that is not one document: lines, or documents of several lines each."""
+    lines = [
+        (number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip(" \t\r\x1e")
+    ]
+    if not lines:
+        return FileText(records=(), form="a text")
+    try:
+        read_json(lines[0][1].strip("\x1e"))
+    except ValueError:
+        return FileText(records=tuple(_documents(text, whole)), form="JSON documents")
+    records, last = [], len(lines) - 1
+    for place, (number, line) in enumerate(lines):
+        try:
+            records.append(read_json(line.strip("\x1e")))
+        except ValueError as error:
+            if place < last or not place:
+                raise UnreadableInput(f"broken JSON: line {number}: {error}") from error
+            cut = f"line {number}, the last one, is cut short and was left out: {error}"
+            return FileText(records=tuple(records), form="JSON lines", warnings=(cut,))
+    return FileText(records=tuple(records), form="JSON lines")
+
+
+def _documents(text: str, whole: ValueError) -> Iterator[Any]:
+    """Yield documents that stand one after another, as Python's ``ConsoleSpanExporter`` prints them."""
+    if "\\ud" in text or "\\uD" in text:
+        text = with_whole_pairs(text)
+    at, count = _end_of(_SPACE, text, 0), 0
+    while at < len(text):
+        try:
+            found, at = _DECODER.raw_decode(text, at)
+        except (RecursionError, ValueError) as error:
+            # One broken document is reported as such; after others, this one is.
+            raise UnreadableInput(f"broken JSON: {error if count else whole}") from error
+        yield found
+        at, count = _end_of(_SPACE, text, at), count + 1
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _yaml_text(plain: bytes) -> FileText | None:
+    if not _YAML.match(plain[:4096].decode("utf-8-sig", errors="replace")):
+        return None
+    if len(plain) > MAX_YAML_BYTES:
+        raise UnreadableInput(f"YAML of more than {MAX_YAML_BYTES >> 20} MiB: convert it to JSON")
+    try:
+        documents = [one for one in read_yaml(plain.decode("utf-8-sig")) if one is not None]
+    except ValueError as error:  # the encoding may be wrong too
+        raise UnreadableInput(f"YAML that cannot be read: {error}") from error
+    is_list = len(documents) == 1 and isinstance(documents[0], list)
+    return FileText(records=tuple(documents[0] if is_list else documents), form="YAML") if documents else None

@@ -1,0 +1,204 @@
+"""Reader of Gemini's contents and of ADK's sessions, whose events hold such contents. Pure.
+
+Contents stand in a list, one a line, or under ``contents`` beside ``systemInstruction``; answers under
+``candidates``. ADK's session holds ``events``; each has an ``author``, an agent's name or ``user``. Keys are
+in camel or snake case. A function's response has ``error`` if it failed, as the API's reference asks for.
+Source: Gemini API reference, ``Content`` and ``FunctionResponse``; google-adk 2.13, ``events/event.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    merged,
+    nanoseconds,
+    objects,
+    of_spans,
+    text_at,
+)
+from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
+from semconv.record import replace
+
+_ROLES: Final = frozenset({"user", "model", "function", "tool", "system"})
+_EVENT_KEYS: Final = ("invocationId", "invocation_id", "actions")
+_LISTS: Final = ("contents", "history")
+_RESULTS: Final = ("output", "result")
+"""Keys of a response that hold the function's output alone."""
+
+
+def _at(found: Any, camel: str) -> Any:
+    """Return a value by its key in camel or snake case; ``None`` without one."""
+    if not isinstance(found, Mapping):
+        return None
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
+    return found.get(camel, found.get(snake))
+
+
+def is_gemini(records: Records) -> bool:
+    """Tell whether records are contents, documents that hold some, or answers."""
+    return _are_contents(records) or all(
+        isinstance(one, Mapping) and _are_contents(_held(one)) for one in records
+    )
+
+
+def _are_contents(found: Sequence[Any]) -> bool:
+    return (
+        bool(found)
+        and all(_is_content(one) and (text_at(one, "role") or "user") in _ROLES for one in found)
+        and any(one.get("role") == "model" for one in found)
+    )
+
+
+def _is_content(one: Any) -> bool:
+    return (
+        isinstance(one, Mapping)
+        and isinstance(one.get("parts"), list)
+        and all(
+            isinstance(part, Mapping) and "type" not in part and "part_kind" not in part
+            for part in one["parts"]
+        )
+    )
+
+
+def _held(document: Mapping[str, Any]) -> list[Any]:
+    """Return a document's contents, with the answer that stands beside them."""
+    asked: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+    answer = document.get("response", document)
+    return [*asked, *(one["content"] for one in objects(_at(answer, "candidates"))[:1] if "content" in one)]
+
+
+def read_gemini(records: Records) -> Recording:
+    """Read one dialogue, or one for each document."""
+    if _are_contents(records):
+        return _recording(_contents(records))
+    return merged(_recording(_document(one)) for one in latest(records, _held))
+
+
+def _recording(messages: Iterator[Message]) -> Recording:
+    return of_spans(dialogue_spans(list(messages), name="gemini"))
+
+
+def _document(document: Mapping[str, Any]) -> Iterator[Message]:
+    config = _at(document, "config") or _at(document, "generationConfig")
+    given = _at(document, "systemInstruction") or _at(config, "systemInstruction")
+    if given:
+        yield Message(
+            speaker=Speaker.SYSTEM, text=text_of(given.get("parts") if isinstance(given, Mapping) else given)
+        )
+    yield from _contents(_held(document))
+
+
+def _contents(found: Sequence[Any]) -> Iterator[Message]:
+    for one in found:
+        speaker = Speaker.AGENT if one.get("role") == "model" else Speaker.USER
+        yield from messages_of_content(Message(speaker=speaker), one)
+
+
+def messages_of_content(template: Message, content: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield what a content says, calls and returns."""
+    yield from turn(template, map(_part, listed(content["parts"])), joint="")
+
+
+def _part(part: Mapping[str, Any]) -> Part:
+    asked, answered = _at(part, "functionCall"), _at(part, "functionResponse")
+    if asked is not None:
+        return call_of(asked.get("name"), asked.get("args"), asked.get("id"))
+    if answered is not None:
+        return _answered(answered)
+    code, result = _at(part, "executableCode"), _at(part, "codeExecutionResult")
+    if code is not None:
+        return call_of("code_execution", code.get("code"), code.get("id"))
+    if result is not None:
+        failed = json_text(result.get("outcome")) not in {"OUTCOME_OK", ""}
+        return Result(text=json_text(result.get("output")), tool="code_execution", failed=failed)
+    if part.get("thought") is True:
+        return ""
+    return json_text(part["text"]) if isinstance(part.get("text"), str) else text_of([part])
+
+
+def _answered(answered: Mapping[str, Any]) -> Result:
+    given = answered.get("response")
+    error = given.get("error") if isinstance(given, Mapping) else None
+    only = (
+        next((given[key] for key in _RESULTS if given.keys() == {key}), given)
+        if isinstance(given, Mapping)
+        else given
+    )
+    return Result(
+        text=json_text(error or only),
+        call_id=json_text(answered.get("id")),
+        tool=json_text(answered.get("name")),
+        failed=bool(error),
+    )
+
+
+def is_adk(records: Records) -> bool:
+    """Tell whether records are sessions, or the events of one."""
+    return _are_events(records) or all(_are_events(_events(one)) for one in records)
+
+
+def _events(document: Any) -> list[Any]:
+    session = document.get("session", document) if isinstance(document, Mapping) else None
+    found = _at(session, "events") or _at(session, "sessionEvents")
+    return found if isinstance(found, list) else []
+
+
+def _are_events(found: Sequence[Any]) -> bool:
+    return (
+        bool(found)
+        and all(
+            isinstance(one, Mapping)
+            and isinstance(one.get("author"), str)
+            and any(key in one for key in _EVENT_KEYS)
+            for one in found
+        )
+        and any(_is_content(one.get("content")) for one in found)
+    )
+
+
+def read_adk(records: Records) -> Recording:
+    """Read one run for each session."""
+    sessions = [list(records)] if _are_events(records) else [_events(one) for one in records]
+    return merged(
+        of_spans(dialogue_spans([found for one in events for found in _of_event(one)], name="adk"))
+        for events in sessions
+    )
+
+
+def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield an event's messages; chunks of a streamed answer are left out, the whole follows them."""
+    author, content = event["author"], event.get("content")
+    template = Message(
+        speaker=Speaker.USER if author == "user" else Speaker.AGENT,
+        agent="" if author == "user" else author,
+        time_ns=nanoseconds(event.get("timestamp")),
+        model=json_text(_at(event, "modelVersion")),
+    )
+    error = _at(event, "errorMessage") or _at(event, "errorCode")
+    if error and author != "user":
+        yield replace(template, text=json_text(error), failed=True)
+    elif isinstance(content, Mapping) and content.get("parts") and event.get("partial") is not True:
+        yield from messages_of_content(template, content)
+
+
+GEMINI: Final = FileFormat(
+    name="Gemini contents",
+    example="gemini-contents.json",
+    source="Gemini API reference, `Content`",
+    recognizes=is_gemini,
+    read=read_gemini,
+)
+ADK: Final = FileFormat(
+    name="ADK sessions",
+    example="adk-session.json",
+    source="google-adk, `events/event.py` and `sessions/session.py`",
+    recognizes=is_adk,
+    read=read_adk,
+)

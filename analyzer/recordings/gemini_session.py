@@ -1,0 +1,178 @@
+"""Reader of Gemini CLI's sessions: ``~/.gemini/tmp/*/chats/session-*.json``. Pure.
+
+One document with ``messages`` of the types ``user``, ``gemini``, ``info`` and ``error``. A message of the
+model holds its tool calls together with their results. Newer versions write one record a line, the session's
+own fields first; of records with one id the last counts. ``--output-format stream-json`` prints calls and
+results as events of their own.
+Source: google-gemini/gemini-cli, ``packages/core/src/services/chatRecordingService.ts`` (0.20 to 0.61).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    nanoseconds,
+    objects,
+    of_spans,
+    text_at,
+)
+from analyzer.recordings.message_parts import text_of
+from semconv.model import ToolCall
+from semconv.record import replace
+
+_NAME: Final = "gemini"
+_EVENTS: Final = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
+_EXIT_CODE: Final = re.compile(r"^Exit Code: (-?\d+)$", re.MULTILINE)
+_MOST_TAIL: Final = 500
+"""Characters at the end of an output in which its exit code stands."""
+_CANCELLED: Final = "Request cancelled."
+
+
+def is_gemini_session(records: Records) -> bool:
+    """Tell whether a file is a session with the model's messages in it, or the stream of a run."""
+    first = records[0]
+    if not isinstance(first, Mapping):
+        return False
+    if _is_stream(records):
+        return True
+    is_session = {"sessionId", "projectHash"} <= first.keys()
+    return is_session and any(text_at(one, "type") == _NAME for one in _messages_of(records))
+
+
+def _is_stream(records: Records) -> bool:
+    kinds = {text_at(one, "type") for one in records}
+    is_start = text_at(records[0], "type") == "init" and "session_id" in records[0]
+    return is_start and "message" in kinds and kinds <= _EVENTS
+
+
+def _messages_of(records: Records) -> list[Mapping[str, Any]]:
+    """Return the messages of a document, or of lines; a line may replace an earlier one."""
+    found = objects(records[0].get("messages")) if isinstance(records[0], Mapping) else []
+    lines = [one for one in objects(records)[1:] if "type" in one and "id" in one]
+    return list(
+        {json_text(one.get("id")) or str(place): one for place, one in enumerate([*found, *lines])}.values()
+    )
+
+
+def read_gemini_session(records: Records) -> Recording:
+    """Read one session."""
+    if _is_stream(records):
+        events = objects(records)
+        messages = [found for one in events for found in _of_event(one)]
+        error = events[-1].get("error") if events[-1].get("type") == "result" else None
+        reason = json_text(error.get("message") if isinstance(error, Mapping) else error)
+        key = f"{_NAME} {json_text(events[0]['session_id'])}"
+        return of_spans(dialogue_spans(_joined(messages), name="gemini_cli", key=key, error=reason))
+    entries = _messages_of(records)
+    messages = [found for one in entries for found in _of_entry(one)]
+    last = entries[-1]
+    error = ""
+    if last.get("type") == "info" and json_text(last.get("content")) == _CANCELLED:
+        error = "KeyboardInterrupt: interrupted by the user"
+    elif last.get("type") == "error":
+        error = text_of(last.get("content"))
+    key = f"{_NAME} {json_text(records[0]['sessionId'])}"
+    return of_spans(dialogue_spans(messages, name="gemini_cli", key=key, error=error))
+
+
+def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield the message of an event of the stream."""
+    kind, time_ns = event.get("type"), nanoseconds(event.get("timestamp"))
+    call_id = json_text(event.get("tool_id"))
+    if kind == "message":
+        speaker = Speaker.USER if event.get("role") == "user" else Speaker.AGENT
+        agent = _NAME if speaker is Speaker.AGENT else ""
+        yield Message(speaker=speaker, text=text_of(event.get("content")), agent=agent, time_ns=time_ns)
+    elif kind == "tool_use":
+        name = json_text(event.get("tool_name"))
+        call = ToolCall(name=name, arguments=json_text(event.get("parameters")), call_id=call_id)
+        yield Message(speaker=Speaker.AGENT, agent=_NAME, calls=(call,), time_ns=time_ns)
+    elif kind == "tool_result":
+        error = event.get("error")
+        told = json_text(error.get("message") if isinstance(error, Mapping) else error)
+        text = told or json_text(event.get("output"))
+        failed = event.get("status") == "error" or _has_failed(text)
+        yield Message(speaker=Speaker.TOOL, text=text, call_id=call_id, failed=failed, time_ns=time_ns)
+
+
+def _joined(messages: list[Message]) -> list[Message]:
+    """Return the messages with the pieces of each answer as one."""
+    found: list[Message] = []
+    for one in messages:
+        last = found[-1] if found else None
+        is_answer = last is not None and last.speaker is one.speaker is Speaker.AGENT
+        if last is not None and is_answer and not (last.calls or one.calls):
+            found[-1] = replace(last, text=last.text + one.text, time_ns=one.time_ns)
+        else:
+            found.append(one)
+    return joined_answers(found)
+
+
+def _has_failed(text: str) -> bool:
+    """Tell whether the output of a command states an exit code that is not zero."""
+    code = _EXIT_CODE.search(text[-_MOST_TAIL:])
+    return code is not None and code[1] != "0"
+
+
+def _of_entry(entry: Mapping[str, Any]) -> Iterator[Message]:
+    time_ns = nanoseconds(entry.get("timestamp"))
+    text = text_of(entry.get("content"))
+    if entry.get("type") == "user":
+        yield Message(speaker=Speaker.USER, text=text, time_ns=time_ns)
+    if entry.get("type") != _NAME:
+        return
+    asked = objects(entry.get("toolCalls"))
+    calls = tuple(
+        ToolCall(
+            name=json_text(one.get("name")),
+            arguments=json_text(one.get("args")),
+            call_id=json_text(one.get("id")),
+        )
+        for one in asked
+    )
+    yield Message(
+        speaker=Speaker.AGENT,
+        text=text,
+        agent=_NAME,
+        calls=calls,
+        time_ns=time_ns,
+        model=json_text(entry.get("model")),
+    )
+    for one in asked:
+        text = json_text(one.get("error")) or _result(one)
+        yield Message(
+            speaker=Speaker.TOOL,
+            text=text,
+            call_id=json_text(one.get("id")),
+            failed=one.get("status") == "error" or _has_failed(text),
+            time_ns=nanoseconds(one.get("timestamp")),
+        )
+
+
+def _result(call: Mapping[str, Any]) -> str:
+    """Return what a tool gave the model; by default what the screen showed."""
+    given = []
+    for part in objects(call.get("result")):
+        response = part.get("functionResponse")
+        answer = response.get("response") if isinstance(response, Mapping) else None
+        if isinstance(answer, Mapping):
+            given.append(json_text(answer.get("output", answer.get("error", answer))))
+    return "\n".join(given) or json_text(call.get("resultDisplay"))
+
+
+GEMINI_SESSION: Final = FileFormat(
+    name="Gemini CLI sessions",
+    example="gemini-cli.json",
+    source="google-gemini/gemini-cli, `chatRecordingService.ts`",
+    agent=_NAME,
+    recognizes=is_gemini_session,
+    read=read_gemini_session,
+)

@@ -1,0 +1,158 @@
+"""Reader of langchain's messages and of the states of langgraph's graphs. Pure.
+
+A message is written as ``model_dump`` or ``dict`` (``type`` beside ``content``), as ``messages_to_dict``
+(``type`` and ``data``), or as ``dumpd`` (a constructor's ``id`` and ``kwargs``; also langchain.js). Messages
+stand in a list, one a line, or as ``messages`` of a state, which may be under ``values`` or ``output``. Of
+states that begin with the same message, such as ``stream_mode="values"`` and a thread's history, the longest
+counts.
+Source: langchain-core 1.8, ``messages``; langgraph-sdk 0.4, ``ThreadState`` (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    merged,
+    of_spans,
+    text_at,
+)
+from analyzer.recordings.message_parts import call_of, listed, text_of, tokens_of
+from semconv.model import ToolCall
+
+_SPEAKERS: Final[Mapping[str, Speaker]] = {
+    "human": Speaker.USER,
+    "ai": Speaker.AGENT,
+    "chat": Speaker.AGENT,
+    "tool": Speaker.TOOL,
+    "function": Speaker.TOOL,
+    "system": Speaker.SYSTEM,
+}
+_REMOVAL: Final = "remove"
+"""Type of an order to drop a message from a state: nothing is said."""
+_TEXTS: Final = frozenset({"text", "output_text", "input_text"})
+_ROLES: Final[Mapping[str, Speaker]] = {"user": Speaker.USER, "human": Speaker.USER, "system": Speaker.SYSTEM}
+"""Speakers of a ``ChatMessage``, whose role may be any; by default an agent."""
+_HOLDERS: Final = ("values", "output", "state")
+
+
+def fields_of(one: Any) -> Mapping[str, Any]:
+    """Return a message's fields without what surrounds them; empty if it is no message."""
+    inner: Any = one
+    if isinstance(one, Mapping):
+        inner = next((one[key] for key in ("kwargs", "data") if isinstance(one.get(key), Mapping)), one)
+    return inner if isinstance(inner, Mapping) and kind_of(one) and "content" in inner else {}
+
+
+def kind_of(one: Any) -> str:
+    """Return a message's type: ``ai`` for ``AIMessage`` and ``AIMessageChunk``; empty for others."""
+    kind = text_at(one, "type")
+    if kind == "constructor" or (not kind and isinstance(one, Mapping) and "kwargs" in one):
+        path = one.get("id")
+        kind = json_text(path[-1]) if isinstance(path, list) and path else ""
+    kind = kind.removesuffix("Chunk").removesuffix("Message").lower()
+    return kind if kind in _SPEAKERS or kind == _REMOVAL else ""
+
+
+def are_messages(found: Any) -> bool:
+    """Tell whether there are messages, and nothing else."""
+    return isinstance(found, Sequence) and bool(found) and all(map(fields_of, found))
+
+
+def is_langchain(records: Records) -> bool:
+    """Tell whether records are messages, or states that hold some."""
+    return are_messages(records) or all(are_messages(_messages_in(one)) for one in records)
+
+
+def _messages_in(document: Any) -> Any:
+    if isinstance(document, list):
+        return document
+    states = [document]
+    if isinstance(document, Mapping):
+        states += [document.get(key) for key in _HOLDERS]
+    return next((one["messages"] for one in states if isinstance(one, Mapping) and "messages" in one), None)
+
+
+def read_langchain(records: Records) -> Recording:
+    """Read one dialogue, or one for each state with another beginning."""
+    if are_messages(records):
+        return recording_of(records)
+    longest: list[Sequence[Any]] = []
+    for found in map(_messages_in, records):
+        if longest and found[0] == longest[-1][0]:
+            longest[-1] = max(found, longest[-1], key=len)
+        else:
+            longest.append(found)
+    return merged(map(recording_of, longest))
+
+
+def recording_of(found: Sequence[Any]) -> Recording:
+    """Return the run of messages."""
+    return of_spans(dialogue_spans(list(map(message_of, spoken(found))), name="langchain"))
+
+
+def spoken(found: Sequence[Any]) -> list[Any]:
+    """Return messages without those that only remove others."""
+    return [one for one in found if kind_of(one) != _REMOVAL]
+
+
+def message_of(one: Any, node: str = "") -> Message:
+    """Return one message.
+
+    Args:
+        one: the message, in any of the forms.
+        node: the agent, unless the message names one.
+    """
+    fields, speaker = fields_of(one), _SPEAKERS[kind_of(one)]
+    if kind_of(one) == "chat":
+        speaker = _ROLES.get(text_at(fields, "role"), Speaker.AGENT)
+    name, metadata = json_text(fields.get("name")), fields.get("response_metadata")
+    is_agent = speaker is Speaker.AGENT
+    return Message(
+        speaker=speaker,
+        text=_text(fields["content"]),
+        agent=(name or node) if is_agent else "",
+        calls=tuple(_calls(fields)) if is_agent else (),
+        call_id=json_text(fields.get("tool_call_id")),
+        tool=name if speaker is Speaker.TOOL else "",
+        failed=speaker is Speaker.TOOL and fields.get("status") == "error",
+        model=text_at(metadata, "model_name") or text_at(metadata, "model") if is_agent else "",
+        tokens=tokens_of(fields.get("usage_metadata")) if is_agent else None,
+    )
+
+
+def _text(content: Any) -> str:
+    """Return a content's text; of blocks that a provider adds to a text, only the text."""
+    parts = content if isinstance(content, list) else []
+    texts = [one for one in parts if isinstance(one, str) or text_at(one, "type") in _TEXTS]
+    return text_of(texts or content)
+
+
+def _calls(fields: Mapping[str, Any]) -> Iterator[ToolCall]:
+    """Yield a message's calls; also those whose arguments langchain could not parse."""
+    asked = [*listed(fields.get("tool_calls")), *listed(fields.get("invalid_tool_calls"))]
+    yield from (call_of(one.get("name"), one.get("args"), one.get("id")) for one in asked)
+    more = fields.get("additional_kwargs")
+    if asked or not isinstance(more, Mapping):
+        return
+    single = more.get("function_call")
+    raw = [*listed(more.get("tool_calls")), *([{"function": single}] if isinstance(single, Mapping) else [])]
+    for one in raw:
+        function = one.get("function")
+        if isinstance(function, Mapping):
+            yield call_of(function.get("name"), function.get("arguments"), one.get("id"))
+
+
+LANGCHAIN: Final = FileFormat(
+    name="langchain messages or langgraph states",
+    example="langchain-messages.json",
+    source="langchain-core, `messages`; langgraph-sdk, `ThreadState`",
+    recognizes=is_langchain,
+    read=read_langchain,
+)

@@ -1,0 +1,181 @@
+"""Reader of what ``graph.stream`` yields in the modes ``updates`` and ``messages``. Pure.
+
+An update is an object with the changes of each node's state; with ``subgraphs=True`` the namespace stands
+before it, with several modes the mode. A node is an agent unless its name marks a part of one (``tools``). A
+message that a subgraph yielded before its parent counts once. In the mode ``messages`` each entry is a chunk
+with metadata that name the node. The stream does not hold the input, so the task is unknown.
+Source: langgraph 1.2, ``Pregel.stream``, and langgraph-supervisor 0.0.31 (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    objects,
+    of_spans,
+    text_at,
+)
+from analyzer.recordings.langchain_messages import are_messages, fields_of, kind_of, message_of, spoken
+from analyzer.recordings.message_parts import text_of
+from semconv.dialects.reading.agent_names import LANGGRAPH_NAMESPACE, LANGGRAPH_NODE, PLUMBING_NODES
+
+_SILENT: Final = frozenset({"__interrupt__", "__metadata__"})
+_MOST_AROUND: Final = 2
+"""Namespace and mode, before an update."""
+
+
+def is_langgraph(records: Records) -> bool:
+    """Tell whether records are updates or chunks of a stream, with messages among them."""
+    if _chunks(records):
+        return True
+    updates = [_payload(one) for one in _of_mode(records, "updates")]
+    return all(map(_is_update, updates)) and any(
+        _messages_in(change) for one in updates for change in one.values()
+    )
+
+
+def _chunks(records: Records) -> list[Any]:
+    """Return the chunks, each with its metadata; empty unless the stream has nothing else."""
+    found = [_payload(one) for one in _of_mode(records, "messages")]
+    return found if all(map(_is_chunk, found)) else []
+
+
+def _is_chunk(one: Any) -> bool:
+    return (
+        isinstance(one, list)
+        and len(one) == len(("message", "metadata"))
+        and bool(fields_of(one[0]))
+        and isinstance(one[1], Mapping)
+        and LANGGRAPH_NODE in one[1]
+    )
+
+
+def _payload(one: Any) -> Any:
+    """Return an entry without the namespace and the mode before it."""
+    is_led = isinstance(one, list) and 1 < len(one) <= _MOST_AROUND + 1 and all(map(_is_lead, one[:-1]))
+    return one[-1] if is_led else one
+
+
+def _is_lead(one: Any) -> bool:
+    return isinstance(one, str) or (isinstance(one, list) and all(isinstance(each, str) for each in one))
+
+
+def _of_mode(records: Records, mode: str) -> list[Any]:
+    """Return the entries of a mode, or all if the stream has only one mode."""
+    modes = [
+        next((each for each in one[:-1] if isinstance(each, str)), "") if isinstance(one, list) else ""
+        for one in records
+    ]
+    return [one for one, own in zip(records, modes, strict=True) if own in {"", mode}]
+
+
+def _namespace(one: Any) -> list[str]:
+    """Return the nodes around an update's graph, outermost first."""
+    given = one[0] if isinstance(one, list) and isinstance(one[0], list) else []
+    return [json_text(each).partition(":")[0] for each in given]
+
+
+def _is_update(one: Any) -> bool:
+    return (
+        isinstance(one, Mapping)
+        and bool(one)
+        and all(
+            key in _SILENT or change is None or isinstance(change, Mapping | list)
+            for key, change in one.items()
+        )
+    )
+
+
+def _messages_in(change: Any) -> Sequence[Any]:
+    """Return the messages of a node's change, which may be one, a list, or those of a state."""
+    found = change.get("messages") if isinstance(change, Mapping) and "messages" in change else change
+    listed = [found] if fields_of(found) else found
+    return spoken(listed) if isinstance(listed, list) and are_messages(listed) else ()
+
+
+def read_langgraph(records: Records) -> Recording:
+    """Read one stream."""
+    chunks = _chunks(records)
+    found = list(_of_chunks(chunks) if chunks else _of_updates(_of_mode(records, "updates")))
+    answer = next((one.text for one, is_said in reversed(found) if is_said and one.text), "")
+    return of_spans(dialogue_spans([one for one, _ in found], name="langgraph", answer=answer))
+
+
+def _of_updates(records: Records) -> Iterator[tuple[Message, bool]]:
+    """Yield what each node wrote, and whether an agent said it: other changes of a state are no answer."""
+    seen: set[str] = set()
+    for record in records:
+        around = _namespace(record)
+        for node, change in _payload(record).items():
+            agent = next((one for one in [node, *reversed(around)] if one not in PLUMBING_NODES), "")
+            found = _messages_in(change)
+            for one in found:
+                key = _identity(one)
+                if not key or key not in seen:
+                    message = message_of(one, agent)
+                    yield message, message.speaker is Speaker.AGENT
+                seen.add(key)
+            if not found and change and node not in _SILENT and node == agent:
+                yield Message(speaker=Speaker.AGENT, text=json_text(change), agent=agent), False
+
+
+def _identity(one: Any) -> str:
+    """Return what the copies of a message have in common; empty if nothing is sure.
+
+    A message gets its id when the graph stores it, so its calls tell more.
+    """
+    fields = fields_of(one)
+    if fields.get("tool_call_id"):
+        return f"result {fields['tool_call_id']}"
+    asked = [json_text(call.get("id")) for call in objects(fields.get("tool_calls"))]
+    return f"calls {asked}" if any(asked) else json_text(fields.get("id"))
+
+
+def _of_chunks(found: Records) -> Iterator[tuple[Message, bool]]:
+    """Yield messages put together from their chunks, which have one id and may be interleaved."""
+    chunks: dict[str, list[Mapping[str, Any]]] = {}
+    nodes: dict[str, Mapping[str, Any]] = {}
+    for place, (one, metadata) in enumerate(found):
+        key = json_text(fields_of(one).get("id")) or str(place)
+        chunks.setdefault(key, []).append(one)
+        nodes.setdefault(key, metadata)
+    for key, parts in chunks.items():
+        named = [text_at(nodes[key], LANGGRAPH_NODE), *_around(nodes[key])]
+        agent = next((node for node in named if node not in PLUMBING_NODES), "")
+        message = message_of(parts[0] if len(parts) == 1 else _whole(parts), agent)
+        yield message, message.speaker is Speaker.AGENT
+
+
+def _around(metadata: Mapping[str, Any]) -> list[str]:
+    path = text_at(metadata, LANGGRAPH_NAMESPACE).split("|")
+    return [one.partition(":")[0] for one in reversed(path) if one]
+
+
+def _whole(chunks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the message that its chunks amount to."""
+    fields = [fields_of(one) for one in chunks]
+    calls: dict[Any, dict[str, Any]] = {}
+    for part in (part for one in fields for part in objects(one.get("tool_call_chunks"))):
+        call = calls.setdefault(json_text(part.get("index")), {"args": ""})
+        call["args"] += json_text(part.get("args"))
+        call |= {key: part[key] for key in ("name", "id") if part.get(key)}
+    whole = {key: value for one in fields for key, value in one.items() if value}
+    content = "".join(text_of(one["content"]) for one in fields)
+    rest = {"tool_calls": list(calls.values()), "invalid_tool_calls": []} if calls else {}
+    return {**whole, "type": kind_of(chunks[0]), "content": content, **rest}
+
+
+LANGGRAPH: Final = FileFormat(
+    name="a langgraph stream",
+    example="langgraph-updates.jsonl",
+    source="langgraph, `Pregel.stream`",
+    recognizes=is_langgraph,
+    read=read_langgraph,
+)

@@ -1,0 +1,120 @@
+"""Reader of LlamaIndex's chat messages, and of the stores and buffers that keep them. Pure.
+
+A message has ``blocks`` (before version 0.12 ``content``) beside ``additional_kwargs``, where the id of an
+answered call stands, and the calls of versions without ``tool_call`` blocks. A store holds the messages of
+each key, which are dialogues of their own.
+Source: llama-index-core 0.14.25, ``base/llms/types.py`` and ``storage/chat_store`` (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    merged,
+    of_spans,
+    text_at,
+    unwrapped,
+)
+from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
+from semconv.model import ToolCall
+
+_SPEAKERS: Final[Mapping[str, Speaker]] = {
+    "user": Speaker.USER,
+    "assistant": Speaker.AGENT,
+    "model": Speaker.AGENT,
+    "chatbot": Speaker.AGENT,
+    "tool": Speaker.TOOL,
+    "function": Speaker.TOOL,
+    "system": Speaker.SYSTEM,
+    "developer": Speaker.SYSTEM,
+}
+_LISTS: Final = ("messages", "chat_history")
+_RAISED: Final = "Encountered error: "
+"""What LlamaIndex writes before an exception of a tool, as the result."""
+
+
+def is_llama_index(records: Records) -> bool:
+    """Tell whether records are messages, or stores of some."""
+    return _are_messages(unwrapped(records, *_LISTS)) or all(
+        (chats := _chats(one)) and all(map(_are_messages, chats)) for one in records
+    )
+
+
+def _are_messages(found: Sequence[Any]) -> bool:
+    return bool(found) and all(
+        text_at(one, "role") in _SPEAKERS
+        and isinstance(one.get("additional_kwargs"), Mapping)
+        and ("content" in one or _are_blocks(one.get("blocks")))
+        for one in found
+    )
+
+
+def _are_blocks(blocks: Any) -> bool:
+    return isinstance(blocks, list) and all(text_at(block, "block_type") for block in blocks)
+
+
+def _chats(document: Any) -> list[Any]:
+    """Return the dialogues of a store, or of a buffer with one."""
+    holders = [document, document.get("chat_store")] if isinstance(document, Mapping) else []
+    stores = [one.get("store") for one in holders if isinstance(one, Mapping)]
+    return next(([chat for chat in one.values() if chat] for one in stores if isinstance(one, Mapping)), [])
+
+
+def read_llama_index(records: Records) -> Recording:
+    """Read one dialogue, or those of stores."""
+    found = unwrapped(records, *_LISTS)
+    chats = [found] if _are_messages(found) else [chat for one in records for chat in _chats(one)]
+    return merged(_recording(chat) for chat in chats)
+
+
+def _recording(chat: Sequence[Mapping[str, Any]]) -> Recording:
+    messages = [message for one in chat for message in _of_message(one)]
+    return of_spans(dialogue_spans(messages, name="llama_index"))
+
+
+def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
+    speaker, more = _SPEAKERS[one["role"]], one["additional_kwargs"]
+    blocks = listed(one.get("blocks"))
+    parts: list[Part] = [*map(_part, blocks)] if blocks else [text_of(one.get("content"))]
+    if speaker is Speaker.TOOL:
+        text = "\n".join(part for part in parts if isinstance(part, str))
+        call_id, tool = json_text(more.get("tool_call_id")), json_text(more.get("name"))
+        result = Result(text=text, call_id=call_id, tool=tool, failed=text.startswith(_RAISED))
+        yield from turn(Message(speaker=Speaker.USER), [result])
+        return
+    if not any(isinstance(part, ToolCall) for part in parts):
+        parts += map(_call, listed(more.get("tool_calls")))
+    yield from turn(Message(speaker=speaker), parts)
+
+
+def _part(block: Mapping[str, Any]) -> Part:
+    match block["block_type"]:
+        case "tool_call":
+            return call_of(block.get("tool_name"), block.get("tool_kwargs"), block.get("tool_call_id"))
+        case "thinking" | "cache":
+            return ""
+        case kind:
+            return json_text(block.get("text", block.get("content"))) or f"[{kind}]"
+
+
+def _call(asked: Mapping[str, Any]) -> ToolCall:
+    """Return a call as the model's API has it: OpenAI's nests it, Anthropic's does not."""
+    inner = asked.get("function")
+    function = inner if isinstance(inner, Mapping) else asked
+    return call_of(function.get("name"), function.get("arguments", function.get("input")), asked.get("id"))
+
+
+LLAMA_INDEX: Final = FileFormat(
+    name="LlamaIndex chat messages",
+    example="llama-index-messages.json",
+    source="llama-index-core, `base/llms/types.py`",
+    recognizes=is_llama_index,
+    read=read_llama_index,
+)

@@ -1,0 +1,168 @@
+"""Reader of OpenAI's Responses API: items, whole responses, and what the Agents SDK keeps of a run. Pure.
+
+Items stand in a list, one a line, under ``data`` (``/v1/responses/{id}/input_items`` and conversations,
+newest first), or as ``input`` and ``output`` of a response. Responses that name the one before, or whose
+input begins with its input, are one dialogue. The Agents SDK's ``to_input_list()`` and ``SQLiteSession`` are
+items; its ``RunState`` has each item as ``raw_item`` with the agent.
+Source: OpenAI's API reference; openai-agents 0.24, ``items.py`` and ``run_state.py`` (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    merged,
+    of_spans,
+    text_at,
+    unwrapped,
+)
+from analyzer.recordings.message_parts import listed
+from analyzer.recordings.responses_items import ITEM_TYPES, messages_of_items
+from semconv.record import replace
+
+_PARTS: Final = frozenset({"input_text", "output_text"})
+
+
+def is_openai_responses(records: Records) -> bool:
+    """Tell whether records are items of the API, or documents that hold some."""
+    found = unwrapped(records, "data", "items")
+    if _are_items(found):
+        return True
+    documents = unwrapped(records, "data")
+    return all(map(_is_document, documents))
+
+
+def _is_document(one: Any) -> bool:
+    if not isinstance(one, Mapping):
+        return False
+    is_response = text_at(one, "object") == "response" and isinstance(one.get("output"), list)
+    return is_response or _are_items(_all_items(one))
+
+
+def _are_items(items: Sequence[Any]) -> bool:
+    raw = [_raw(one) for one in items]
+    return all(map(_is_item, raw)) and any(map(_is_of_this_api, raw))
+
+
+def _raw(one: Any) -> Any:
+    held = one.get("raw_item") if isinstance(one, Mapping) else None
+    return held if isinstance(held, Mapping) else one
+
+
+def _is_item(one: Any) -> bool:
+    if not isinstance(one, Mapping):
+        return False
+    kind = one.get("type")
+    if kind is None or kind == "message":
+        return isinstance(one.get("role"), str) and "content" in one and "tool_calls" not in one
+    return isinstance(kind, str) and kind in ITEM_TYPES
+
+
+def _is_of_this_api(item: Mapping[str, Any]) -> bool:
+    content = item.get("content")
+    if item.get("type") in ITEM_TYPES:
+        return True
+    return isinstance(content, list) and any(text_at(part, "type") in _PARTS for part in content)
+
+
+def _all_items(document: Mapping[str, Any]) -> list[Any]:
+    held = (document.get(key) for key in ("input", "output", "original_input", "generated_items"))
+    return [item for one in held if isinstance(one, list) for item in one]
+
+
+def read_openai_responses(records: Records) -> Recording:
+    """Read one dialogue, or those of several responses."""
+    items = unwrapped(records, "data", "items")
+    if _are_items(items):
+        return _recording(list(_messages(listed(list(items)))))
+    dialogues: list[_Dialogue] = []
+    by_id: dict[str, _Dialogue] = {}
+    for document in unwrapped(records, "data"):
+        before = by_id.get(json_text(document.get("previous_response_id")))
+        if before is None and dialogues and dialogues[-1].is_begun_by(_asked(document)):
+            dialogues.pop()
+        if before is None:
+            before = _Dialogue(_asked(document))
+            dialogues.append(before)
+            before.add([], document)
+        else:
+            before.add(_asked(document), document)
+        by_id[json_text(document.get("id"))] = before
+    return merged(_recording(one.messages) for one in dialogues)
+
+
+class _Dialogue:
+    """One dialogue of one or more responses."""
+
+    def __init__(self, asked: Sequence[Mapping[str, Any]]) -> None:
+        self._asked: Final = asked
+        self._instructions = ""
+        self.messages: Final[list[Message]] = list(_messages(asked))
+
+    def is_begun_by(self, asked: Sequence[Mapping[str, Any]]) -> bool:
+        """Tell whether a later request repeats this one's input."""
+        return (
+            bool(self._asked) and len(asked) > len(self._asked) and asked[: len(self._asked)] == self._asked
+        )
+
+    def add(self, asked: Sequence[Mapping[str, Any]], document: Mapping[str, Any]) -> None:
+        """Add a response with what it was asked."""
+        instructions = document.get("instructions")
+        said = list(_messages(listed(document.get("output", document.get("generated_items")))))
+        if isinstance(instructions, str) and instructions != self._instructions:
+            self._instructions = instructions
+            self.messages.insert(0, Message(speaker=Speaker.SYSTEM, text=instructions))
+        self.messages.extend([*_messages(asked), *(_of_model(one, document) for one in said)])
+        error = document.get("error")
+        if isinstance(error, Mapping):
+            text = ": ".join(filter(None, (json_text(error.get("code")), json_text(error.get("message")))))
+            self.messages.append(Message(speaker=Speaker.AGENT, text=text or json_text(error), failed=True))
+
+
+def _of_model(one: Message, document: Mapping[str, Any]) -> Message:
+    return replace(one, model=json_text(document.get("model"))) if one.speaker is Speaker.AGENT else one
+
+
+def _asked(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    given = document.get("input", document.get("original_input"))
+    return [{"role": "user", "content": given}] if isinstance(given, str) else listed(given)
+
+
+def _messages(items: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
+    """Yield the messages of items, in order, with their agents where those are recorded."""
+    for item in reversed(items) if _is_newest_first(items) else items:
+        agent = item.get("agent") if "raw_item" in item else None
+        name = text_at(agent, "name")
+        for one in messages_of_items([_raw(item)]):
+            yield replace(one, agent=name) if one.speaker is Speaker.AGENT else one
+
+
+def _is_newest_first(items: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether results stand before their calls, as the API lists the items of a conversation."""
+    asked: dict[str, int] = {}
+    answered: dict[str, int] = {}
+    for place, item in enumerate(map(_raw, items)):
+        places = answered if text_at(item, "type").endswith("_output") else asked
+        places.setdefault(text_at(item, "call_id"), place)
+    both = [call_id for call_id in answered if call_id and call_id in asked]
+    return bool(both) and all(answered[call_id] < asked[call_id] for call_id in both)
+
+
+def _recording(messages: list[Message]) -> Recording:
+    return of_spans(dialogue_spans(joined_answers(messages), name="openai"))
+
+
+OPENAI_RESPONSES: Final = FileFormat(
+    name="OpenAI Responses",
+    example="openai-responses.json",
+    source="OpenAI's API reference, responses; openai-agents",
+    recognizes=is_openai_responses,
+    read=read_openai_responses,
+)

@@ -1,0 +1,139 @@
+"""Reader of the AI SDK's messages (Vercel): UI messages and model messages. Pure.
+
+A UI message has ``parts``; the part of a tool holds call and result, and its ``state`` says how far it came
+(version 4: ``tool-invocation``). A model message has the parts ``tool-call`` and ``tool-result``. Mastra
+keeps UI parts under ``content``.
+Source: vercel/ai 4 to 6, ``ui-messages.ts`` and ``content-part.ts`` (2025-2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.file_format import (
+    FileFormat,
+    Recording,
+    Records,
+    json_text,
+    nanoseconds,
+    of_spans,
+    text_at,
+    unwrapped,
+)
+from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
+
+_SPEAKERS: Final[Mapping[str, Speaker]] = {
+    "user": Speaker.USER,
+    "assistant": Speaker.AGENT,
+    "tool": Speaker.USER,
+    "system": Speaker.SYSTEM,
+    "data": Speaker.USER,
+}
+_LISTS: Final = ("messages", "responseMessages")
+_FAILED: Final = frozenset({"error-text", "error-json"})
+_KINDS: Final = (
+    "tool-",
+    "dynamic-tool",
+    "data-",
+    "source",
+    "step-start",
+    "text",
+    "reasoning",
+    "file",
+    "image",
+)
+"""Beginnings of the types of parts."""
+_UNSAID: Final = ("reasoning", "step-start", "data-", "source", "tool-approval")
+
+
+def is_vercel(records: Records) -> bool:
+    """Tell whether records are messages of the SDK, in either form."""
+    found = unwrapped(records, *_LISTS)
+    if not all(isinstance(one, Mapping) and text_at(one, "role") in _SPEAKERS for one in found):
+        return False
+    parts = [_parts(one) for one in found]
+    return all(map(_are_parts, parts)) and any(map(_is_of_sdk, found, parts))
+
+
+def _parts(one: Mapping[str, Any]) -> Any:
+    """Return a message's parts; those of a text are one."""
+    content = one.get("content")
+    inner = content.get("parts") if isinstance(content, Mapping) else content
+    found = one.get("parts", inner)
+    if isinstance(one.get("toolInvocations"), list) and "parts" not in one:
+        calls = [{"type": "tool-invocation", "toolInvocation": call} for call in one["toolInvocations"]]
+        return [*calls, {"type": "text", "text": json_text(content)}]
+    return [{"type": "text", "text": found}] if isinstance(found, str) else found
+
+
+def _are_parts(parts: Any) -> bool:
+    return isinstance(parts, list) and all(text_at(part, "type").startswith(_KINDS) for part in parts)
+
+
+def _is_of_sdk(one: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
+    calls = any("toolCallId" in part or "toolInvocation" in part for part in parts)
+    return calls or (isinstance(one.get("parts"), list) and any("text" in part for part in parts))
+
+
+def read_vercel(records: Records) -> Recording:
+    """Read one dialogue."""
+    messages = [found for one in listed(list(unwrapped(records, *_LISTS))) for found in _of_message(one)]
+    return of_spans(dialogue_spans(messages, name="ai_sdk"))
+
+
+def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
+    template = Message(speaker=_SPEAKERS[one["role"]], time_ns=nanoseconds(one.get("createdAt")))
+    yield from turn(template, (found for part in listed(_parts(one)) for found in _of_part(part)))
+
+
+def _of_part(part: Mapping[str, Any]) -> Iterator[Part]:
+    kind = part["type"]
+    if kind == "tool-call":
+        yield call_of(part.get("toolName"), part.get("input", part.get("args")), part.get("toolCallId"))
+    elif kind == "tool-result":
+        yield _result(part)
+    elif kind == "tool-invocation":
+        yield from _invocation(part["toolInvocation"])
+    elif "toolCallId" in part and kind.startswith(("tool-", "dynamic-tool")):
+        yield from _invocation(part)
+    elif not kind.startswith(_UNSAID):
+        yield text_of([part])
+
+
+def _result(part: Mapping[str, Any]) -> Result:
+    output = part.get("output")
+    given = (
+        output.get("value", output.get("reason"))
+        if isinstance(output, Mapping)
+        else part.get("result", output)
+    )
+    failed = part.get("isError") is True or text_at(output, "type") in _FAILED
+    return Result(
+        text=text_of(given),
+        call_id=json_text(part.get("toolCallId")),
+        tool=json_text(part.get("toolName")),
+        failed=failed,
+    )
+
+
+def _invocation(part: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield the call of a UI message's part and, once it is there, the result."""
+    call_id = json_text(part.get("toolCallId"))
+    tool = json_text(part.get("toolName")) or text_at(part, "type").removeprefix("tool-")
+    yield call_of(tool, part.get("input", part.get("args", part.get("rawInput"))), call_id)
+    state = part.get("state")
+    if state == "output-error":
+        yield Result(text=json_text(part.get("errorText")), call_id=call_id, failed=True)
+    elif state in {"output-available", "result"}:
+        yield Result(text=text_of(part.get("output", part.get("result"))), call_id=call_id)
+
+
+VERCEL: Final = FileFormat(
+    name="AI SDK messages (Vercel)",
+    example="ai-sdk-messages.json",
+    source="vercel/ai, `ui-messages.ts` and `content-part.ts`",
+    recognizes=is_vercel,
+    read=read_vercel,
+)
