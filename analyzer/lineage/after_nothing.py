@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
@@ -9,17 +10,22 @@ from typing import Any, Final
 from analyzer.lineage.claims import figures_from_nowhere
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import clocks_in, dates_in, follows
-from analyzer.lineage.derivation import plain_results
+from analyzer.lineage.derivation import converts, plain_results
+from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, around
+from analyzer.lineage.vocabulary import begins_with_no, first_sentence
 from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.tool_names import deed_of
+from analyzer.signals.tool_names import deed_of, recalls
 from analyzer.signals.tool_results import Fault
-from analyzer.signals.wordings import mentions_fault
+from analyzer.signals.wordings import asks_whether, mentions_fault
 from semconv.dialects.reading.values import mapping, structured
 from semconv.model import Evidence, StepKind
 
 _MOST_NODES: Final = 60
+_MOST_GAPS: Final = 40
+_LEAST_KEY: Final = 3
+"""Letters of a key that a text may name."""
 _MOST_DATES: Final = 100
 _MOST_ASKED: Final = 8
 _ERRORS: Final = frozenset({"error", "errors", "warning", "warnings"})
@@ -38,6 +44,8 @@ def values_after_nothing(known: Known) -> Iterator[Clue]:
     empty = [
         place for place, has_nothing in found if has_nothing and given.get(steps[place].target, 0) < place
     ]
+    if says_nothing_found(known.asked, answer):
+        empty = []
     empty += _failed_at_last(known)
     if not empty or not answer or mentions_fault(answer):
         return
@@ -50,6 +58,60 @@ def values_after_nothing(known: Known) -> Iterator[Clue]:
             return
 
 
+def filled_gaps(known: Known) -> Iterator[Clue]:
+    """Yield the figures that an agent gives for a field for which its source has ``null``."""
+    gaps = {key: position for position, text in known.results() for key in _null_keys(document_in(text))}
+    for key, position in list(gaps.items())[:_MOST_GAPS]:
+        if known.keyed(key):
+            continue
+        name = r"[\s_-]?".join(map(re.escape, re.findall(r"[^\W_]+", key)))
+        given = re.compile(rf"(?<!\w){name}(?!\w)[\s:=*|(]{{1,5}}(\d[\d.,:]{{0,12}})", re.IGNORECASE)
+        for place, text in enumerate(known.reading.outputs):
+            found = given.search(text) if place > position else None
+            if found is None or known.reading.steps[place].kind is StepKind.TOOL:
+                continue
+            literal = found[1].rstrip(".,:")
+            values = [one.value for one in figures(literal)]
+            if values and not any(known.is_number_read(one, len(known.reading.steps)) for one in values):
+                yield _gap_clue(known, place, position, literal, key)
+            break
+
+
+def _null_keys(document: Any) -> Iterator[str]:
+    """Yield the keys that are ``null`` wherever a document has them."""
+    waiting, seen, null, given = (
+        [document] if isinstance(document, dict | list) else [],
+        0,
+        dict[str, None](),
+        set[str](),
+    )
+    while waiting and seen < _MOST_NODES:
+        one, seen = waiting.pop(), seen + 1
+        waiting += [
+            each for each in (one.values() if isinstance(one, dict) else one) if isinstance(each, dict | list)
+        ]
+        for key, value in one.items() if isinstance(one, dict) else ():
+            if value is None:
+                null[str(key)] = None
+            else:
+                given.add(str(key))
+    yield from (key for key in null if key not in given and sum(map(str.isalpha, key)) >= _LEAST_KEY)
+
+
+def _gap_clue(known: Known, place: int, source: int, literal: str, key: str) -> Clue:
+    reason = f"gave {literal} for {key[:40]}, for which {known.giver(source)} had no value"
+    return _invented(known, place, literal, reason)
+
+
+def says_nothing_found(task: str, answer: str) -> bool:
+    """Tell whether an answer begins with saying that there is nothing: what follows is the agent's advice.
+
+    It denies something, counts none, or gives no figure where the task asks whether something is there.
+    """
+    stated = [one.value for one in figures(first_sentence(answer))]
+    return begins_with_no(answer) or 0 in stated or (asks_whether(task) and not stated)
+
+
 def _has(literal: str, text: str) -> bool:
     return literal in text
 
@@ -57,7 +119,12 @@ def _has(literal: str, text: str) -> bool:
 def _calls(known: Known) -> Iterator[tuple[int, str]]:
     for place, step in enumerate(known.reading.steps):
         is_deed = bool(deed_of(step.target or ""))  # it says nothing when it is done
-        if step.kind is StepKind.TOOL and not is_deed and known.reading.faults[place] in _GIVES_NOTHING:
+        if (
+            step.kind is StepKind.TOOL
+            and not is_deed
+            and not recalls(step.target or "")
+            and known.reading.faults[place] in _GIVES_NOTHING
+        ):
             yield place, step.output[:HEAD]
 
 
@@ -115,7 +182,7 @@ def _strange(known: Known, answer: str) -> Iterator[str]:
     asked = [each.value for each in figures(known.asked)][:_MOST_ASKED]
     computed = plain_results(asked) if not has_figures else []
     for figure in figures(answer):
-        if any(map(figure.is_about, computed)):
+        if any(map(figure.is_about, computed)) or converts(figure, figures(known.asked)):
             continue
         is_read = known.is_number_read(figure.value, len(known.reading.steps))
         is_new = figure in strange if has_figures else not is_read
@@ -124,12 +191,17 @@ def _strange(known: Known, answer: str) -> Iterator[str]:
 
 
 def _clue(known: Known, position: int, source: int, literal: str) -> Clue:
+    reason = f"gave {literal}, although {known.giver(source)} had {_what(known, source)}"
+    return _invented(known, position, literal, reason)
+
+
+def _invented(known: Known, position: int, literal: str, reason: str) -> Clue:
     step = known.reading.steps[position]
     quote = around(step.output, literal, reach=60)
     return Clue(
         step=step.index,
         kind=ClueKind.INVENTED,
-        reason=f"gave {literal}, although {known.giver(source)} had {_what(known, source)}",
+        reason=reason,
         evidence=(Evidence(step=step.index, quote=quote),) if quote else (),
         signs={"figures": 1.0},
     )

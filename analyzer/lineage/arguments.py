@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, years_in
+from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart, follows, mistaken, years_in
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
 from analyzer.lineage.figures import figures
@@ -102,7 +102,9 @@ def _dates(case: _Case) -> Iterator[_Slip]:
     unused = [given for given in asked if not any(agree(given, one) for _, one in used)]
     named = weekdays_in(case.asked, case.known.languages) if unused else frozenset()
     for call, one in used:
-        near = [given for given in unused if differ_in_one(one, given)] if call.is_deed else []
+        is_span = len(dates_in(call.text)) > 1  # it ends a month or a year later
+        differs = mistaken if is_span else differ_in_one
+        near = [given for given in unused if differs(one, given)] if call.is_deed else []
         if not near:
             continue
         read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
@@ -129,8 +131,11 @@ def _years(case: _Case) -> Iterator[_Slip]:
         return  # a range around it
     for call, year in used:
         is_name = re.search(rf"[^\W\d]\w*{year}", call.text) is not None  # of a table or a file
-        is_meant = (is_name or call.is_deed) and abs(year - asked[0]) <= _YEARS_APART
-        if is_meant and not case.known.is_number_read(year, call.position):
+        if (
+            is_name
+            and abs(year - asked[0]) <= _YEARS_APART
+            and not case.known.is_number_read(year, call.position)
+        ):
             yield _Slip(position=call.position, what="the year", used=str(year), given=str(asked[0]))
 
 
@@ -141,7 +146,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
         for one in values_in(call.text):
             if one.kind is not ValueKind.CODE or years_in(one.literal):
                 continue
-            near = next((given for given in unused if _one_slip(one.key, given.key)), None)
+            near = next((given for given in unused if one_slip(one.key, given.key)), None)
             is_name = any(map(str.isalpha, one.key))
             is_other = call.is_deed and not case.known.is_read(one.key, call.position)
             if near is not None and (is_name or is_other):
@@ -216,7 +221,7 @@ def _kind_of_id(value: str) -> str:
     return value[: next((place for place, char in enumerate(value) if not char.isalpha()), 0)].casefold()
 
 
-def _one_slip(one: str, other: str) -> bool:
+def one_slip(one: str, other: str) -> bool:
     """Tell whether two codes of one shape differ in one digit, or have two neighbouring digits exchanged."""
     if len(one) != len(other) or one == other or sum(map(str.isdigit, one)) < _LEAST_DIGITS:
         return False

@@ -1,8 +1,8 @@
 """Values that changed on their way: a date, a path or a name that nobody gave, beside one that was given.
 
 A value that an agent states and no text from outside has comes from nowhere. That alone says little: agents
-know things. It says much if a value that was given differs from it in one place (the day, one word, the name
-of a file in the same folder), and neither the agent nor the answer repeats the given one.
+know things. It says much if a value that was given differs from it in one place (a digit of the day, the
+beginning of a name, the name of a file), and neither the agent nor the answer repeats the given one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from itertools import islice
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import DateFound, agree, dates_in, differ_in_one, digits_apart, follows
+from analyzer.lineage.dates import DateFound, agree, dates_in, digits_apart, follows, mistaken
 from analyzer.lineage.figures import prose_of
-from analyzer.lineage.known import BEFORE, Known, Told, counts_in
+from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import titles
+from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, final_answer
 
 _MOST: Final = 40
@@ -29,8 +30,12 @@ _NEXT_DAY: Final = 1
 """Days from a given date that need no number: an answer says "tomorrow, Friday 21 February"."""
 _CAPITALS: Final = 0.2
 """Share of the words inside sentences from which a text writes all nouns with a capital, as German does."""
-_LEAST_SHARED: Final = 4
+_LEAST_SHARED: Final = 5
 """Letters at the end of two names from which one may be taken for the other."""
+_SUFFIX: Final = re.compile(
+    r"(?:[ts]ion|ment|ness|ship|ity|ism|ción|ção|zione|ung|heit|keit|schaft)[eaos]{0,2}n?$"
+)
+"""Endings of nouns, which unlike things share."""
 _LEAST_DIFFERENT: Final = 3
 
 
@@ -49,7 +54,7 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     for one in stated:
         if known.has_date(one):
             continue
-        others = [told for told in known.dates if differ_in_one(one, told.date)]
+        others = [told for told in known.dates if mistaken(one, told.date)]
         unsaid = [told for told in others if not any(agree(told.date, other) for other in stated)]
         if unsaid and not follows(one, known.all_dates, (*own, *known.counts), within=_NEXT_DAY):
             heard = dates_in(_heard_by_author(known, one.literal))
@@ -85,8 +90,18 @@ def _paths(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     siblings = {_folder_and_type(told.value.key): told for told in unsaid}
     for one in strange:
         told = siblings.get(_folder_and_type(one.key))
-        if told is not None:
+        if told is not None and _says_the_same(answer, one.literal, known, told):
             yield "the path", one.literal, told
+
+
+def _says_the_same(answer: str, literal: str, known: Known, told: Told) -> bool:
+    """Tell whether a number stands beside a path that a text has beside the given one: a line."""
+    given = known.asked if told.position == BEFORE else known.reading.steps[told.position].output
+    beside = (
+        numbers(around(text, one).replace(one, " "))
+        for text, one in ((answer, literal), (given, told.value.literal))
+    )
+    return bool(frozenset.intersection(*map(frozenset, beside)))
 
 
 def _folder_and_type(path: str) -> tuple[str, str]:
@@ -103,10 +118,8 @@ def _names(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
         return
     small = answer.casefold()
     unsaid = [told for told in known.names if told.value.key not in small]
-    yield from _one_word_away(runs, strange, [told for told in unsaid if " " in told.value.literal])
-    if _capitalises_nouns(runs):
-        return
-    yield from _same_ending(answer, strange, [told for told in unsaid if " " not in told.value.literal])
+    if not _capitalises_nouns(runs):
+        yield from _same_ending(answer, strange, unsaid)
 
 
 def _capitalises_nouns(runs: Sequence[Sequence[str]]) -> bool:
@@ -127,31 +140,6 @@ def _runs_of_words(text: str) -> list[list[str]]:
     return runs
 
 
-def _one_word_away(
-    runs: Sequence[Sequence[str]], strange: set[str], names: Sequence[Told]
-) -> Iterator[tuple[str, str, Told]]:
-    """Yield words of the answer that are a given name but for one word that nobody gave."""
-    masked = {
-        (*parts[:place], None, *parts[place + 1 :]): told
-        for told in names
-        for parts in [told.value.literal.split()]
-        for place, part in enumerate(parts)
-        if part[0].isupper()
-    }
-    lengths = {len(parts) for parts in masked}
-    windows = (
-        run[start : start + length]
-        for run in runs
-        for length in lengths
-        for start in range(len(run) - length + 1)
-    )
-    for parts in windows:
-        for place, part in enumerate(parts):
-            told = masked.get((*parts[:place], None, *parts[place + 1 :])) if part in strange else None
-            if told is not None:
-                yield "the name", " ".join(parts), told
-
-
 def _same_ending(answer: str, strange: set[str], names: Sequence[Told]) -> Iterator[tuple[str, str, Told]]:
     """Yield words that nobody gave and that end as a given name does."""
     by_end: defaultdict[str, list[str]] = defaultdict(list)
@@ -162,7 +150,8 @@ def _same_ending(answer: str, strange: set[str], names: Sequence[Told]) -> Itera
         for word in by_end.get(name[-_LEAST_SHARED:], ())[:_MOST]:
             shared = _shared_end(word.casefold(), name)
             rest = min(len(word), len(name)) - shared
-            if rest >= _LEAST_DIFFERENT and not _begins_sentence(answer, word):
+            is_noun = _SUFFIX.search(name) is not None
+            if rest >= _LEAST_DIFFERENT and not is_noun and not _begins_sentence(answer, word):
                 yield "the name", word, told
                 break
 

@@ -21,6 +21,7 @@ from analyzer.lineage.durations import differences, durations, is_time_given
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.sources import (
     Source,
+    answered_columns,
     columns_of,
     is_blind,
     listed_columns,
@@ -194,7 +195,8 @@ def _world(reading: Reading, origins: Sequence[Source], answer: str) -> World:
         for figure in source.figures
     )
     stated = figures(answer)
-    columns = [*columns_of(reading), *listed_columns(stated, loose)]
+    own = answered_columns(final_answer(reading.trajectory)[:HEAD])
+    columns = [*columns_of(reading), *listed_columns(stated, loose), *own]
     shares = [figure.value for figure in stated if figure.unit == "%"]
     counts = [float(len(column)) for column in columns]
     operands = [*_most_telling(given, answer), *shares, *spelled, *counts]

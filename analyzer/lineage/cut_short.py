@@ -1,9 +1,13 @@
-"""Lists cut short: of five entries the answer counts three, and nothing tells them from the others. Pure."""
+"""Lists cut short: of five entries the answer counts three, and nothing tells them from the others. Pure.
+
+Whoever leaves entries out may have a reason that is worked out from several fields, or known from elsewhere.
+None explains an entry that is left out although it equals one that is named, in all but its name.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import gt, lt
 from typing import Final
@@ -22,12 +26,15 @@ from semconv.model import Evidence
 
 _LEAST: Final = 3
 _SHOWN: Final = 60
+_LONGEST_NAME: Final = 4
+"""Words of the longest text that only names an entry; a longer one describes it."""
 _FEW: Final = 3
 """Entries named for each one left out, from which leaving it out looks like a slip and not like a choice."""
 _NUMBER: Final = re.compile(r"\d{1,12}(?:[.,]\d{1,6})?")
 _COUNTED: Final = re.compile(
-    r"(\d{1,3}|[^\s\d.,;:!?()\"'*_]{1,14})[\s*_]{1,4}((?:[^\s\d.,;:!?()\"']{2,30}[\s*_]{1,3}){0,2}[^\s\d.,;:!?()\"'*_]{2,30})"
+    r"(?<![^\s*_(])(?=(\d{1,3}|[^\s\d.,;:!?()\"'*_]{1,14})[\s*_]{1,4}((?:[^\s\d.,;:!?()\"']{2,30}[\s*_]{1,3}){0,2}[^\s\d.,;:!?()\"'*_]{2,30}))"
 )
+"""A number and the words after it; each word may be the number, so that matches overlap."""
 
 
 def cut_lists(known: Known) -> Iterator[Clue]:
@@ -53,10 +60,10 @@ def _is_cut(known: Known, listed: Listed, named: Sequence[bool], answer: str, st
     if len(named) in counts_in(answer):
         return False  # the answer says how many there are
     names = (name for entry in listed.entries for name in entry.names)
-    if _differ(told, left) or any(known.is_elsewhere(name, step) for name in names):
+    if not _has_twin(told, left) or any(known.is_elsewhere(name, step) for name in names):
         return False
     is_start, are_few = all(named[:count]), _FEW * len(left) <= count
-    return _counts(answer, count, listed.key) or (_wants_all(known) and (is_start or are_few))
+    return (is_start or are_few) and (counts(answer, count, words_of(listed.key)) or _wants_all(known))
 
 
 def _misses_of_a_limit(known: Known, told: Sequence[Entry], left: Sequence[Entry]) -> bool:
@@ -69,8 +76,9 @@ def _misses_of_a_limit(known: Known, told: Sequence[Entry], left: Sequence[Entry
         if not all(isinstance(one, float) for one in (*ours, *theirs)):
             continue
         numbers, others = ([one for one in each if isinstance(one, float)] for each in (ours, theirs))
-        for limit in meant:
-            if any(_parts(numbers, others, partial(beyond, limit)) for beyond in (lt, gt)):
+        for is_meant in (partial(beyond, limit) for limit in meant for beyond in (lt, gt)):
+            lost = [entry for entry, value in zip(left, others, strict=True) if is_meant(value)]
+            if _parts(numbers, others, is_meant) and _has_twin(told, lost, key):
                 return True
     return False
 
@@ -91,9 +99,8 @@ def _wants_all(known: Known) -> bool:
     return phrases("every", known.languages).search(known.asked) is not None
 
 
-def _counts(answer: str, count: int, key: str) -> bool:
-    """Tell whether the answer gives a number of what the list is called: ``three hosts``."""
-    wanted = words_of(key)
+def counts(answer: str, count: int, wanted: frozenset[str]) -> bool:
+    """Tell whether an answer gives a number of what some words name: ``three hosts``."""
     known = number_words(languages_in(answer))
     return bool(wanted) and any(
         (found[1] == str(count) or known.get(found[1].casefold()) == count) and wanted & words_of(found[2])
@@ -101,27 +108,20 @@ def _counts(answer: str, count: int, key: str) -> bool:
     )
 
 
-def _differ(told: Sequence[Entry], left: Sequence[Entry]) -> bool:
-    """Tell whether a field may be why entries were left out: its values tell them from the others."""
-    keys = {key for entry in told for key in entry.fields if key}
-    return any(
-        _separates(
-            [entry.fields.get(key, "") for entry in told], [entry.fields.get(key, "") for entry in left]
-        )
-        for key in keys
-    )
+def _has_twin(told: Sequence[Entry], left: Sequence[Entry], besides: str = "") -> bool:
+    """Tell whether one of some entries equals one of the others in all but its name, and one more field."""
+    ours = [_telling(entry, besides) for entry in told]
+    return any(_telling(entry, besides) in ours for entry in left)
 
 
-def _separates(told: Sequence[Scalar], left: Sequence[Scalar]) -> bool:
-    ours, theirs = [_rank(one) for one in told], [_rank(one) for one in left]
-    if all(isinstance(one, float) for one in (*ours, *theirs)):
-        numbers, others = (
-            [one for one in ours if isinstance(one, float)],
-            [one for one in theirs if isinstance(one, float)],
-        )
-        return max(numbers) < min(others) or min(numbers) > max(others)
-    are_classes = len({*ours, *theirs}) < len(ours) + len(theirs)
-    return are_classes and set(ours).isdisjoint(theirs)
+def _telling(entry: Entry, besides: str) -> Mapping[str, Scalar]:
+    """Return the fields that may be why an entry is chosen: those that do not only name it."""
+    return {
+        key: value
+        for key, value in entry.fields.items()
+        if key != besides
+        and (str(value).casefold().strip() not in entry.names or len(str(value).split()) > _LONGEST_NAME)
+    }
 
 
 def _rank(value: Scalar) -> float | str:

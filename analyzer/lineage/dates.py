@@ -44,6 +44,7 @@ _FIRST_YEAR: Final = 1_500
 _LAST_YEAR: Final = 2_500
 _MOST_COUNTS: Final = 24
 _MOST_DATES: Final = 48
+_WEEK: Final = 7
 
 
 class Day(NamedTuple):
@@ -149,6 +150,22 @@ def differ_in_one(one: DateFound, other: DateFound) -> bool:
     years_differ = bool(a.year and b.year and a.year != b.year)
     is_exchanged = (a.day, a.month) == (b.month, b.day) and not years_differ
     return is_exchanged or (a.month != b.month) + (a.day != b.day) + years_differ == 1
+
+
+def mistaken(one: DateFound, other: DateFound) -> bool:
+    """Tell whether two dates exchange day and month, or their days differ in one digit or its place.
+
+    The same day of another month or year is no slip: terms end, and appointments come back.
+    Nor is a day within a week: the next weekend.
+    """
+    if not differ_in_one(one, other):
+        return False
+    a, b = one.readings[0], other.readings[0]
+    if a.month != b.month and a.day != b.day:
+        return True
+    ours, theirs = f"{a.day:02}", f"{b.day:02}"
+    is_digit = sum(x != y for x, y in zip(ours, theirs, strict=True)) == 1 or ours == theirs[::-1]
+    return a.month == b.month and abs(a.day - b.day) > _WEEK and is_digit
 
 
 def digits_apart(one: DateFound, other: DateFound) -> int:

@@ -136,6 +136,12 @@ class Derivation:
         self._in_threes = None
 
 
+def converts(figure: Figure, given: Sequence[Figure]) -> bool:
+    """Tell whether a figure is one of some figures in another unit of measure: anybody may convert that."""
+    factors = _FACTORS.get(figure.unit, ())
+    return any(_is(figure, one.value * factor) for one in given if one.unit for factor in factors)
+
+
 def _finds(ordered: Sequence[float], figure: Figure, factors: Sequence[float]) -> bool:
     """Return whether one of the values, times one of the factors, equals the figure."""
     return any(_has(ordered, figure.value / factor, _tolerance(figure) / factor) for factor in factors)
@@ -200,7 +206,7 @@ def _shown_product(figure: Figure, operands: Sequence[Figure]) -> str:
 
 
 def plain_results(values: Sequence[float]) -> list[float]:
-    """Return sums, differences, products and quotients of few values: likely computations."""
+    """Return sums, differences, products, quotients and percentages of few values: likely computations."""
     found: list[float] = []
     for one, other in combinations(values, 2):
         found += [
@@ -208,6 +214,12 @@ def plain_results(values: Sequence[float]) -> list[float]:
             abs(one - other),
             one * other,
             *([one / other, other / one] if one and other else []),
+            *(
+                whole * (100 + sign * share) / 100
+                for whole, share in ((one, other), (other, one))
+                for sign in (1, -1)
+            ),
+            one * other / 100,
         ]
     for a, b, c in combinations(values, 3):
         found += [a * b * c, a + b + c]

@@ -50,8 +50,12 @@ def lists_in(text: str) -> tuple[Listed, ...]:
     return tuple(one for one in found if one is not None)[:_MOST_LISTS]
 
 
+@functools.lru_cache(maxsize=64)
 def document_in(text: str) -> Any:
-    """Return the object or list of a JSON text; ``None`` if the text is something else, or damaged."""
+    """Return the object or list of a JSON text; ``None`` if the text is something else, or damaged.
+
+    All readers of a run ask for the same results; none changes what it gets.
+    """
     if text[:1] not in "[{":
         return None
     try:

@@ -27,13 +27,14 @@ _REACH: Final = 48
 """Characters on either side searched for the words that name a figure."""
 _NUMBER: Final = re.compile(
     rf"(?<![^\W{DENSE}])(?<![.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
-    r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:[    ]\d{3})+(?:[.,]\d+)?(?!\d)"
+    r"((?!0)\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?!0)\d{1,3}(?:\.\d{3})+,\d+"
+    r"|\d{1,3}(?:[    ]\d{3})+(?:[.,]\d+)?(?!\d)"
     r"|\d{1,15}(?:[.,]\d{1,15})?)"
     r"(?:\s?(k|K|M|G|bn|B|thousand|million|billion|trillion|Millionen|Mio\.?|millones|millions"
     r"|Mrd\.?|Milliarden|mln|mld|miliardi|milioni|milhões|lakh|crore|тыс|млн|млрд)\b(?!\s?[A-Za-z]*[Bb]ytes?)"
     r"|\s?(万|萬|만|亿|億|억))?"
 )
-_AMBIGUOUS: Final = re.compile(r"\d{1,3}[.,]\d{3}")
+_AMBIGUOUS: Final = re.compile(r"(?!0)\d{1,3}[.,]\d{3}")
 """``3.200`` is 3.2 in English and 3200 in German, ``3,200`` the other way round."""
 _SCALES: Final = {
     "k": 1e3, "K": 1e3, "thousand": 1e3, "M": 1e6, "million": 1e6, "Millionen": 1e6, "Mio": 1e6, "Mio.": 1e6,
@@ -100,6 +101,12 @@ _KEY_UNITS: Final = frozenset((
     "mm", "cm", "l", "ml", "mi", "ft", "lb", "oz",
 ))  # fmt: skip
 """Units that end the key of a JSON object (``total_w``)."""
+_RATE: Final = re.compile(
+    r"(?:per|par|por|pro|je|na|za|al|au|op|[axp]|at|ogni|tiap|na|за|на|每|毎)$"
+    r"|rate|price|pri[sx]|preis|prec|preç|prezz|prij|cen[ay]|fiyat|harga|tarif|cost|kost|cout|coût|цен|ставк",
+    re.IGNORECASE,
+)
+"""Words of a key whose unit stands below a fraction bar."""
 _STOP: Final = frozenset((
     "the", "a", "an", "of", "in", "on", "at", "is", "are", "was", "were", "be", "and", "or", "for", "to",
     "by", "with", "from", "as", "it", "its", "this", "that", "has", "have", "had", "which", "so", "der",
@@ -258,9 +265,9 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
 def _value(literal: str) -> tuple[float, float]:
     """Return the value of a literal, and of one unit of its last digit."""
     plain = re.sub(r"[    ]", "", literal)
-    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
+    if re.fullmatch(r"(?!0)\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
         plain = plain.replace(",", "")
-    elif re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d+", plain):
+    elif re.fullmatch(r"(?!0)\d{1,3}(?:\.\d{3})+,\d+", plain):
         plain = plain.replace(".", "").replace(",", ".")
     else:
         plain = plain.replace(",", ".")
@@ -275,9 +282,15 @@ def _unit(before: str, after: str) -> str:
     found = _UNIT.match(after)
     if found is None:
         key = _KEY.search(before)
-        ending = key[1].rpartition("_")[2].casefold() if key else ""
-        return _CURRENCIES.get(ending, ending if ending in _KEY_UNITS else "")
+        return _unit_of_key(key[1].casefold()) if key else ""
     return unit_of(found[1].strip("/"))
+
+
+def _unit_of_key(key: str) -> str:
+    """Return the unit with which a key ends; empty for a rate, as in ``mg_par_kg`` and ``price_kg``."""
+    *before, ending = key.split("_")
+    is_rate = any(word in _KEY_UNITS or word in _CURRENCIES or _RATE.match(word) for word in before)
+    return "" if is_rate else _CURRENCIES.get(ending, ending if ending in _KEY_UNITS else "")
 
 
 def unit_of(word: str) -> str:

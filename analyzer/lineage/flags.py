@@ -13,6 +13,7 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.known import Known, beginnings_in, words_in
+from analyzer.lineage.vocabulary import has_alternative
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.wordings import mentions_fault
 
@@ -30,6 +31,8 @@ _NEGATED: Final = re.compile(
     r"(?:\b(?:no|not|without|non|except|ohne|kein\w*|nicht|sans|pas|sin|senza|sem|zonder|geen|bez|без)\b|n't)\W(?:\w+\W){0,2}$",
     re.IGNORECASE,
 )
+_FREE: Final = re.compile(r"[\s-]?(?:free|frei|freie[nrsm]?|vrij|vrije)\b", re.IGNORECASE)
+"""What follows a word of what is not wanted: ``gluten free``, ``glutenfrei``."""
 _LEAST: Final = 5
 """Letters of a word of the task that may name a column."""
 _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
@@ -38,7 +41,7 @@ _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
 def unmet_flags(known: Known) -> Iterator[Clue]:
     """Yield the entries that the answer chose although they lack what the task asks for."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
-    if not answer or mentions_fault(answer):
+    if not answer or mentions_fault(answer) or has_alternative(known.asked):
         return
     lists = [(one, keys) for _, text in known.results() for one in lists_in(text) if (keys := _flags(one))]
     wanted, told = (
@@ -46,9 +49,13 @@ def unmet_flags(known: Known) -> Iterator[Clue]:
     )
     small, words = answer.casefold(), words_in(answer)
     for listed, keys in lists:
-        meant = [key for key in keys if (own := beginnings_in(key, _LEAST)) & wanted and own.isdisjoint(told)]
+        asked = [key for key in keys if beginnings_in(key, _LEAST) & wanted]
+        meant = [key for key in asked if beginnings_in(key, _LEAST).isdisjoint(told)]
         named = [entry for entry in listed.entries if meant and entry.is_named_in(words, small)]
-        for key in meant if len(named) == 1 and _is_taken(known, named[0]) else ():
+        is_taken = len(named) == 1 and _is_taken(known, named[0])
+        if is_taken and any(_is_yes(named[0].fields.get(key, "")) for key in asked):
+            continue  # a pool or a gym
+        for key in meant if is_taken else ():
             if _is_no(named[0].fields[key]):
                 yield _clue(known, named[0], key, small)
 
@@ -60,10 +67,13 @@ def _is_taken(known: Known, entry: Entry) -> bool:
 
 
 def _wanted(asked: str) -> frozenset[str]:
-    """Return the beginnings of the words of the task that no negation precedes."""
+    """Return the beginnings of the words of the task that nothing negates."""
     found = ((one, asked[max(0, one.start() - 30) : one.start()]) for one in _WORD.finditer(asked))
     return frozenset(
-        each for one, before in found if not _NEGATED.search(before) for each in beginnings_in(one[0], _LEAST)
+        each
+        for one, before in found
+        if not (_NEGATED.search(before) or _FREE.match(asked, one.end()) or _FREE.search(one[0]))
+        for each in beginnings_in(one[0], _LEAST)
     )
 
 

@@ -38,7 +38,6 @@ _BEGINNING: Final = 5
 _LONGEST_YEAR: Final = 366
 _MOST_NAMES: Final = 200
 _LONGEST_NAME: Final = 40
-_MOST_NAME_WORDS: Final = 4
 
 
 @record
@@ -204,7 +203,7 @@ class Known:
 
     @functools.cached_property
     def names(self) -> tuple[Told, ...]:
-        """Names in the data that tools returned: whole texts of at most four words, each with a capital."""
+        """Names in the data that tools returned: whole texts of one word with a capital."""
         found: dict[str, Told] = {}
         for position, text in self.results():
             for _, name in strings_of(text):
@@ -313,9 +312,8 @@ def counts_in(text: str) -> tuple[int, ...]:
 
 
 def _is_name(text: str) -> bool:
-    words = text.split()
-    is_short = 0 < len(words) <= _MOST_NAME_WORDS and len("Abc") <= len(text) <= _LONGEST_NAME
-    return is_short and text[0].isupper() and not text.isupper() and all(map(_has_letters, words))
+    is_short = len("Abc") <= len(text) <= _LONGEST_NAME
+    return is_short and text[0].isupper() and not text.isupper() and _has_letters(text)
 
 
 def _has_letters(word: str) -> bool:

@@ -16,7 +16,7 @@ from analyzer.lineage.dates import clocks_in
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, words_in
-from analyzer.lineage.vocabulary import phrases
+from analyzer.lineage.vocabulary import has_alternative, phrases
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.wordings import mentions_fault
@@ -49,7 +49,7 @@ def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     limits = (*_times(known.asked, known.languages), *_amounts(known.asked, known.languages))
-    if not limits or not answer or mentions_fault(answer):
+    if not limits or not answer or mentions_fault(answer) or has_alternative(known.asked):
         return
     small, words = answer.casefold(), words_in(answer)
     for _step, text in known.results():

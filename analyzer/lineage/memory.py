@@ -13,7 +13,8 @@ from analyzer.signals.wordings.languages import forget_samples
 _CACHES: Final = (
     *(sources.sources, sources.columns_of, claims.judged, figures.figures, dates.dates_in, dates.clocks_in),
     dates.writes_day_first,
-    *(values.values_in, entries.lists_in, known.counts_in, known.known_of, answer_parts.parts_of, fold),
+    *(entries.document_in, entries.lists_in),
+    *(values.values_in, known.counts_in, known.known_of, answer_parts.parts_of, fold),
 )
 
 

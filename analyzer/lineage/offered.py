@@ -7,17 +7,35 @@ compared by their beginnings, so that this holds in any language that names tool
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from analyzer.lineage.checks import CHECKS
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claims_in, spaced
 from analyzer.lineage.known import Known, beginnings_in
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.wordings import Kind, languages_in, said
-from semconv.model import Evidence
+from semconv.model import Evidence, StepKind
 
+_CHECKED: Final = re.compile(
+    r"\b(?:I|we)(?:['’]ve| have)? (?:also |first |just )?"  # noqa: RUF001 - an apostrophe as typed
+    r"(?:checked|verified|tested|validated|screened|ran|run)\b"
+    r"|\bhabe(?:n)? (?:wir |ich )?(?:\S+ ){0,12}(?:geprüft|überprüft|getestet|kontrolliert)\b"
+    r"|\b(?:j['’]ai|nous avons) (?:\w+ )?(?:vérifié|contrôlé|testé)\b"  # noqa: RUF001 - an apostrophe as typed
+    r"|\b(?:he|hemos) (?:comprobado|verificado|revisado|probado)\b"
+    r"|\b(?:verifiquei|testei|conferi|verificámos|verificamos)\b"
+    r"|\b(?:ho|abbiamo) (?:verificato|controllato|testato)\b|\bsprawdzi(?:łem|łam|liśmy)\b"
+    r"|\b(?:gecontroleerd|getest|nagekeken)\b|kontrol et(?:tim|tik)|\bпровери(?:л|ла|ли)\b"  # noqa: RUF001 - Russian
+    r"|(?:检查|核对|核实|测试|验证)(?:了|过)|(?:確認|検査|テスト)しました"
+    r"|확인했|점검했|검사했",
+    re.IGNORECASE,
+)
+"""What a sentence says in which somebody claims to have checked something."""
+_CHECKING: Final = frozenset({"check", "test", "tests", "valid", "verif", "scree", "revie"})
+"""Beginnings of words that only say that something is checked."""
 _LETTERS: Final = 4
 """Letters of the shortest word that counts."""
 _LEAST: Final = 2
@@ -28,6 +46,7 @@ _OPEN: Final = (Kind.ADMISSION, Kind.PROMISE, Kind.GIVING_UP)
 
 def unmade_calls(known: Known) -> Iterator[Clue]:
     """Yield the claims that need a call of an offered tool which no agent called."""
+    yield from _unmade_checks(known)
     unused = _unused(known)
     claims = _reports(final_answer(known.reading.trajectory)[:HEAD]) if unused else ()
     asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
@@ -36,17 +55,36 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
         if claims
         else frozenset()
     )
-    done = (
-        called | beginnings_in(" ".join(text for _, text in known.results()), _LETTERS) if claims else called
-    )
+    did = (step.input[:HEAD] for step in known.reading.steps if step.kind is StepKind.TOOL)
+    spoken = " ".join((*(text for _, text in known.results()), *did)) if claims else ""
+    done = called | beginnings_in(spoken, _LETTERS)
     for tool, told in unused.items() if claims else ():
         name = beginnings_in(spaced(tool), _LETTERS)
         meant = (name | beginnings_in(told, _LETTERS)) & asked
         for sentence in claims:
             words = beginnings_in(sentence, _LETTERS)
             shared = meant & words
-            is_named = len(name) >= _LEAST and name <= words and name.isdisjoint(called)
+            is_named = len(name) >= _LEAST and name <= words and name.isdisjoint(called) and not name <= done
             if is_named or (len(shared) >= _LEAST and not (shared & name) <= done):
+                yield _clue(known, tool, sentence)
+                return
+
+
+def _unmade_checks(known: Known) -> Iterator[Clue]:
+    """Yield the checks that the answer claims in words of an offered check which no agent called."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    claims = [found[0] for found in SENTENCE.finditer(answer) if _CHECKED.search(found[0])][:_MOST_SENTENCES]
+    offered = _offered(known) if claims else {}
+    called = _called(known) if claims else frozenset()
+    used = beginnings_in(" ".join(f"{tool} {offered.get(tool, '')}" for tool in called), _LETTERS)
+    asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
+    for tool, told in offered.items():
+        if tool in called or not CHECKS.search(tool):
+            continue
+        name = beginnings_in(spaced(tool), _LETTERS)
+        meant = (name | (beginnings_in(told, _LETTERS) & asked)) - used - _CHECKING
+        for sentence in claims:
+            if meant & beginnings_in(sentence, _LETTERS):
                 yield _clue(known, tool, sentence)
                 return
 
@@ -66,17 +104,29 @@ def _reports(answer: str) -> Sequence[str]:
     ]
 
 
-def _unused(known: Known) -> Mapping[str, str]:
-    """Return the offered tools that no agent called, each with what it is said to do."""
+def _offered(known: Known) -> Mapping[str, str]:
+    """Return the offered tools, each with what it is said to do."""
+    lines = dict.fromkeys(line for step in known.reading.steps for line in step.tools.splitlines())
+    return dict(_parts(line) for line in list(lines)[:_MOST_TOOLS])
+
+
+def _called(known: Known) -> frozenset[str]:
     steps = known.reading.steps
-    lines = dict.fromkeys(line for step in steps for line in step.tools.splitlines())
-    offered = dict(_parts(line) for line in list(lines)[:_MOST_TOOLS])
-    called = {step.target or "" for step in steps} | {call.name for step in steps for call in step.calls}
+    return frozenset(
+        (*(step.target or "" for step in steps), *(call.name for step in steps for call in step.calls))
+    )
+
+
+def _unused(known: Known) -> Mapping[str, str]:
+    """Return the offered tools that change something and that no agent called."""
+    offered, called = _offered(known), _called(known)
     acts = frozenset[str]().union(*(acts_of(tool) for tool in called))
     return {
         tool: told
         for tool, told in offered.items()
-        if tool not in {"", *called} and not looks_up(tool) and acts.isdisjoint(acts_of(tool))
+        if tool not in {"", *called}
+        and (not looks_up(tool) or CHECKS.search(tool))
+        and acts.isdisjoint(acts_of(tool))
     }
 
 

@@ -1,5 +1,8 @@
 """Calls for another entry of a list: M. Okafor's account is opened where N. Okafor in 4B was asked for. Pure.
 
+Another entry may be meant: the task names somebody whose place a colleague takes. One taken by mistake looks
+like the one that was asked for: it has a word of it, or nearly its id.
+
 What was asked for is read once for all calls that follow the same texts, and an entry is compared only by
 those of its fields that were asked for: lists are long, and most of their entries nobody mentions.
 """
@@ -13,6 +16,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from analyzer.lineage.arguments import one_slip
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in
 from analyzer.lineage.entries import Entry, Listed, lists_in
@@ -143,7 +147,9 @@ class _Asked:
         meant = (
             (one, name)
             for one, own in self._named_in(choice.listed)
-            if _is_free(one, choice) and (name := _name_of(own, choice.entry, choice.key))
+            if _is_free(one, choice)
+            and (name := _name_of(own, choice.entry, choice.key))
+            and _looks_like(choice, one, own)
         )
         better = list(islice(meant, 2))
         if len(better) != 1 or self._tells_from(choice, better[0][0]):
@@ -185,6 +191,14 @@ class _Asked:
 def _is_free(entry: Entry, choice: _Choice) -> bool:
     """Tell whether an entry is another one than a call takes, and could have been taken."""
     return entry is not choice.entry and False not in entry.fields.values()
+
+
+def _looks_like(choice: _Choice, meant: Entry, asked: Sequence[_Field]) -> bool:
+    """Tell whether the entry that a call takes has a word that was asked for, or nearly the right id."""
+    taken = frozenset().union(*(_parts(str(value)) for value in choice.entry.fields.values()))
+    words = frozenset().union(*(field.words for field in asked))
+    ids = (str(one.fields.get(choice.key, "")) for one in (choice.entry, meant))
+    return any(len(word) >= _LEAST_NAME for word in words & taken) or one_slip(*ids)
 
 
 def _name_of(fields: Sequence[_Field], other: Entry, key: str) -> str:

@@ -12,9 +12,10 @@ from analyzer.lineage.dates import DateFound, Day, agree, dates_in, years_in
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
-from analyzer.lineage.vocabulary import phrases
+from analyzer.lineage.vocabulary import denies, phrases
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.wordings import mentions_fault
+from semconv.model import StepKind
 
 _OF_DATA: Final = re.compile(
     r"(?:as_?of|(?:last_?)?(?:updated?|modified|refreshed|fetched|retrieved|observed|measured|synced)(?:_?(?:at|on))?|quoted_?at)$",
@@ -32,7 +33,7 @@ def outdated_results(known: Known) -> Iterator[Clue]:
     """Yield the old results whose figures the answer states for today, without their date."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     today = _today(known)
-    if not answer or today is None or mentions_fault(answer):
+    if not answer or today is None or mentions_fault(answer) or denies(answer):
         return
     stated = {one.value for one in figures(answer)}
     for step, text in known.results():
@@ -47,7 +48,8 @@ _PERIODS: Final = (
     re.compile(r"(?<!\d)((?:19|20)\d\d)\s?[-/–]\s?(?:20)?(\d\d)(?![\d-])"),  # noqa: RUF001 - a dash as typed
     re.compile(r"\bQ([1-4])[\s/-]{0,2}((?:20)\d\d)\b|\b((?:20)\d\d)[\s/-]{0,2}Q([1-4])\b", re.IGNORECASE),
     re.compile(
-        r"\b(?:week|kw|woche|semaine|semana|settimana|tydzień|неделя)[\s_#-]{0,2}(\d{1,2})\b", re.IGNORECASE
+        r"\b(?:week|kw|woche|semaine|semana|settimana|tydzień|неделя)[\s_#:\"-]{0,4}(\d{1,2})\b",
+        re.IGNORECASE,
     ),
 )
 """Seasons and school years, quarters, and weeks."""
@@ -57,10 +59,13 @@ def other_periods(known: Known) -> Iterator[Clue]:
     """Yield the results for another season, quarter or week than was asked for, if the answer hides it."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     stated = {one.value for one in figures(answer)}
-    for pattern in _PERIODS if answer else ():
+    for pattern in _PERIODS if answer and not denies(answer) else ():
         asked = _periods(pattern, known.asked)
         texts = (
-            [(step, text, _periods(pattern, text)) for step, text in known.results()]
+            [
+                (step, text, _periods(pattern, text) | _asked_of(known, step, pattern))
+                for step, text in known.results()
+            ]
             if len(asked) == 1
             else []
         )
@@ -76,6 +81,12 @@ def other_periods(known: Known) -> Iterator[Clue]:
 
 def _periods(pattern: re.Pattern[str], text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(sorted(filter(None, one.groups()))) for one in pattern.finditer(text))
+
+
+def _asked_of(known: Known, position: int, pattern: re.Pattern[str]) -> frozenset[tuple[str, ...]]:
+    """Return the periods that a call asked for: what it returned is for them, whatever else it speaks of."""
+    step = known.reading.steps[position]
+    return _periods(pattern, step.input[:HEAD]) if step.kind is StepKind.TOOL else frozenset()
 
 
 def _other(known: Known, source: int, pattern: re.Pattern[str], value: float) -> Clue:
@@ -126,6 +137,9 @@ def _record(text: str) -> Mapping[str, Any]:
 def _old(row: Mapping[str, Any], today: date, answer: str) -> DateFound | None:
     """Return the date of a record that is too old for the question and that the answer does not give."""
     said = dates_in(answer)
+    told = (each for value in row.values() if isinstance(value, str) for each in dates_in(value))
+    if any(day.year and date(*day) >= today for each in told for day in each.readings):
+        return None  # what it says still holds, or is to come
     for key, value in row.items():
         most = (
             _MONTH

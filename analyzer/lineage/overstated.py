@@ -1,8 +1,8 @@
 """Deeds that the answer reports as done although their result says that they are not: a draft, unsent. Pure.
 
-``{"status": "draft"}``, ``"pending approval"``, ``"sent": false``: the call succeeded and the deed is not
-done. An answer that says so, in any of the languages, is right; one that only claims the deed is not. A state
-denies some deeds and not others: an invoice that is not paid has been made.
+``{"status": "draft"}``, ``"pending approval"``, ``"sent": false``, ``"deleted": 0``: the call succeeded and
+the deed is not done. An answer that says so, in any of the languages, is right; one that only claims the deed
+is not. A state denies some deeds and not others: an invoice that is not paid has been made.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ _DONE_KEY: Final = re.compile(
     r"(?:is_?|was_?)?(?:sent|submitted|published|committed|applied|executed|completed|booked|paid|cancelled)$",
     re.IGNORECASE,
 )
+_OTHERWISE: Final = re.compile(
+    r"fail|error|skip|pending|reject|would|duplicate|invalid|(?:^|[^a-z])(?:not|un|non)", re.IGNORECASE
+)
+"""Keys that count what was not done; none of these is good news."""
 _LONGEST: Final = 80
 _MOST_FIELDS: Final = 40
 _MOST_LATER: Final = 200
@@ -94,28 +98,46 @@ def overstated_deeds(known: Known) -> Iterator[Clue]:
     answer = final_answer(known.reading.trajectory)[:HEAD]
     claims = list(claims_in(answer)) if answer else []
     done = acts_in(answer) if claims else frozenset()
+    claimed = frozenset[str]().union(*(acts for _, acts in claims))
     for place in known.last_calls.values() if claims else ():
         step = known.reading.steps[place]
         if looks_up(step.target or "") or known.reading.faults[place] is not Fault.NONE:
             continue
         row = mapping(step.output[:HEAD])
-        for key, value, denied in _not_done(row, f"{known.asked}\n{answer}"):
+        for key, value, denied in _not_done(row, f"{known.asked}\n{answer}", claimed):
             claim = next((sentence for sentence, acts in claims if acts & denied), claims[0][0])
             if not done.isdisjoint(denied) and not _goes_on(known, place, row, denied):
                 yield _clue(known, place, key, value, claim)
                 break
 
 
-def _not_done(row: Mapping[str, Any], answer: str) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Yield the fields that deny deeds, and these, unless the answer or the task says so."""
-    for key, value in islice(row.items(), _MOST_FIELDS):
-        if value is False and _DONE_KEY.match(str(key)):
+def _not_done(
+    row: Mapping[str, Any], answer: str, claimed: frozenset[str]
+) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Yield the fields that deny deeds, and these, unless the answer or the task says so.
+
+    A count of nothing denies only what a sentence claims: an answer may say in many ways that there was
+    nothing to do.
+    """
+    fields = list(islice(row.items(), _MOST_FIELDS))
+    done = {act for key, value in fields if type(value) is int and value > 0 for act in _counted(str(key))}
+    for key, value in fields:
+        if type(value) is int and value == 0:
+            denied = _counted(str(key))
+            if denied & claimed and denied.isdisjoint(done):
+                yield str(key), "0", denied
+        elif value is False and _DONE_KEY.match(str(key)):
             if not re.search(_UNDONE, answer, re.IGNORECASE):
                 yield str(key), "false", acts_in(spaced(str(key))) or _FINAL
         elif isinstance(value, str) and len(value) <= _LONGEST and _STATE.search(str(key)):
             state = next((one for one in _STATES if one.says.search(value)), None)
             if state is not None and not state.tells.search(answer):
                 yield str(key), value, acts_in(spaced(value)) if state.denies is None else state.denies
+
+
+def _counted(key: str) -> frozenset[str]:
+    """Return the deeds whose things a key counts: ``deleted``, ``messages_sent``."""
+    return frozenset() if _OTHERWISE.search(key) else acts_in(spaced(key))
 
 
 def _goes_on(known: Known, place: int, row: Mapping[str, Any], denied: frozenset[str]) -> bool:

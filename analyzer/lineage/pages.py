@@ -13,9 +13,14 @@ from typing import Any, Final
 
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.cut_short import counts
+from analyzer.lineage.entries import document_in
+from analyzer.lineage.figures import CURRENCY_CODES, figures, words_of
 from analyzer.lineage.known import Known, counts_in
 from analyzer.lineage.vocabulary import phrases
+from analyzer.signals.numbers import measure_of
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
+from analyzer.signals.tool_names import deed_of
 from analyzer.signals.wordings import languages_in
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
@@ -24,12 +29,15 @@ from semconv.record import record
 _MOST_PAGES: Final = 200
 _FOOTER: Final = 400
 _MOST_TIMES: Final = 5
+_LONGEST_NUMBER: Final = 9
+_LEAST_COUNTED: Final = 5
+"""Entries of a page whose number an answer has by no other way: three days, four people."""
 _COUNT: Final = re.compile(
     r"(?:total|num|number)_?(?:of_?)?(?:count|items|results|hits|found|rows|entries)$", re.IGNORECASE
 )
 """Keys that can only count the entries of the list."""
 _TOTAL: Final = re.compile(
-    r"(?:total|count|size|hits|matches|found|gesamt(?:zahl|anzahl)?|insgesamt|anzahl|totale|totaal|aantal|nombre"
+    r"(?:total|count|size|hits|match(?:es|ed)|found|gesamt(?:zahl|anzahl)?|insgesamt|anzahl|totale|totaal|aantal|nombre"
     r"|łącznie|razem|celkem|počet|antal|totalt|toplam|всего|количество|итого|总数|總數|总计|合計|件数|総数|전체|총)$",
     re.IGNORECASE,
 )
@@ -37,9 +45,21 @@ _TOTAL: Final = re.compile(
 _MORE: Final = re.compile(
     r"(?:has_?(?:more|next)(?:_?page)?|more|(?:is_?)?truncated|limit_?reached)$", re.IGNORECASE
 )
-_NEXT: Final = re.compile(r"(?:next(?:_?(?:page|cursor|token|link|url))?|continuation)$", re.IGNORECASE)
-_LIMIT: Final = re.compile(r"(?:limit|per_?page|page_?size|size|top|first)$", re.IGNORECASE)
+_NEXT: Final = re.compile(
+    r"(?:@odata\.)?(?:next(?:_?(?:page|cursor|token|link|url))?|continuation|pr[óo]xim[ao]|siguiente|suivante?|n(?:ä|ae)chste"
+    r"|volgende|successiv[ao]|następna|следующая|下一页|次(?:ページ)?|다음)$",
+    re.IGNORECASE,
+)
+_LINK_TO_NEXT: Final = re.compile(r"""\brel="?next\b""")
+"""In the ``Link`` header of a page (RFC 8288)."""
+_RELATIONS: Final = ("rel", "relation")
+_LIMIT: Final = re.compile(
+    r"(?:limit|per_?page|page_?size|size|top|first|p(?:or|ar|ro|er)_?(?:page|pagina|página|seite|sida)|na_stronie|每页)$",
+    re.IGNORECASE,
+)
 _PAGES: Final = re.compile(r"(?:total_?pages|pages|page_?count|last_?page)$", re.IGNORECASE)
+_CUT: Final = re.compile(r"[(\[]?\s?(?:\.{3}|…|\+)[^\d\n]{0,30}(\d{1,6})(?!\d)[^\n]{0,60}")
+"""A last line that stands for lines left out: ``... 15 more rows``, ``(+3 weitere)``."""
 _ROWS: Final = re.compile(
     r"(?<!\d)(\d{1,4})\s?(?:-|–|to|bis|à|a|do|до)\s?(\d{1,4})\s(?:of|von|van|sur|de|di|z|из|/)\s?(\d{1,6})(?!\d)"  # noqa: RUF001 - as written
 )
@@ -75,24 +95,42 @@ def unread_pages(known: Known) -> Iterator[Clue]:
     """Yield the results that say that there is more, which no later call reads nor the answer mentions."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     steps = known.reading.steps
-    wants_all, counted = _wants_all(known), counts_in(answer)
+    wants_all, counted = _wants_all(known), _counts(answer)
     read: dict[str, dict[str, _Page]] = {}
-    for position, text in islice(known.results(), _MOST_PAGES) if answer else ():
+    results = list(islice(known.results(), _MOST_PAGES)) if answer else []
+    lasts = {steps[position].target: position for position, text in results if _has_entries(text)}
+    for position, text in results:
         page = _page(text)
-        if page is None or not (wants_all or (page.is_most and page.shown in counted)):
+        if page is None or not (wants_all or (page.is_most and _is_counted(known, page, answer, counted))):
             continue
+        tool = steps[position].target or ""
+        if tool.casefold().startswith(deed_of(tool) or " "):
+            continue  # what is around the thing that was changed
         is_call = steps[position].kind is StepKind.TOOL
         target = (steps[position].target or "") if is_call else ""
         read.setdefault(target, {})[text] = page
-        is_last = not is_call or known.last_calls[steps[position].target] == position
+        is_last = not is_call or lasts[steps[position].target] == position
         if is_last and page.is_part_of([*read[target].values()]) and not _is_told(known, page, answer):
             yield _clue(known, position, page)
+
+
+def _is_counted(known: Known, page: _Page, answer: str, counted: frozenset[int]) -> bool:
+    """Tell whether an answer gives the length of a page as a number; a small one of what is asked for."""
+    is_many = page.shown >= _LEAST_COUNTED and page.shown in counted
+    return is_many or counts(answer, page.shown, words_of(known.asked))
+
+
+def _counts(answer: str) -> frozenset[int]:
+    """Return the numbers of an answer that may count entries: those of no measure."""
+    measured = {one.value for one in figures(answer) if measure_of(one.unit) or one.unit in CURRENCY_CODES}
+    return frozenset(counts_in(answer)) - measured
 
 
 def _is_told(known: Known, page: _Page, answer: str) -> bool:
     """Tell whether the answer says how many there are, so many were asked for, or it does not claim all."""
     is_counted = page.total in counts_in(answer) or page.shown in counts_in(known.asked)
-    return is_counted or not (page.total or _claims_all(answer))
+    is_given = page.shown >= _LEAST_COUNTED and page.shown in _counts(answer)
+    return is_counted or not (page.total or is_given or _claims_all(answer))
 
 
 def _clue(known: Known, position: int, page: _Page) -> Clue:
@@ -106,23 +144,46 @@ def _clue(known: Known, position: int, page: _Page) -> Clue:
     )
 
 
+def _has_entries(text: str) -> bool:
+    """Tell whether a result may be a page: another call of the tool that returns no list reads no further."""
+    row = mapping(document_in(text))
+    return not row or any(isinstance(value, list) for value in _flat(row).values())
+
+
 def _page(text: str) -> _Page | None:
     """Return a result as a page, if it has one list and says how it goes on."""
-    row = _flat(mapping(text))
-    lists = [value for value in row.values() if isinstance(value, list)]
-    if len(lists) != 1 or not lists[0]:
+    row = _flat(mapping(document_in(text)))
+    entries = _entries(row)
+    if not entries:
         return _printed_page(text) if not row else None
-    shown = len(lists[0])
-    wholes = {str(key): value for key, value in row.items() if type(value) is int}
+    shown = len(entries)
+    wholes = {str(key): number for key, value in row.items() if (number := _whole(value)) is not None}
     is_more = any(_says_more(str(key), value) for key, value in row.items())
     pages = next((value for key, value in wholes.items() if _PAGES.match(key)), 0)
     is_limited = any(_LIMIT.match(key) and value == shown for key, value in wholes.items())
     counted = _COUNT if not (is_more or pages or is_limited) else _TOTAL
-    totals = [value for key, value in wholes.items() if counted.match(key) or _COUNT.match(key)]
+    totals = [value for key, value in wholes.items() if counted.search(key) or _COUNT.match(key)]
     total = max(totals, default=0)
-    if total == shown or total in _sums(lists[0]):
+    if (total == shown and not is_more) or total in _sums(entries):
         return None
     return _Page(shown=shown, total=total if total > shown else 0, pages=pages, is_more=is_more)
+
+
+def _entries(row: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the one list of a result, apart from links to pages and from the names of its columns."""
+    lists = [value for value in row.values() if isinstance(value, list) and not any(map(_is_link, value))]
+    rows = [one for one in lists if any(isinstance(each, dict | list) for each in one)] or lists
+    return rows[0] if len(rows) == 1 else ()
+
+
+def _is_link(entry: Any) -> bool:
+    return isinstance(entry, dict) and any(isinstance(entry.get(name), str) for name in _RELATIONS)
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value[:_LONGEST_NUMBER])
+    return value if type(value) is int else None
 
 
 def _sums(entries: Sequence[Any]) -> set[float]:
@@ -144,19 +205,29 @@ def _flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
 def _says_more(key: str, value: Any) -> bool:
     if _MORE.match(key):
         return value is True or (type(value) is int and value > 0)
-    return bool(_NEXT.match(key) and value)
+    if isinstance(value, list):
+        return any(_is_link(one) and "next" in (one.get(name) for name in _RELATIONS) for one in value)
+    is_link = isinstance(value, str) and _LINK_TO_NEXT.search(value) is not None
+    return is_link or bool(_NEXT.match(key) and value)
 
 
 def _printed_page(text: str) -> _Page | None:
-    """Return the same for lines that end with such words as ``rows 1-8 of 13``."""
+    """Return the same for lines that end with such words as ``rows 1-8 of 13`` or ``... 5 more``."""
     found = _ROWS.search(text[-_FOOTER:])
     first, last, total = map(int, found.groups()) if found else (0, 0, 0)
-    is_page = first == 1 < last < total and text.count("\n") >= last
-    return _Page(shown=last, total=total) if is_page else None
+    if first == 1 < last < total and text.count("\n") >= last:
+        return _Page(shown=last, total=total)
+    *lines, end = text.strip().splitlines() or [""]
+    cut = _CUT.fullmatch(end.strip())
+    shown = len(lines) - (1 if lines and not any(map(str.isdigit, lines[0])) else 0)  # without a heading
+    is_cut = cut is not None and int(cut[1]) not in {0, shown} and shown >= _LEAST_COUNTED
+    return _Page(shown=shown, is_more=True) if is_cut else None
 
 
 def _wants_all(known: Known) -> bool:
-    return phrases("every", known.languages).search(known.asked) is not None
+    """Tell whether people ask for every entry, or for a sum of all."""
+    wanted = (phrases(kind, known.languages) for kind in ("every", "total"))
+    return any(one.search(known.asked) for one in wanted)
 
 
 def _claims_all(answer: str) -> bool:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from analyzer.lineage.after_nothing import values_after_nothing
+from analyzer.lineage.after_nothing import filled_gaps, values_after_nothing
 from analyzer.lineage.arguments import contradicting_arguments
+from analyzer.lineage.barred import barred_times
 from analyzer.lineage.changed import changed_values
 from analyzer.lineage.checks import refused_deeds
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.cut_short import cut_lists
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
+from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.flags import unmet_flags
 from analyzer.lineage.known import Known
 from analyzer.lineage.limits import broken_limits
 from analyzer.lineage.offered import unmade_calls
+from analyzer.lineage.older import older_values
 from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.out_of_date import other_periods, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
+from analyzer.lineage.superseded import replaced_versions
 from analyzer.lineage.totals import wrong_totals
 from analyzer.lineage.units import changed_units
 from analyzer.lineage.weekdays import wrong_weekdays
@@ -36,8 +40,11 @@ READERS: Final[tuple[LineageReader, ...]] = (
     unread_pages,
     outdated_results,
     other_periods,
+    replaced_versions,
+    older_values,
     changed_units,
     broken_limits,
+    barred_times,
     unmet_flags,
     exceeded_maxima,
     refused_deeds,
@@ -45,8 +52,10 @@ READERS: Final[tuple[LineageReader, ...]] = (
     misreported_deeds,
     claimed_deeds,
     unmade_calls,
+    failed_tests,
     overstated_deeds,
     values_after_nothing,
+    filled_gaps,
     calls_for_other_rows,
     wrong_weekdays,
     wrong_totals,

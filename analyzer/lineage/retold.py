@@ -42,8 +42,17 @@ def retold_figures(known: Known) -> Iterator[Clue]:
         new = [one for one in own if _is_telling(one) and one.value not in said]
         new = [one for one in new if one.value in answered or len(one.digits) >= _LONG]
         for figure, given in _slips(new, heard[step.agent], {one.value for one in own}):
-            yield _clue(known, position, figure, given)
+            if not _is_called_again(known, position, figure, given):
+                yield _clue(known, position, figure, given)
         said |= {one.value for one in own}
+
+
+def _is_called_again(known: Known, position: int, figure: Figure, given: Figure) -> bool:
+    """Tell whether a slip stood in a call alone, which the agent made again with what it had heard."""
+    step = known.reading.steps[position]
+    tools = {call.name for call in step.calls if figure.literal in call.arguments}
+    again = (call for later in known.reading.steps[position + 1 :] for call in later.calls)
+    return bool(tools) and any(call.name in tools and given.literal in call.arguments for call in again)
 
 
 def _is_telling(figure: Figure) -> bool:
@@ -56,19 +65,27 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
         results = plain_results([one.value for one in heard if one.value][-_MOST_WORKED:])
         if any(map(figure.is_about, (*(each.value for each in heard), *results))):
             continue
-        near = (
-            one
-            for one in heard
-            if one.value not in said
-            and _is_telling(one)
-            and (one.unit == figure.unit or not one.unit or not figure.unit)
-            and (one.unit == figure.unit != "" or one.digits != figure.digits)  # centimetres of millimetres
-            and near_miss(figure, one.value)
-            and sorted(one.digits) == sorted(figure.digits)
-        )
+        near = (one for one in heard if one.value not in said and _is_telling(one) and _is_slip(figure, one))
         given = next(near, None)
         if given is not None:
             yield figure, given
+
+
+def _is_slip(figure: Figure, one: Figure) -> bool:
+    """Tell whether a figure is another one of its size and quantity with two digits exchanged.
+
+    Without a unit or a word beside both, a minute and a temperature are alike by chance.
+    """
+    if one.unit != figure.unit and one.unit and figure.unit:
+        return False
+    is_same = one.unit == figure.unit != "" or not one.words.isdisjoint(figure.words)
+    return (
+        (is_same or len(figure.literal_digits) > _LONG)
+        and one.digits != figure.digits  # centimetres of millimetres
+        and sorted(one.digits) == sorted(figure.digits)
+        and len(str(int(abs(one.value)))) == len(str(int(abs(figure.value))))
+        and near_miss(figure, one.value)
+    )
 
 
 def _clue(known: Known, position: int, figure: Figure, given: Figure) -> Clue:

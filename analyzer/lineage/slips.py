@@ -89,10 +89,12 @@ def _returned_nearly(held: Judged, claim: Figure) -> tuple[int, Figure] | None:
     stated = {one.value for one in held.claims}
     unlike = [each for each in held.world.results if each[1].value not in stated and _may_be(claim, each[1])]
     many = len({one.value for _, one in unlike})
+    is_only = len({one.value for _, one in held.world.results}) == 1
     near = [
         each
         for each in unlike
-        if many * alike_by_chance(claim, each[1].value) <= BY_CHANCE
+        if (is_only or _is_same_quantity(claim, each[1]))
+        and many * alike_by_chance(claim, each[1].value) <= BY_CHANCE
         and not _is_step_apart(held.world, claim.value - each[1].value)
     ]
     return max(near, key=lambda each: _overlap(claim, each[1]), default=None)
@@ -123,10 +125,13 @@ def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
     operands = list({one.value: one for one in known if not one.is_label}.values())[:MOST_PLAIN]
     found = [each for one, other in permutations(operands, 2) for each in _operations(one, other)]
     many = len({value for value, _ in found})
+    stated = {one.value for one in held.claims}
     near = (
         text
         for value, text in found
-        if _is_exchanged(claim, value) and many * alike_by_chance(claim, value) <= BY_CHANCE
+        if value not in stated
+        and _is_exchanged(claim, value)
+        and many * alike_by_chance(claim, value) <= BY_CHANCE
     )
     return next(near, "")
 
@@ -153,6 +158,11 @@ def _operations(one: Figure, other: Figure) -> Iterator[tuple[float, str]]:
 def _is_exchanged(claim: Figure, value: float) -> bool:
     digits = f"{value:.10g}".replace(".", "").strip("0")
     return sorted(digits) == sorted(claim.digits) and digits != claim.digits
+
+
+def _is_same_quantity(claim: Figure, one: Figure) -> bool:
+    """Tell whether two figures share their unit or a word beside them: others are alike by chance."""
+    return claim.unit == one.unit != "" or not claim.words.isdisjoint(one.words)
 
 
 def _is_step_apart(world: World, difference: float) -> bool:

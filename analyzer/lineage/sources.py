@@ -219,6 +219,15 @@ def columns_of(reading: Reading) -> tuple[tuple[float, ...], ...]:
     return tuple(_columns(reading, sources(reading)))
 
 
+def answered_columns(text: str) -> tuple[tuple[float, ...], ...]:
+    """Return the columns of a structured answer, which it may add up.
+
+    Figures are read without their sign, so a column with values below zero is given with both signs.
+    """
+    found = [tuple(column) for column in _json_columns(text).values() if len(column) in _COLUMN]
+    return (*found, *(tuple(-value for value in column) for column in found if min(column) < 0))
+
+
 def _columns(reading: Reading, origins: Sequence[Source]) -> Iterator[tuple[float, ...]]:
     by_tool: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
     for source in origins:

@@ -10,7 +10,9 @@ from importlib.resources import files
 from typing import Any, Final
 
 from analyzer.signals.numbers import DENSE
+from analyzer.signals.wordings import languages_in
 
+_SENTENCE_END: Final = re.compile(r"[.!?;](?=\s)|[。！？।\n]")  # noqa: RUF001 - other scripts
 _LONG: Final = 4
 _MARKS: Final = re.compile(rf"[{DENSE}]")
 
@@ -78,6 +80,26 @@ def phrases(kind: str, languages: tuple[str, ...]) -> re.Pattern[str]:
     rows = _rows()
     words = [one for code in languages if code in rows for one in rows[code][kind]]
     return re.compile(alternatives(words) if words else r"(?!)", re.IGNORECASE)
+
+
+def denies(text: str) -> bool:
+    """Tell whether a text has a word that denies something, in one of its languages."""
+    return phrases("no", languages_in(text)).search(text) is not None
+
+
+def has_alternative(task: str) -> bool:
+    """Tell whether a task says what to do instead of what it asks for."""
+    return phrases("otherwise", languages_in(task)).search(task) is not None
+
+
+def begins_with_no(answer: str) -> bool:
+    """Tell whether the first sentence of an answer denies something: so it says that nothing was found."""
+    return phrases("no", languages_in(answer)).search(first_sentence(answer)) is not None
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence or line of a text."""
+    return _SENTENCE_END.split(text.lstrip(), maxsplit=1)[0]
 
 
 def alternatives(words: Iterable[str]) -> str:

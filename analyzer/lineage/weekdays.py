@@ -26,7 +26,8 @@ _MOST_GIVEN: Final = 20
 """Texts with a date in which the name of its day is looked for."""
 _LATEST_NS: Final = 1 << 62
 _SHORT: Final = 4
-_ENGLISH: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+ENGLISH: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+"""Names of the days for reasons, from Monday."""
 
 
 def wrong_weekdays(known: Known) -> Iterator[Clue]:
@@ -35,7 +36,7 @@ def wrong_weekdays(known: Known) -> Iterator[Clue]:
     languages = languages_in(answer)
     for one in dates_in(answer) if languages else ():
         named = _named_beside(answer, one, languages)
-        days = list(_days(known, one)) if named is not None else []
+        days = list(days_of(known, one)) if named is not None else []
         if named is None or not days or any(day.weekday() == named for day in days):
             continue
         if not _is_given(known, one, named):
@@ -70,7 +71,7 @@ def _is_name(word: str, after: str) -> bool:
     return (word[0].isupper() or after[:1] in {".", ","}) if is_short else not after.startswith(".")
 
 
-def _days(known: Known, one: DateFound) -> Iterator[date]:
+def days_of(known: Known, one: DateFound) -> Iterator[date]:
     """Yield the days that a date may mean; without a year, those of the run with this day and month.
 
     A year far before the latest one of the run is that of a birth or a founding.
@@ -104,6 +105,6 @@ def _clue(known: Known, one: DateFound, named: int, day: date) -> Clue:
     return Clue(
         step=known.reading.steps[step].index,
         kind=ClueKind.CHANGED,
-        reason=f"gave {one.literal} as a {_ENGLISH[named]}, which is a {_ENGLISH[day.weekday()]}",
+        reason=f"gave {one.literal} as a {ENGLISH[named]}, which is a {ENGLISH[day.weekday()]}",
         evidence=(quote,) if quote.quote else (),
     )

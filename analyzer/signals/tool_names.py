@@ -70,6 +70,17 @@ def deed_of(tool: str) -> str:
     return "" if is_noun else first
 
 
+_RECALLS: Final = re.compile(
+    r"memor|recall|remember|notes?(?:_|$)|notiz|souvenir|mémo|nota[st]?(?:_|$)|記憶|メモ|记忆|备忘|기억|메모",
+    re.IGNORECASE,
+)
+
+
+def recalls(tool: str) -> bool:
+    """Tell whether a tool looks up what was said before: to find nothing there tells nothing of the task."""
+    return _RECALLS.search(tool) is not None
+
+
 def looks_up(tool: str) -> bool:
     """Tell whether a tool's name says that it only reads."""
     return not deed_of(tool) and not _LOOKS_UP.isdisjoint(words_in(tool))

@@ -53,6 +53,8 @@ _JSON_ONLY: Final = re.compile(
     re.IGNORECASE,
 )
 _BULLET: Final = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+\S", re.MULTILINE)
+_ABBREVIATED: Final = re.compile(r"(?<=\d)\.(?=\d)|\.(?=\s+[a-z\d])")
+"""Full stops that end no sentence: of numbers, and of ``e.g.`` before a small letter or a number."""
 _SENTENCE: Final = re.compile(r"[^.!?…]*[^\s.!?…][^.!?…]*(?:[.!?…]+(?=\s|$)|$)")
 
 
@@ -116,7 +118,7 @@ def _counter(unit: str) -> Callable[[str], int]:
 
 _COUNTERS: Final[dict[str, Callable[[str], int]]] = {
     "word": lambda text: len(text.split()),
-    "sentence": lambda text: len(_SENTENCE.findall(re.sub(r"(?<=\d)\.(?=\d)", "", prose_of(text)))),
+    "sentence": lambda text: len(_SENTENCE.findall(_ABBREVIATED.sub("", prose_of(text)))),
     "bullet": lambda text: len(_BULLET.findall(text)),
     "item": lambda text: len(_BULLET.findall(text)),
     "line": lambda text: len([line for line in text.splitlines() if line.strip()]),

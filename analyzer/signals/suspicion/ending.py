@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from analyzer.lineage.derivation import plain_results
+from analyzer.lineage.derivation import converts, plain_results
 from analyzer.lineage.figures import figures
 from analyzer.lineage.sources import results
 from analyzer.signals.normalize import normalized
@@ -20,7 +20,7 @@ from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault, fault_of, says_absent, says_refused
-from analyzer.signals.wordings import Kind, kinds_said, languages_in, only_acknowledges, said
+from analyzer.signals.wordings import Kind, asks_whether, kinds_said, languages_in, only_acknowledges, said
 from semconv.model import Step, StepKind, Trajectory
 
 _SENTENCE: Final = re.compile(r"(?:[^.!?;\n\u3002\uff01\uff1f\u061f\u0964]|[.](?=\S))+")
@@ -165,7 +165,10 @@ class Ending:
         """Numbers of the answer that neither the task nor plain arithmetic on its numbers gives."""
         own = self._new_numbers(self.answer)
         told = sorted(numbers(self.task))[:_MOST_PLAIN]
-        return frozenset(own - set(plain_results(told))) if own and told else own
+        if not own or not told:
+            return own
+        converted = {one.value for one in figures(self.answer) if converts(one, figures(self.task))}
+        return frozenset(own - set(plain_results(told)) - converted)
 
     @cached_property
     def is_worked_out(self) -> bool:
@@ -290,8 +293,3 @@ def _answers(result: str) -> bool:
     if fault_of(probe, result) is not Fault.NONE or _PLACEHOLDER.fullmatch(result):
         return False
     return said(Kind.GIVING_UP, result[:HEAD]) is None
-
-
-def asks_whether(task: str) -> bool:
-    """Tell whether a task asks whether something exists, or which things do: then nothing is an answer."""
-    return said(Kind.ASKS_WHETHER, task[:HEAD]) is not None

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from analyzer.inquiry.present import beginning
+from analyzer.lineage.after_nothing import says_nothing_found
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.sources import is_blind
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
-from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, asks_whether, tokens_of, words_among
-from analyzer.signals.tool_names import deed_of, looks_up, words_in
-from analyzer.signals.wordings import Kind, kinds_said, may_order_message, orders_text
+from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of, words_among
+from analyzer.signals.tool_names import deed_of, looks_up, recalls, words_in
+from analyzer.signals.wordings import Kind, asks_whether, kinds_said, may_order_message, orders_text
 from semconv.model import Evidence, StepKind
 
 _WORD: Final = re.compile(r"\w+")
@@ -88,7 +89,7 @@ def _nothing_returned(ending: Ending) -> Clue | None:
         return None
     if last.found_nothing:
         return _found_nothing(ending, last)
-    if ending.only_evades or Kind.GIVING_UP in ending.kinds:
+    if ending.only_evades or (Kind.GIVING_UP in ending.kinds and Kind.GENERAL not in ending.kinds):
         return _undone(ending, last, failed=True)
     return _answered_all_the_same(ending, last)
 
@@ -111,6 +112,8 @@ def _found_nothing(ending: Ending, last: Missed) -> Clue | None:
     gives_up = Kind.GIVING_UP in ending.kinds or (ending.only_evades and bool(ending.kinds & _EXCUSES))
     if gives_up:
         return None if ending.is_answered_by_nothing else _undone(ending, last, failed=False)
+    if recalls(last.tool) or says_nothing_found(ending.task, ending.answer):
+        return None
     return _invented(ending, last, {"figures": 1.0}) if ending.figures - ending.argued else None
 
 

@@ -16,12 +16,11 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.sources import results
 from analyzer.signals.loops import Given
-from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import QUOTE, Reading, Role, final_answer, only_calls
-from analyzer.signals.suspicion.ending import asks_whether
+from analyzer.signals.run_view import HEAD, QUOTE, Reading, Role, final_answer, only_calls
+from analyzer.signals.suspicion.ending import Ending
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
-from analyzer.signals.wordings import mentions_fault
+from analyzer.signals.wordings import asks_whether, mentions_fault
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_TIMES: Final = 8
@@ -72,11 +71,10 @@ def _failures(reading: Reading) -> Iterator[_Failure]:
 
 def _has_figures_from_nowhere(reading: Reading, answer: str) -> bool:
     """Tell whether the answer has figures that neither the task nor another result gives."""
+    if any(True for _ in results(reading)):
+        return has_figures_from_nowhere(reading)
     stated = {one.value for one in figures(prose_of(answer)) if not one.is_small}
-    left = stated - numbers(reading.trajectory.task)
-    if not left or not any(True for _ in results(reading)):
-        return bool(left)
-    return has_figures_from_nowhere(reading)
+    return not stated.isdisjoint(Ending(reading.trajectory, reading).figures)
 
 
 def ignored_errors(reading: Reading) -> Iterator[Clue]:
@@ -85,7 +83,7 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
     An empty result that answers the task's question is no failure.
     """
     answer = final_answer(reading.trajectory)
-    is_whether = asks_whether(reading.trajectory.task)
+    is_whether = asks_whether(reading.trajectory.task[:HEAD])
     has_figures = _has_figures_from_nowhere(reading, answer)
     told = [place for place, text in enumerate(reading.texts) if text]
     spoken = [place for place in told if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]

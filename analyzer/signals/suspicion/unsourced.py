@@ -1,13 +1,17 @@
-"""Ids, links, quotations and named sources of the answer that occur nowhere in the run."""
+"""Ids and quotations of the answer that occur nowhere in the run.
+
+A source that it names beside is no clue: agents know norms, authors and addresses.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import dates_in
+from analyzer.lineage.known import Known, known_of
 from analyzer.lineage.sources import Source, is_blind, sources
 from analyzer.signals.normalize import excerpt, normalized
 from analyzer.signals.run_view import HEAD, Reading, final_answer
@@ -19,17 +23,17 @@ _ID: Final = re.compile(
     r"(?<![\w/.-])(?:#\d{3,}|[A-Za-z]{1,8}[-_]?\d{2,}(?:[-_]\d+)*|[A-Z]{2,}[-_][A-Z0-9]{2,}[-_]?\d*)(?![\w%])"
 )
 _SPOKEN: Final = re.compile(
-    r"(?:q|h|fy|covid|top|mp|utf|sha|iso|rfc|python|gpt|gpt-|http|ipv|pm|co|step|v|day|page|p)[-_]?\d+",
+    r"(?:q|fy|utf|sha|iso|iec|en|din|nf|une|uni|bs|pn|nen|gost|astm|ieee|ansi|jis|gb|nbr|rfc|cve|un)[-_]?\d[\d-]*",
     re.IGNORECASE,
 )
-"""Words with digits that are not ids of the run."""
+"""Periods, and numbers of norms, which agents know."""
+_FEWEST_DIGITS: Final = 5
+"""Digits from which an id names one thing of many; norms, models and sizes have up to four: ``RTX4090``."""
+_LONGEST: Final = 40
+_SERIES: Final = 20
+"""Numbers after a given one that continue it."""
 _LINK: Final = re.compile(r"https?://[^\s)\]>\"'“”]+")
-_NAME: Final = r"((?:[A-Z][\w&'-]{1,60}+\s?(?:&\s)?){1,4})"
-"""Words that are taken whole: otherwise a key in capitals splits into words in thousands of ways."""
-_NAMED: Final = re.compile(
-    rf"\b(?:[Aa]ccording to|[Dd]ata from|[Rr]eported by)\s(?:the\s)?(?:\d{{4}}\s)?{_NAME}"
-    rf"|\b{_NAME}(?:stated|confirmed|reported|announced|said)\b"
-)
+_DIGITS: Final = re.compile(r"\d+")
 _LEFT_OUT: Final = re.compile(r"…|\.\.\.|\[[^\]\n]{0,80}\]|\(\.\.\.\)")
 """What quotations replace or add: they are compared piece by piece."""
 
@@ -46,7 +50,7 @@ def unsourced(reading: Reading) -> Iterator[Clue]:
     )
     told = "\n".join(part.text for part in parts_of(answer))
     for what, found, signs in (
-        *_references(told, f"{given}\n{called}".casefold(), reading.trajectory.agents),
+        *_ids(told, f"{given}\n{called}".casefold(), known_of(reading)),
         *_quotations(reading, answer, origins, called),
     ):
         position = _introduced(reading, found)
@@ -65,38 +69,36 @@ def unsourced(reading: Reading) -> Iterator[Clue]:
         )
 
 
-def _references(
-    answer: str, small: str, agents: Sequence[str]
-) -> Iterator[tuple[str, str, dict[str, float]]]:
-    links = _LINK.sub(" ", answer)
+def _ids(told: str, small: str, known: Known) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yield the ids of an answer that neither stand in a text from outside nor are made of what does."""
     shapes = {_shape(found) for found in _ID.findall(small)}
-    for found in dict.fromkeys(_ID.findall(links)):
-        if found.casefold() in small or _SPOKEN.fullmatch(found) or _is_number(found, small):
-            continue
-        yield "the id", found, {"id": 1.0, "alike": float(_shape(found) in shapes)}
-    for found in dict.fromkeys(_LINK.findall(answer)):
-        link = found.rstrip(".,;:!?")
-        host = _host(link)
-        if link.casefold().rstrip("/") in small:
-            continue
-        yield "the link", link, {"link": 1.0, "known_host": float(bool(host) and host in small)}
-    for match in _NAMED.finditer(links):
-        name = (match[1] or match[2]).strip()
-        if name.casefold() not in small and name not in agents and len(name) > 3:
-            yield "as a source", name, {"name": 1.0}
+    for found in dict.fromkeys(_ID.findall(_LINK.sub(" ", told))):
+        if len(found) <= _LONGEST and not (
+            _is_general(found) or found.casefold() in small or _is_composed(found, small, known)
+        ):
+            yield "the id", found, {"id": 1.0, "alike": float(_shape(found) in shapes)}
 
 
-def _is_number(found: str, small: str) -> bool:
-    """Tell whether a text has the number of ``#655``, which data holds without its sign."""
-    return found.startswith("#") and re.search(rf"(?<!\d){found[1:]}(?!\d)", small) is not None
+def _is_general(found: str) -> bool:
+    """Tell whether an id is a norm, a model or a name, and no number of one thing of many."""
+    is_short = sum(map(str.isdigit, found)) < _FEWEST_DIGITS and not found.startswith("#")
+    return is_short or _SPOKEN.fullmatch(found) is not None
 
 
-def _host(link: str) -> str:
-    """Return a link's host; empty if there is none, as in a template such as ``https://[your-domain]/x``."""
-    try:
-        return (urlsplit(link).hostname or "").removeprefix("www.")
-    except ValueError:
-        return ""
+def _is_composed(found: str, small: str, known: Known) -> bool:
+    """Tell whether the numbers of an id are those of texts, dates, or the next ones of a series.
+
+    So are ids that hold their sign apart (``#655``), and names that an agent proposes (``klanten_20260503``).
+    """
+    given = {int(number) for number in _DIGITS.findall(small) if len(number) <= _LONGEST}
+    return all(
+        any(int(number) - place in given for place in range(_SERIES)) or _is_date(number, known)
+        for number in _DIGITS.findall(found)
+    )
+
+
+def _is_date(number: str, known: Known) -> bool:
+    return any(known.has_date(one) for one in dates_in(number))
 
 
 def _quotations(

@@ -74,6 +74,11 @@ def only_acknowledges(sentence: str, languages: tuple[str, ...] | None = None) -
     return found is not None and not _WORD.search(sentence[: found.start] + sentence[found.end :])
 
 
+def asks_whether(task: str) -> bool:
+    """Tell whether a task asks whether something exists, or which things do: then nothing is an answer."""
+    return said(Kind.ASKS_WHETHER, task) is not None
+
+
 _OF_FAULTS: Final = (Kind.ADMISSION, Kind.GIVING_UP, Kind.REPAIRS)
 
 
@@ -89,6 +94,7 @@ __all__ = [
     "Match",
     "Table",
     "asks_for_text",
+    "asks_whether",
     "is_covered",
     "kinds_said",
     "languages_in",

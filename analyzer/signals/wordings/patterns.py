@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from analyzer.signals.wordings.folding import fold
 from analyzer.signals.wordings.tables import Boundary, Kind, Table, tables
-from collector_processor.rebuild.secret_rules import compile_rule
+from collector_processor.core.patterns import compile_rule
 
 _PIECES: Final = re.compile(r" ?… ?| |\*|\{\w+\}")
 _MARKS: Final = r"\x00-/:-@\[-^`{-\x{bf}\x{2000}-\x{206f}\x{2190}-\x{2bff}\x{3000}-\x{303f}।॥،؛؟\x{6d4}"

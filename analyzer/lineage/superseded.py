@@ -1,0 +1,154 @@
+"""Figures of a version that its source marks as replaced: a repealed tariff beside the one in force. Pure.
+
+The mark stands in the result that the agent read. An answer that passes it on, in any of the languages, or a
+task that asks for an old version, is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.entries import document_in
+from analyzer.lineage.figures import figures
+from analyzer.lineage.known import Known, around, words_in
+from analyzer.lineage.vocabulary import denies
+from analyzer.signals.run_view import HEAD, final_answer
+from semconv.model import Evidence, StepKind
+from semconv.record import record
+
+_REPLACED: Final = re.compile(
+    r"\bsuperseded\b|\bobsolete\b|\bdeprecated\b|\brepealed\b|\bwithdrawn\b|\boutdated\b|\breplaced[ _]by\b"
+    r"|\bno longer (?:valid|in force|current)\b"
+    r"|\baußer Kraft\b|\baufgehoben|\bveraltet|\babgelöst|\bersetzt durch\b|\bungültig\b"
+    r"|\babrogée?s?\b|\bremplacée?s? par\b|\bpérimée?s?\b|\bobsolet[oa]s?\b"
+    r"|\bderogad[oa]s?\b|\bsustituid[oa]s? por\b|\brevogad[oa]s?\b|\bsubstituíd[oa]s? por\b"
+    r"|\babrogat[oaie]\b|\bsostituit[oaie] da\b|\bvervallen\b|\bvervangen door\b|\bupphävd|\bersatt av\b"
+    r"|\buchylon|\bnieaktualn|\bzastąpion|\byürürlükten kalk"
+    r"|\bупразднен|\bутратил|\bотмен[её]н|\bзамен[её]н|\bустарел"  # noqa: RUF001 - Russian
+    r"|废止|失效|作废|旧版|已被替|廃止|失効|旧版|폐지|구버전",
+    re.IGNORECASE,
+)
+"""Words by which documents and rates are marked as replaced; not those of what has merely run out."""
+_SUCCESSOR: Final = re.compile(
+    r"(?:superseded|replaced|succeeded)_?by$|successor|nachfolger|ersetzt_?durch|remplac[ée]e?_?par|sustituid[oa]_?por"
+    r"|sostituit[oa]_?da|substitu[ií]d[oa]_?por|zast[ąa]pion[ya]_?przez",
+    re.IGNORECASE,
+)
+"""Keys that name the version which holds now."""
+_MOST_PIECES: Final = 60
+_MOST_RESULTS: Final = 100
+_LONGEST_FIELD: Final = 80
+_LEAST_NAME: Final = 3
+
+
+@record
+class _Piece:
+    """A record, or a whole text, of a result."""
+
+    position: int
+    text: str
+    names: frozenset[str]
+    """Its short texts in lower case, by which a call may open it."""
+    mark: str
+    """The words that say that it is replaced; empty if none do."""
+
+
+def replaced_versions(known: Known) -> Iterator[Clue]:
+    """Yield the replaced versions from which the answer has figures that nothing else gives."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    if not answer or _REPLACED.search(answer) or _REPLACED.search(known.asked):
+        return
+    pieces = [one for result in islice(known.results(), _MOST_RESULTS) for one in _pieces(*result)]
+    marked = [one for one in pieces if one.mark]
+    stated = (
+        {one.value: one.literal for one in figures(_affirmed(answer)) if not one.is_label} if marked else {}
+    )
+    for piece in marked:
+        own = [piece, *(one for one in pieces if _opens(known, one, piece, pieces))]
+        others = "\n".join([known.asked, *(one.text for one in pieces if one not in own)])
+        given = _values("\n".join(one.text for one in own)) - _values(others)
+        used = [literal for value, literal in stated.items() if value in given]
+        if used:
+            yield _clue(known, piece, used[0])
+
+
+def _affirmed(answer: str) -> str:
+    """Return the sentences that deny nothing: the others may say what holds no longer."""
+    return "\n".join(part for part in SENTENCE.findall(answer) if not denies(part))
+
+
+def _pieces(position: int, text: str) -> Iterator[_Piece]:
+    """Yield the records of a result's lists, or the result itself if it has none."""
+    document = document_in(text)
+    rows = _rows(document)
+    if len(rows) > 1:
+        yield from (_piece(position, one) for one in rows[:_MOST_PIECES])
+    elif isinstance(document, dict):
+        yield _piece(position, document)
+    else:
+        lines = text.splitlines()
+        marks = [
+            found[0] for line in lines if len(line) <= _LONGEST_FIELD and (found := _REPLACED.search(line))
+        ]
+        yield _Piece(
+            position=position,
+            text=text,
+            names=frozenset(),
+            mark=marks[0] if len(marks) == 1 else "",
+        )
+
+
+def _rows(document: Any) -> list[Any]:
+    """Return the records of the first list of a document, at its top or under a key."""
+    inner = document.values() if isinstance(document, dict) else [document]
+    lists = (
+        one for one in inner if isinstance(one, list) and one and all(isinstance(row, dict) for row in one)
+    )
+    return next(lists, [])
+
+
+def _piece(position: int, row: dict[str, Any]) -> _Piece:
+    fields = [(str(key), value) for key, value in row.items()]
+    texts = [value for _, value in fields if isinstance(value, str) and len(value) <= _LONGEST_FIELD]
+    marks = [found[0] for value in texts if (found := _REPLACED.search(value))]
+    marks += [key for key, value in fields if isinstance(value, str) and value and _SUCCESSOR.search(key)]
+    return _Piece(
+        position=position,
+        text="\n".join(str(value) for _, value in fields),
+        names=frozenset(text.casefold() for text in texts if len(text) >= _LEAST_NAME),
+        mark=marks[0] if marks else "",
+    )
+
+
+def _opens(known: Known, one: _Piece, piece: _Piece, pieces: list[_Piece]) -> bool:
+    """Tell whether a result is that of a call which names a record by what no other record has."""
+    step = known.reading.steps[one.position]
+    if one.position <= piece.position or step.kind is not StepKind.TOOL:
+        return False
+    shared = (each.names for each in pieces if each is not piece and each.position == piece.position)
+    own = piece.names.difference(*shared)
+    return not own.isdisjoint(words_in(step.input))
+
+
+def _values(text: str) -> set[float]:
+    return {value for one in figures(text) for value in one.readings}
+
+
+def _clue(known: Known, piece: _Piece, literal: str) -> Clue:
+    position = known.first_said(lambda said: literal in said, after=piece.position)
+    step = known.reading.steps[position]
+    quote = around(step.output, literal)
+    return Clue(
+        step=step.index,
+        kind=ClueKind.OUT_OF_DATE,
+        reason=f"answered {literal} from what {known.giver(piece.position)} marks as “{piece.mark[:40]}”",
+        evidence=(
+            *((Evidence(step=step.index, quote=quote),) if quote else ()),
+            *(one for one in (known.quote(piece.position, piece.mark),) if one.quote),
+        ),
+    )
