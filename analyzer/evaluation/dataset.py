@@ -1,4 +1,4 @@
-"""Labelled runs from files: JSON lines, one JSON document, or a folder of documents; gzipped or not.
+"""Labelled runs from files: JSON lines, one JSON document, or a folder of documents; plain, gzip or zstd.
 
 Not pure: the only module of this package that reads files.
 """
@@ -29,7 +29,7 @@ def read_dataset(path: Path) -> tuple[Conversation, ...]:
             conversation logs; the message says where.
     """
     if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.suffix in {".json", ".jsonl", ".gz"})
+        files = sorted(p for p in path.rglob("*") if p.suffix in {".json", ".jsonl", ".gz", ".zst"})
         return tuple(run for file in files for run in _read_file(file, subset=file.parent.name))
     return tuple(_read_file(path, subset=path.name.split(".")[0]))
 
@@ -39,7 +39,7 @@ def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
         with path.open("rb") as file:
             raw = unpack(read_bounded(file)).removeprefix(_BYTE_ORDER_MARK)
     except (OSError, UnreadableInput) as error:
-        raise UnreadableInput(f"{path}: cannot be read as JSON, plain or gzip: {error}") from error
+        raise UnreadableInput(f"{path}: cannot be read as JSON, plain, gzip or zstd: {error}") from error
     for place, document in _documents(path, raw):
         try:
             run = _labelled(document)

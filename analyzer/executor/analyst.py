@@ -9,32 +9,32 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from analyzer.executor.consulting import ModelFacts, Order, Stepping, ThreadSteps
 from analyzer.executor.rules_version import rules_version
-from analyzer.inquiry.errors import AnalyzerError, ModelError, ModelFailure
+from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
 from analyzer.inquiry.verdict import TRIAGE, to_json
 from analyzer.inquiry.visible import visible_run
 from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
-from analyzer.methods import AUTO, METHODS, registered
+from analyzer.methods import AUTO, METHODS
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
+from analyzer.methods.choice import WITH_REFERENCE, Called, Choice, Offer
 from analyzer.methods.history import suspected
+from analyzer.methods.pooled_model import trust_of
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.checked import checked
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import MOST_STEPS
 from analyzer.signals.triage import Claim, Finding, triage, worth_a_model
-from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
+from collector_processor.core.analysis import NOTHING_EARNED, UNKNOWN, Analysis, AnalysisLostError, Earned
 from collector_processor.rebuild.redaction import Redact, keep, omit
 from semconv.model import Abstention, Attribution, Blame, Effort, Status, Trajectory, ValueOrigin
 
-WITH_REFERENCE: Final = "+reference"
-"""Suffix of a method's name if a person let the method see the expected answer."""
 NO_STEPS: Final = "no step can be read from the spans of this run"
 """Reason of an ``unreadable`` verdict."""
 _OFF: Final = "the settings turn that off (`BLAMESPAN_SUSPECT_FALSE_ALARMS`)"
@@ -58,10 +58,10 @@ class RunAnalyst:
     stepping: Stepping | None = None
     """Runs the steps of analyses that ask a model; in threads by default."""
 
-    async def analyse(self, trajectory: Trajectory) -> Analysis:
-        """Triage and attribute a run with all configured methods."""
+    async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
+        """Triage and attribute a run with all configured methods; ``earned`` with the run's tenant."""
         given = self.attributor
-        attribution = await self.consult(trajectory, given.method, given.model)
+        attribution = await self.consult(trajectory, given.method, given.model, earned=earned)
         return analysis_of(attribution, trajectory)
 
     async def consult(
@@ -70,6 +70,7 @@ class RunAnalyst:
         method: str,
         model: Model | None,
         *,
+        earned: Earned = NOTHING_EARNED,
         takes_as_failed: bool = False,
         with_reference: bool = False,
     ) -> Attribution:
@@ -85,6 +86,7 @@ class RunAnalyst:
             model=facts,
             takes_as_failed=takes_as_failed,
             with_reference=with_reference,
+            record=UNKNOWN if model is None else earned.get(model.name, UNKNOWN),
         )
         stepping, ask = self.stepping or ThreadSteps(self.steps), no_model if model is None else asking(model)
         started = given.clock()
@@ -99,7 +101,8 @@ class RunAnalyst:
         """Return an analysis as a generator of questions."""
         given = self.attributor
         sees = given.with_reference or order.with_reference
-        attributor = replace(given, method=order.method, model=order.model, with_reference=sees)
+        trust = given.trust if order.record == UNKNOWN else trust_of(order.record)
+        attributor = replace(given, method=order.method, model=order.model, with_reference=sees, trust=trust)
         if not order.takes_as_failed:
             unasked = replace(self, attributor=attributor).unasked(order.trajectory)
             if unasked is not None:
@@ -205,78 +208,6 @@ def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:
 
 _BASELINES: Final = frozenset({"random", "first-agent-step", "constant", "constant-agent"})
 
-Called = Callable[[int, float], None]
-"""Called with further model calls and dollars; the dollars are negative if a call cost less than expected."""
-
-
-class NotOffered(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
-    """The method or model is not on offer; the message lists those that are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A person's choice of method and model."""
-
-    method: str = AUTO
-    model: str = ""
-    """The model; if empty, the operator's model, if any."""
-    takes_as_failed: bool = False
-    """Whether to treat the run as failed without triage."""
-    with_reference: bool = False
-    """Whether the method may see the expected answer, if the run has one."""
-    budget_usd: float | None = None
-    """Most dollars for the run, within the operator's budgets; ``None``: only these apply."""
-
-    @property
-    def shown_method(self) -> str:
-        """The method's name, with a mark if it sees the expected answer."""
-        return self.method + WITH_REFERENCE if self.with_reference else self.method
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """The methods and models on offer."""
-
-    methods: tuple[str, ...]
-    model: str = ""
-    """The operator's model, used if none is chosen; empty if there is none."""
-    models: tuple[str, ...] = ()
-    """Other models on offer."""
-
-    def require(self, choice: Choice) -> None:
-        """Check that a choice is on offer.
-
-        Raises:
-            NotOffered: it is not.
-        """
-        if choice.method not in self.methods:
-            raise NotOffered(f"method: expected one of {', '.join(self.methods)}")
-        if choice.model and choice.model not in self.models:
-            known = ", ".join(self.models) or "none: list them in BLAMESPAN_MODEL, after the first"
-            raise NotOffered(f"model: expected one of {known}")
-        if _asks_model(choice.method) and not (choice.model or self.model):
-            raise NotOffered(f"method: {choice.method} asks a model: choose one")
-
-
-class Opinions(Protocol):
-    """Analyses runs by a person's choice of method and model."""
-
-    async def offer(self) -> Offer:
-        """Return the methods and models on offer.
-
-        Raises:
-            AnalyzerError: no analyzer can be reached.
-        """
-        ...
-
-    async def ask(self, trajectory: Trajectory, choice: Choice, called: Called) -> Attribution:
-        """Analyse by a choice on offer; computation does not block the event loop.
-
-        Raises:
-            AnalyzerError: no analyzer can be reached.
-        """
-        ...
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOpinions:
@@ -293,7 +224,9 @@ class LocalOpinions:
         methods = [name for name, entry in METHODS.items() if self._can(name, entry.needs_model, has_model)]
         return Offer(methods=(AUTO, *methods), model=own.name if own else "", models=tuple(self.models))
 
-    async def ask(self, trajectory: Trajectory, choice: Choice, called: Called) -> Attribution:
+    async def ask(
+        self, trajectory: Trajectory, choice: Choice, called: Called, earned: Earned = NOTHING_EARNED
+    ) -> Attribution:
         """Analyse; computation does not block the event loop."""
         (await self.offer()).require(choice)
         chosen = self.models[choice.model] if choice.model else self.analyst.attributor.model
@@ -303,6 +236,7 @@ class LocalOpinions:
             trajectory,
             choice.method,
             model,
+            earned=earned,
             takes_as_failed=choice.takes_as_failed,
             with_reference=sees,
         )
@@ -337,7 +271,3 @@ def _limited(model: Model, called: Called, budget_usd: float | None) -> Model:
         return reply
 
     return DelegatingModel(model=model, ask=ask)
-
-
-def _asks_model(method: str) -> bool:
-    return method != AUTO and registered(method).needs_model

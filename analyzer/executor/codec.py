@@ -16,10 +16,11 @@ from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from analyzer.executor.analyst import Choice, Offer
 from analyzer.executor.consulting import Order, StepResult
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
 from analyzer.inquiry.method import Answer, Question, Reply
+from analyzer.methods.choice import Choice, Offer
+from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.pipeline.prepare import Prepared, TraceBytes
 from semconv.model import Attribution, Blame, Status, Trajectory
 
@@ -40,6 +41,12 @@ _PREPARED: Final = TypeAdapter(tuple[Prepared | None], config=_BASE64)
 _RUN: Final = TypeAdapter(Trajectory)
 _ANSWER: Final = TypeAdapter(Attribution)
 _OFFER: Final = TypeAdapter(Offer)
+_EARNED: Final = TypeAdapter(dict[str, TrackRecord])
+_EARNED_BY: Final = "earned"
+"""Query parameter: the record of each model with the run's tenant."""
+_MOST_RECORDS: Final = 8
+_LONGEST_NAME: Final = 200
+_MOST_LABELLED: Final = 1_000_000
 PROGRESS: Final = "progress"
 """Query parameter of a client that wants lines of progress before the answer."""
 
@@ -226,6 +233,10 @@ def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
     verdict = attribution.verdict
     steps = {step.index for step in trajectory.steps}
     named = {candidate.step for candidate in verdict.ranking}
+    if (both := attribution.pooled) is not None:
+        named |= {both.step, both.own_step}
+        if not (max(both.weight, both.accuracy) <= 1 and 0 <= both.right <= both.labelled <= _MOST_LABELLED):
+            raise UnreadableInput("expected a record of the model that is possible")
     if isinstance(verdict, Blame):
         named |= {verdict.step, *(evidence.step for evidence in verdict.evidence)}
         named |= set(verdict.step_set.steps if verdict.step_set else ())
@@ -288,6 +299,28 @@ def write_choice(choice: Choice | None) -> dict[str, str]:
     failed = "yes" if choice.takes_as_failed else ""
     sees = {"with_reference": "yes"} if choice.with_reference else {}
     return {"method": choice.method, "model": choice.model, "failed": failed, **sees, **budget}
+
+
+def write_earned(earned: Earned) -> dict[str, str]:
+    """Return what models have earned as a query parameter: of the models with the most labels; or none."""
+    named = {name: record for name, record in earned.items() if len(name) <= _LONGEST_NAME}
+    most = sorted(named, key=lambda name: -named[name].labelled)[:_MOST_RECORDS]
+    known = {name: named[name] for name in most}
+    return {_EARNED_BY: _EARNED.dump_json(known).decode()} if known else {}
+
+
+def read_earned(query: Mapping[str, str]) -> Earned:
+    """Read what models have earned.
+
+    Raises:
+        UnreadableInput: the parameter is not that.
+    """
+    found = _read(_EARNED, query.get(_EARNED_BY, "{}").encode(), "what models have earned as JSON")
+    for one in found.values():
+        parts = (one.won, one.lost, one.right - one.won, one.labelled - one.right - one.lost)
+        if not (all(part >= 0 for part in parts) and one.labelled <= _MOST_LABELLED):
+            raise UnreadableInput("expected records of models that are possible")
+    return found
 
 
 def read_choice(query: Mapping[str, str]) -> Choice | None:

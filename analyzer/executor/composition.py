@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from analyzer.executor.analyst import LocalOpinions, RunAnalyst
 from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.models.completion import LiteLLM, Patience
+from analyzer.executor.models.completion import LiteLLM, Patience, require_litellm
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Model
 from analyzer.lineage.clue import least_suspicion
@@ -15,8 +15,8 @@ from analyzer.methods.attribution import Attributor
 from analyzer.methods.learned.model_file import read_model
 from analyzer.methods.learned.ranker import Ranker
 from analyzer.signals.triage import Claim, output_matching
+from collector_processor.core.analysis import Analyst
 from collector_processor.otlp import Signal
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, Redact, keep, make_redactor, omit, read_kinds
 from collector_processor.settings import ExportText, Settings, SettingsError
@@ -39,7 +39,7 @@ def open_analyst(settings: Settings, *, with_reference: bool = False) -> RunAnal
     Raises:
         SettingsError: the failure pattern is not a regular expression, or the ranker is invalid.
         UnknownMethod: no method has that name.
-        ModelNeeded: the method needs a model and no model is set.
+        ModelNeeded: the method needs a model and no model is set, or a model is set without litellm.
     """
     return RunAnalyst(
         attributor=Attributor(
@@ -101,10 +101,15 @@ def open_opinions(settings: Settings, analyst: RunAnalyst) -> LocalOpinions:
 
 
 def open_model(settings: Settings) -> HourlyBudget | None:
-    """Return the first model within its hourly budget; ``None`` if none is set."""
+    """Return the first model within its hourly budget; ``None`` if none is set.
+
+    Raises:
+        ModelNeeded: one is set, and litellm is not installed.
+    """
     names = model_names(settings)
     if not names:
         return None
+    require_litellm(names[0])
     model = LiteLLM(name=names[0], patience=Patience(timeout_s=settings.model_timeout / 1000))
     return HourlyBudget(model=model, usd=settings.budget_usd_per_hour, clock=time.monotonic)
 
@@ -165,6 +170,7 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
         logs=not settings.endpoints or Signal.LOGS in settings.endpoints,
         marks_suspected=settings.carrier_status == "error-suspected",
         web_url=(settings.web_url or "").rstrip("/"),
+        lanes=settings.score_lanes,
     )
 
 

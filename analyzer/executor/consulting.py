@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from analyzer.inquiry.method import Answer, Prompt, Question, Reply
 from analyzer.methods.attribution import Steps
-from collector_processor.pipeline.analyst_protocol import AnalysisLostError
+from collector_processor.core.analysis import UNKNOWN, AnalysisLostError, TrackRecord
 from semconv.model import Attribution, Trajectory
 
 MOST_HELD: Final = 64
@@ -57,6 +57,8 @@ class Order:
     """Whether to treat the run as failed without triage."""
     with_reference: bool = False
     """Whether the method may see the expected answer, besides what the settings allow."""
+    record: TrackRecord = UNKNOWN
+    """What the model has earned with the run's tenant."""
 
 
 StepResult: TypeAlias = Question | Attribution

@@ -22,11 +22,11 @@ from time import monotonic
 from typing import Final, Protocol, TypeAlias
 
 from analyzer.executor.worker_process import TRACE_CPU_S, WorkerLostError
+from collector_processor.core.analysis import AnalysisLostError
+from collector_processor.core.fair import Turns
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.analyst_protocol import AnalysisLostError
 from collector_processor.pipeline.batcher import Batcher
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
-from collector_processor.receivers.overload import Turns
 
 
 class Outcome(StrEnum):

@@ -14,11 +14,19 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
-from analyzer.executor.analyst import Choice, Offer
-from analyzer.executor.codec import read_answer, read_offer, read_progress, write_choice, write_run
+from analyzer.executor.codec import (
+    read_answer,
+    read_offer,
+    read_progress,
+    write_choice,
+    write_earned,
+    write_run,
+)
 from analyzer.executor.remote import AwayError, Watch
 from analyzer.inquiry.errors import UnreadableInput
-from collector_processor.store.database.connection import StoreError
+from analyzer.methods.choice import Choice, Offer
+from collector_processor.core.analysis import NOTHING_EARNED, Earned
+from collector_processor.core.disk import StoreError
 from collector_processor.store.jobs import LEASE_S, JobRows, Replica, ReplicaRows
 from semconv.model import Attribution, Status, Trajectory
 
@@ -40,7 +48,10 @@ InDb: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 def job_id(body: bytes, choice: Choice | None) -> str:
-    """Return an id that two questions share only if they are identical."""
+    """Return an id that two questions share only if they are identical.
+
+    What models have earned is no part of it: an answer that was paid for counts after another label, too.
+    """
     asked = json.dumps(write_choice(choice), sort_keys=True).encode()
     return hashlib.blake2b(asked + b"\0" + body, digest_size=16).hexdigest()
 
@@ -80,6 +91,7 @@ class JobAsk:
         trajectory: Trajectory,
         choice: Choice | None = None,
         watch: Watch | None = None,
+        earned: Earned = NOTHING_EARNED,
     ) -> Attribution:
         """Return an analyzer's attribution of a run, by its settings or by a person's choice.
 
@@ -93,7 +105,7 @@ class JobAsk:
         id_ = job_id(body, choice)
         try:
             await self._require_analyzer()
-            await self._in_db(self._jobs.ask, id_, write_choice(choice), body)
+            await self._in_db(self._jobs.ask, id_, write_choice(choice) | write_earned(earned), body)
         except StoreError as error:
             raise AwayError(str(error)) from error
         del body

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeAlias
 import aiohttp
 from aiohttp import StreamReader
 
-from analyzer.executor.analyst import Choice, Offer, analysis_of
+from analyzer.executor.analyst import analysis_of
 from analyzer.executor.codec import (
     BEAT_S,
     MAX_ANSWER_BYTES,
@@ -27,13 +27,15 @@ from analyzer.executor.codec import (
     read_offer,
     read_progress,
     write_choice,
+    write_earned,
     write_run,
 )
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
-from collector_processor.exporters.backend import untraced
+from analyzer.methods.choice import Choice, Offer
+from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Analyst, Earned
+from collector_processor.core.untraced import untraced
 from collector_processor.otlp import TOKEN_HEADER
 from collector_processor.otlp.tls import ClientTls
-from collector_processor.pipeline.analyst_protocol import Analysis, Analyst
 from semconv.model import BLAMELESS, Attribution, Status, Trajectory
 
 
@@ -130,15 +132,27 @@ class _BusyError(Exception):
         self.pause_s: Final = pause_s
 
 
-Ask: TypeAlias = Callable[[Trajectory], Awaitable[Attribution]]
-"""Attributes one run elsewhere; raises ``AnalyzerError`` if that is impossible."""
+class Ask(Protocol):
+    """Attributes one run elsewhere."""
+
+    async def __call__(self, trajectory: Trajectory, *, earned: Earned = NOTHING_EARNED) -> Attribution:
+        """Return the attribution; ``earned`` is what models have earned with the run's tenant.
+
+        Raises:
+            AnalyzerError: that is impossible.
+        """
+        ...
 
 
 class ChoosingAsk(Protocol):
     """Asks other processes, by their settings or by a person's choice: over HTTP, or through the store."""
 
     async def __call__(
-        self, trajectory: Trajectory, choice: Choice | None = None, watch: Watch | None = None
+        self,
+        trajectory: Trajectory,
+        choice: Choice | None = None,
+        watch: Watch | None = None,
+        earned: Earned = NOTHING_EARNED,
     ) -> Attribution:
         """Return an attribution of a run; ``watch`` is called with its progress, where that is known.
 
@@ -168,13 +182,13 @@ class RemoteAnalyst:
     local: Analyst
     """Analyst without a model: triage and signals."""
 
-    async def analyse(self, trajectory: Trajectory) -> Analysis:
+    async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
         """Triage here and attribute remotely; by signals if no analyzer answers in time."""
         own = await self.local.analyse(trajectory)
         if own.attribution.status in {*BLAMELESS, Status.UNREADABLE}:
             return own
         try:
-            attribution = await self.ask(trajectory)
+            attribution = await self.ask(trajectory, earned=earned)
         except AnalyzerError as error:
             logger.warning("no analyzer", extra={"run_id": trajectory.run_id, "reason": str(error)})
             fallback = f"{own.attribution.method}, because the analyzer failed: {error}"
@@ -252,7 +266,11 @@ class HttpAsk:
             raise AwayError("timeout" if isinstance(error, TimeoutError) else type(error).__name__) from error
 
     async def __call__(
-        self, trajectory: Trajectory, choice: Choice | None = None, watch: Watch | None = None
+        self,
+        trajectory: Trajectory,
+        choice: Choice | None = None,
+        watch: Watch | None = None,
+        earned: Earned = NOTHING_EARNED,
     ) -> Attribution:
         """Return an analyzer's attribution of a run, by its settings or by a person's choice.
 
@@ -264,10 +282,10 @@ class HttpAsk:
         """
         body = await asyncio.to_thread(write_run, trajectory)
         ends_at = time.monotonic() + self._timeout_s
-        tries = 0
+        tries, query = 0, write_choice(choice) | write_earned(earned)
         while True:
             try:
-                answer = await self._once(body, ends_at - time.monotonic(), write_choice(choice), watch)
+                answer = await self._once(body, ends_at - time.monotonic(), query, watch)
             except _BusyError as busy:
                 wait_s, reason = busy.pause_s, "busy"
             except _LaterError as error:

@@ -20,11 +20,13 @@ DECIDING: Final = (
     "analyzer/inquiry",
     "analyzer/history",
     "analyzer/lineage",
+    "collector_processor/core/patterns.py",
+    "collector_processor/core/runs.py",
     "collector_processor/rebuild",
     "collector_processor/trajectory",
     "semconv/dialects",
 )
-"""Folders of the packages that read a run and judge it."""
+"""Folders of the packages that read a run and judge it, and single files."""
 _DECIDES: Final = (".py", ".toml", ".json")
 _DIGEST_BYTES: Final = 6
 
@@ -33,11 +35,11 @@ _DIGEST_BYTES: Final = 6
 def rules_version() -> str:
     """Return the version of the installed rules; read once per process."""
     split = (folder.split("/") for folder in DECIDING)
-    return version_of(files(package).joinpath(inner) for package, inner in split)
+    return version_of(files(package).joinpath(*inner) for package, *inner in split)
 
 
 def version_of(folders: Iterable[Traversable]) -> str:
-    """Return a digest of all code and tables in these folders; line ends do not count."""
+    """Return a digest of all code and tables in these folders and files; line ends do not count."""
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for folder in folders:
         for path, file in sorted(_files(folder), key=lambda found: found[0]):

@@ -12,7 +12,7 @@ from analyzer.executor.codec import StepAsked, read_result, read_step, write_res
 from analyzer.executor.consulting import MOST_HELD, Begin, Order, Stepper, Stepping, StepResult
 from analyzer.executor.worker_process import TRACE_CPU_S, WorkerLostError
 from analyzer.inquiry.method import Answer
-from collector_processor.pipeline.analyst_protocol import AnalysisLostError
+from collector_processor.core.analysis import AnalysisLostError
 from semconv.model import Attribution
 
 logger = logging.getLogger(__name__)

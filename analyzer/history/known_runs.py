@@ -32,8 +32,8 @@ from analyzer.history.spectrum import (
     with_broken,
 )
 from analyzer.history.versions import Decision, equality, version_of
-from collector_processor.rebuild.run_totals import workflow_of
-from collector_processor.store.run_history import RunFacts
+from collector_processor.core.records import RunFacts
+from collector_processor.core.runs import workflow_of
 from semconv.attributes import SERVICE_NAME, SERVICE_VERSION
 from semconv.dialects.reading.usage import model_call
 from semconv.model import Attributes, OutcomeSource, Span, Trace, Trajectory

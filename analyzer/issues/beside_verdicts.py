@@ -17,14 +17,13 @@ from analyzer.inquiry.verdict import NOTHING_SAYS_SO, TRIAGE
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_rows import NotedRun, as_noted
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from collector_processor.core.analysis import Keep, KeptRun
+from collector_processor.core.records import Commit, RunFacts, StoredVerdict
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.commit import Keep
-from collector_processor.pipeline.prepare import KeptRun
-from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.kept_spans_table import KeptSpansRows, PackedSpans
-from collector_processor.store.records import Commit, StoredVerdict
-from collector_processor.store.run_history import RunFacts, RunHistoryRows
+from collector_processor.store.run_history import RunHistoryRows
 from collector_processor.store.run_totals_table import RunTotalsRows
 from semconv.model import Status
 

@@ -36,9 +36,9 @@ from analyzer.issues.recurrence.issue import (
     withdrawn,
 )
 from analyzer.telemetry.verdict_counters import Move, RunCount, exemplar_of
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.analyst_protocol import Analysis
-from collector_processor.store.records import StoredVerdict
 from semconv.model import UNFINISHED, Blame, Status, Trajectory
 
 _LABELS: Final = "labels"

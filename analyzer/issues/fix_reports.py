@@ -12,8 +12,9 @@ from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.recurrence.issue import Issue, is_resolved_by_hand
 from analyzer.issues.report import iso
 from analyzer.issues.workflow_reports import DAYS, MOST_RUNS, Fix, issues_of, read_fix
+from collector_processor.core.records import HistoryRow
 from collector_processor.otlp import Tenant
-from collector_processor.store.run_history import HistoryRow, RunHistoryRows
+from collector_processor.store.run_history import RunHistoryRows
 from semconv.record import record
 
 _MOST_WORKFLOWS: Final = 3

@@ -21,18 +21,18 @@ from analyzer.issues.agent_counts import AgentCounts
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.fix_reports import FixReports, IssueFix, fix_json
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, Poster, Receivers, opened_session
+from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, NotifierRules, opened_session
+from analyzer.issues.receivers import Receiver
 from analyzer.issues.recurrence.issue import Issue, IssueState, Notice, age
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports
 from analyzer.telemetry.issue_metrics import MAX_STANDING
 from analyzer.telemetry.metric import as_label
 from analyzer.telemetry.verdict_counters import Move
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import StoredVerdict, VerdictSummary
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import StoreError
 from collector_processor.store.database.thread import StoreThread
-from collector_processor.store.records import StoredVerdict
-from collector_processor.writeback.outgoing import VerdictSummary
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class IssueService:
     reader: IssueStore
     """The store, on a connection of its own that is closed with the service."""
     in_db: InDb
-    receivers: Receivers = field(default_factory=Receivers)
+    receivers: tuple[Receiver, ...] = ()
     moved: Callable[[Move], None] = lambda _move: None
     """Called on the event loop for each run counted or moved; must be quick and must not raise."""
     now_ns: Callable[[], int] = time.time_ns
@@ -172,7 +172,7 @@ class IssueService:
         self._reports = IssueReports(self.reader, is_fair_sample=self.counting.rules.is_fair_sample)
         self._watches = AgentCounts(self.reader)
         self._workflow_reports = WorkflowReports(self.reader)
-        self.delivery = tuple(DeliveryCounters(receiver=one.name) for one in self.receivers.notifiers)
+        self.delivery = tuple(DeliveryCounters(receiver=one.name) for one in self.receivers)
 
     def close(self) -> None:
         """Stop the reading thread and close its connection."""
@@ -296,10 +296,10 @@ class IssueService:
 
         def queue() -> None:
             with self.store.db.transaction():
-                for rules in self.receivers.notifiers:
-                    self.store.queue_notice(rules.name, notice)
+                for receiver in self.receivers:
+                    self.store.queue_notice(receiver.name, notice)
 
-        if self.receivers.notifiers:
+        if self.receivers:
             await self.in_db(queue)
             self._look()
 
@@ -308,13 +308,12 @@ class IssueService:
             notifier.wake()
 
     async def _open_notifiers(self, stack: AsyncExitStack) -> list[Notifier]:
-        receivers = self.receivers
-        if not receivers.urls:
+        if not self.receivers:
             return []
         session = await stack.enter_async_context(opened_session())
-        for rules, url, counters in zip(receivers.notifiers, receivers.urls, self.delivery, strict=True):
-            poster = Poster(url=url, session=session, secret=receivers.secret)
-            notifier = Notifier(rules, poster, self.store, self.in_db, self.now_ns, counters=counters)
+        for receiver, counters in zip(self.receivers, self.delivery, strict=True):
+            rules, send = NotifierRules(name=receiver.name), receiver.open(session)
+            notifier = Notifier(rules, send, self.store, self.in_db, self.now_ns, counters=counters)
             self._notifiers.append(notifier)
         return self._notifiers
 

@@ -1,8 +1,9 @@
-"""A notice in the formats of webhooks and of Slack, with links to blamespan's own pages. Pure.
+"""A notice in the formats of webhooks, of Slack and of apprise, with links to blamespan's own pages. Pure.
 
 Slack requires ``&``, ``<`` and ``>`` to be escaped, which is enough to neutralise its markup (docs.slack.dev,
 "Formatting message text"). Others, such as Mattermost, also read Markdown, ``@channel`` and bare addresses,
-so these are broken up with a zero-width space.
+so these are broken up with a zero-width space. A service behind apprise may read any markup: angle brackets
+become look-alikes, which no markup reads.
 """
 
 from __future__ import annotations
@@ -62,10 +63,36 @@ def slack_message(notice: Notice, links: Links) -> bytes:
 
 def escaped(text: str, limit: int) -> str:
     """Return one line that Slack and compatible services show as plain text."""
+    return _inert(text, limit, {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def _inert(text: str, limit: int, brackets: dict[str, str]) -> str:
     shown = plain(text, limit)
-    for char, inert in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("`", "'")):
+    for char, inert in (brackets | {"`": "'"}).items():
         shown = shown.replace(char, inert)
     return shown.replace("@", f"@{_GAP}").replace("://", f":{_GAP}//").replace("](", f"]{_GAP}(")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainMessage:
+    """A message without markup; neither part is empty."""
+
+    title: str
+    body: str
+
+
+def plain_message(notice: Notice, links: Links) -> PlainMessage:
+    """Return what changed, where and why, and the link on a line of its own."""
+    brackets = {"<": "\u2039", ">": "\u203a"}  # single angle quotation marks
+    where = f" ({_inert(notice.service, 100, brackets)})" if notice.service else ""
+    lines = [
+        f"{_inert(notice.title, _TITLE, brackets)}{where}",
+        _inert(notice.text, _TEXT, brackets),
+        links.run(notice.run_id) or links.issues,
+    ]
+    return PlainMessage(
+        title=f"blamespan: {_WORDS[notice.kind]}", body="\n".join(line for line in lines if line)
+    )
 
 
 VERSION = 1

@@ -1,12 +1,12 @@
-"""Sends notices of issues and alarms to a webhook or to Slack; with Prometheus use its alert rules instead.
+"""Sends notices of issues and alarms to their receivers; with Prometheus use its alert rules instead.
 
 Each receiver has a notifier: it sends in order and at least once, at a limited rate, and retries failures.
 Telemetry never waits for a receiver: unsent notices, failed attempts and the times of recent messages are
 in the store, so that a restart neither loses notices nor sends too many. If there are more notices than the
 hourly limit allows, the last message of the hour summarises the rest.
 
-A receiver's address comes only from the settings; text that comes from a trace is shortened and escaped for
-the receiver (``notice_messages.py``). Requests are signed, bounded in time, and follow no redirect.
+``receivers.py`` says which receivers there are. Requests of ours are signed, bounded in time, and follow no
+redirect.
 """
 
 from __future__ import annotations
@@ -25,13 +25,10 @@ from typing import Any, Final, TypeAlias, cast
 
 import aiohttp
 
-from analyzer.issues.counting import CountingRules
 from analyzer.issues.issue_rows import UnsentNotice
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.notice_messages import Links, slack_message, webhook_message
 from analyzer.issues.recurrence.issue import Notice, NoticeKind
-from collector_processor.settings import Settings
-from collector_processor.store.database.connection import StoreError
+from collector_processor.core.disk import StoreError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,7 +146,8 @@ _STORE_PAUSE_S: Final = 30.0
 _TITLES: Final = 20
 """Bound on notices named individually in a summary message."""
 
-Write = Callable[[Notice, Links], bytes]
+Send: TypeAlias = Callable[[Notice, str], Awaitable[Answer]]
+"""Sends one notice to a receiver. The text is the message's id, the same at each attempt."""
 InDb: TypeAlias = Callable[..., Awaitable[Any]]
 """Makes a call on the store's thread."""
 
@@ -160,8 +158,6 @@ class NotifierRules:
 
     name: str
     """The receiver's name, under which its notices are stored."""
-    write: Write
-    links: Links
     per_hour: int = 20
 
 
@@ -171,7 +167,7 @@ class Notifier:
     def __init__(
         self,
         rules: NotifierRules,
-        poster: Poster,
+        send: Send,
         store: IssueStore,
         in_db: InDb,
         now_ns: Callable[[], int],
@@ -180,7 +176,7 @@ class Notifier:
     ) -> None:
         """Create a notifier from its parts."""
         self._rules: Final = rules
-        self._poster: Final = poster
+        self._send: Final = send
         self._store: Final = store
         self._in_db: Final = in_db
         self._now_ns: Final = now_ns
@@ -227,9 +223,7 @@ class Notifier:
             if allowance <= 0:
                 return (sent[0] + _HOUR_NS - now_ns) / _SECOND_NS
             batch = unsent if allowance == 1 else unsent[:1]
-            answer = await self._poster.post(
-                self._rules.write(merged(batch), self._rules.links), f"{name}-{batch[0].id}-{batch[-1].id}"
-            )
+            answer = await self._send(merged(batch), f"{name}-{batch[0].id}-{batch[-1].id}")
             if answer.fate is Fate.LATER:
                 return await self._put_off(answer, attempts)
             # Recorded even if we are being cancelled: delivered notices must not be sent again.
@@ -281,36 +275,4 @@ def merged(batch: list[UnsentNotice]) -> Notice:
         title=f"{len(batch)} more notices, too many to send one by one",
         text="; ".join(titles[:_TITLES]) + more,
         count=len(batch),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receivers:
-    """The configured receivers of notices."""
-
-    notifiers: tuple[NotifierRules, ...] = ()
-    urls: tuple[str, ...] = field(default=(), repr=False)
-    """Addresses of the receivers, in the order of ``notifiers``."""
-    secret: str | None = field(default=None, repr=False)
-
-
-def receivers_of(settings: Settings) -> Receivers:
-    """Return the receivers that the settings name."""
-    links = Links(base=(settings.web_url or "").rstrip("/"))
-    chosen: tuple[tuple[str, str | None, Write], ...] = (
-        ("webhook", settings.notify_webhook, webhook_message),
-        ("slack", settings.notify_slack, slack_message),
-    )
-    wanted = [(name, url, write) for name, url, write in chosen if url]
-    return Receivers(
-        notifiers=tuple(NotifierRules(name=name, write=write, links=links) for name, _, write in wanted),
-        urls=tuple(url for _, url, _ in wanted),
-        secret=settings.notify_secret,
-    )
-
-
-def counting_rules(settings: Settings, receivers: Receivers) -> CountingRules:
-    """Return the rules for counting runs and notifying receivers."""
-    return CountingRules(
-        is_fair_sample=settings.is_fair_sample, targets=tuple(rules.name for rules in receivers.notifiers)
     )

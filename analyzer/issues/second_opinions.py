@@ -18,15 +18,13 @@ from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts, packed_run
 from analyzer.issues.issue_rows import as_noted
 from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from collector_processor.core.analysis import Analysis, CommitPort, KeepRun
+from collector_processor.core.records import SECOND_OPINION, Commit, Place, StoredVerdict, VerdictSummary
+from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.analyst_protocol import Analysis
-from collector_processor.pipeline.examine import Examiner
-from collector_processor.pipeline.prepare import KeepRun
-from collector_processor.rebuild.stages import Run
-from collector_processor.store.records import SECOND_OPINION, Commit, Place, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
-from collector_processor.writeback.outgoing import Decision, VerdictSummary, summary_of, write_back
+from collector_processor.writeback.outgoing import Decision, summary_of, write_back
 from collector_processor.writeback.span_places import unpack_place
 from semconv.model import Attribution, Blame, ProofDecision, Status, Trajectory
 
@@ -64,7 +62,7 @@ class Wanted:
 class SecondOpinions:
     """Stores second opinions and corrects verdicts by them. Not pure."""
 
-    examiner: Examiner
+    commits: CommitPort
     store: RunStore
     opinions: OpinionStore
     """Uses the connection of ``store``."""
@@ -75,7 +73,7 @@ class SecondOpinions:
 
     async def of(self, tenant: Tenant, run_id: str) -> Sequence[Opinion]:
         """Return the opinions on a run, newest first."""
-        return await self.examiner.in_db(self.opinions.of, tenant, run_id)
+        return await self.commits.in_db(self.opinions.of, tenant, run_id)
 
     async def known(self, asked: Wanted) -> Opinion | None:
         """Return the stored opinion on exactly this request; ``None`` if there is none."""
@@ -99,9 +97,9 @@ class SecondOpinions:
                     self.opinions.add(_opinion(asked, json.dumps(document), self.now_ns()))
                 return self._commit(asked, trajectory, attribution)
 
-        outcome, committed = await self.examiner.in_turn(commit)
+        outcome, committed = await self.commits.in_turn(commit)
         if committed:
-            self.examiner.committed(committed)
+            self.commits.committed(committed)
         return outcome
 
     def _commit(

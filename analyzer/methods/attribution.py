@@ -33,7 +33,7 @@ from analyzer.methods import AUTO, registered
 from analyzer.methods.history import History, Past, pooled_with
 from analyzer.methods.learned.features import VERSION
 from analyzer.methods.learned.ranker import Ranker
-from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model
+from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model, pooled_of
 from analyzer.methods.prompt_injection import address, limit_belief
 from analyzer.methods.suspicion import Confirm
 from analyzer.methods.without_model import (
@@ -184,8 +184,13 @@ class Attributor:
             if trajectory.steps:
                 return (yield from self._fall_back(attribution, trajectory, without))
             return attribution
-        pooled = pool_with_model(self._belief(trajectory, ranked), verdict, trajectory, self.trust)
-        return replace(attribution, verdict=pooled, method=f"judge+{without}")
+        own = self._belief(trajectory, ranked)
+        return replace(
+            attribution,
+            verdict=pool_with_model(own, verdict, trajectory, self.trust),
+            method=f"judge+{without}",
+            pooled=pooled_of(own, verdict, trajectory, self.trust),
+        )
 
     def _belief(self, trajectory: Trajectory, ranked: Ranking | None) -> Belief:
         if self.ranker is None or ranked is None:

@@ -5,6 +5,16 @@ alone names the right step less often than signals do. So its ranking is an opin
 this model was right (``Trust``), and it enters the pool with a small weight, because models and signals read
 the same words and err together. The pool's probability is the verdict's confidence, limited as that of
 signals or ranker.
+
+Labels and proofs say what a model has earned (``trust_of``). Its accuracy is the mean of a beta posterior:
+the probability that its next answer is right. Accuracy does not show whether its errors are those of signals,
+so the weight depends on the runs in which exactly one of the two named the decisive step. It rises when the
+lower confidence bound of the model's share of them exceeds that of the models whose replies ``WEIGHT`` was
+chosen on, and is 1, that of an independent opinion, once the model is known to be right in half of them. It
+never falls below ``WEIGHT``: a model that is seldom right has a low accuracy, which leaves little of its
+opinion.
+A model's agreement with signals counts nothing: both read the same words, so it says little about who is
+right, and the pool has counted it already.
 """
 
 from __future__ import annotations
@@ -13,9 +23,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+from analyzer.inquiry.intervals import Z_90, wilson
 from analyzer.inquiry.posterior import LogShares, Opinion, mixed, pool
 from analyzer.methods.without_model import Belief
-from semconv.model import Blame, Trajectory, agent_in_prose
+from collector_processor.core.analysis import TrackRecord
+from semconv.model import Blame, Pooled, Trajectory, agent_in_prose
 
 ASSUMED: Final = 0.2
 """Step accuracy assumed of a model without labels. Recorded replies of large models had 12 to 32 %
@@ -26,14 +38,20 @@ JUDGE_ACCURACY: Final = 0.45
 """Accuracy hoped for when ``auto`` decides whether to ask at all: the largest models' in the literature."""
 _LABELS: Final = 20
 """Number of labelled verdicts that weigh as much as the assumption."""
+_WON: Final = 4
+_DECIDED: Final = 14
+"""The assumption about runs in which either the model or signals were right: the model in 4 of 14, as in
+38 of 133 recorded replies. A tenth of the replies, so that a tenant's own labels soon outweigh it."""
+_EVEN: Final = 0.5
+"""Share of these runs from which a model is no worse than signals where the two differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
     """What a model has earned: how many of its verdicts were labelled or proved, and how many were right."""
 
-    right: int = 0
-    labelled: int = 0
+    right: float = 0.0
+    labelled: float = 0.0
     weight: float = WEIGHT
     """Exponent of the model's opinion in the pool."""
 
@@ -52,6 +70,29 @@ class Trust:
 
 
 UNPROVED: Final = Trust()
+
+
+def trust_of(record: TrackRecord) -> Trust:
+    """Return the trust in a model with this record; ``UNPROVED`` for an empty one."""
+    low = wilson(record.won + _WON, record.won + record.lost + _DECIDED, Z_90).low
+    known = _WON / _DECIDED
+    share = min(1.0, max(0.0, (low - known) / (_EVEN - known)))
+    return Trust(right=record.right, labelled=record.labelled, weight=round(WEIGHT + (1 - WEIGHT) * share, 4))
+
+
+def pooled_of(own: Belief, judged: Blame, trajectory: Trajectory, trust: Trust) -> Pooled:
+    """Return the two opinions that ``pool_with_model`` pools, as they are kept beside the verdict."""
+    first = trajectory.steps[max(range(len(own.shares)), key=own.shares.__getitem__)]
+    return Pooled(
+        step=judged.step,
+        agent=judged.agent,
+        own_step=first.index,
+        own_agent=first.agent,
+        weight=trust.weight,
+        accuracy=round(trust.accuracy, 4),
+        right=trust.right,
+        labelled=trust.labelled,
+    )
 
 
 def pool_with_model(own: Belief, judged: Blame, trajectory: Trajectory, trust: Trust) -> Blame:

@@ -33,20 +33,21 @@ from analyzer.service.start_lanes import (
     open_budget,
     open_issues,
     open_routes,
+    open_track_records,
     start_deliveries,
     start_forwarder,
     start_pipeline,
 )
 from analyzer.telemetry.otlp_metrics import export_metrics
 from analyzer.telemetry.verdict_counters import VerdictCounters
+from collector_processor.core.analysis import Analyst
+from collector_processor.core.records import StoredVerdict
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, Signal
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.examine import owns_all
 from collector_processor.receivers.intake import Intake, IntakeRules, holds_nothing
 from collector_processor.settings import Settings, WriteBack
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.spilled_parts import SpilledPartRows
 from collector_processor.wire.agent_markers import hints_of
 
@@ -115,7 +116,7 @@ class _Service:
             return await examiner.in_db(*call)
 
         issues = open_issues(settings, lifetime, files, counters.move, in_db)
-        issue_service = issues.service
+        issue_service, earned = issues.service, open_track_records(lifetime, files)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         await lifetime.stack.enter_async_context(lifetime.watched)
         kafka = open_kafka(settings, lifetime, files.journal)
@@ -126,6 +127,7 @@ class _Service:
             cleaner=cleaner,
             verdict_counters=counters,
             issues=issues,
+            earned=earned,
             owns=owns_all if kafka is None else kafka.owns,
             early=open_early_warning(settings, issue_service.announce),
         )

@@ -16,7 +16,7 @@ from analyzer.executor.worker_process import WorkerProcess, command_of
 from analyzer.service.analyzer_half.open_remote import without_model
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import passed_by, preparer_of
-from collector_processor.pipeline.analyst_protocol import Analyst
+from collector_processor.core.analysis import Analyst
 from collector_processor.pipeline.prepare import Look
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.settings import Settings

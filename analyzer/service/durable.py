@@ -14,14 +14,14 @@ from typing import Final, TypeVar
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.service.lifetime import Lifetime
+from collector_processor.core.disk import MEND, Condition, StoreError, refusing
 from collector_processor.journal import Journal, clear_journal, open_journal, relaxed_segment
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import CollectorError
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.settings import Settings
-from collector_processor.store.database.connection import MEND, StoreConnection, StoreError, refusing
+from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import Database, open_database
-from collector_processor.store.database.thread import Condition
 from collector_processor.store.kept_spans_table import KeepLimits
 from collector_processor.store.verdicts import RunStore
 

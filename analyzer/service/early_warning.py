@@ -22,17 +22,17 @@ from analyzer.history.known_runs import from_text, has_shared_agents
 from analyzer.history.spectrum import Said
 from analyzer.issues.recurrence.issue import Notice, NoticeKind
 from analyzer.service.lifetime import Lifetime
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.disk import StoreError
+from collector_processor.core.fair import FairTable
+from collector_processor.core.records import RunOutcome
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.early_looks import EarlyLooks
 from collector_processor.pipeline.examine import Compare, Examiner, Finding, ReadOutcomes, ReadRuns
 from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import PreparedRun
-from collector_processor.pipeline.queues import FairTable
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.settings import Settings
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.run_history import RunOutcome
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import agent_in_prose
 from semconv.record import record

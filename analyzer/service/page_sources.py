@@ -32,13 +32,13 @@ from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import JobLimits, Jobs
 from analyzer.web.views.run_page import TraceLink
+from collector_processor.core.analysis import Analyst
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.otlp.tls import Renewals
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.settings import Settings
-from collector_processor.store.deletion import delete_run, delete_tenant
+from collector_processor.sinks.deleting import delete_run_and_scores, delete_tenant_and_scores
 
 
 def web_parts(
@@ -54,7 +54,7 @@ def web_parts(
 ) -> WebParts:
     """Return the parts of the pages and the API; they query the stores on the stores' own thread."""
     second = SecondOpinions(
-        examiner=examiner,
+        commits=examiner,
         store=files.store,
         opinions=OpinionStore(files.db),
         beside=analysis.issues.beside,
@@ -63,6 +63,7 @@ def web_parts(
         now_ns=time.time_ns,
     )
     lifetime.background(Proving(second=second, db=files.db, reader=open_reader(settings.mappings)).run())
+    lanes = settings.score_lanes
     return WebParts(
         is_ready=is_ready,
         stores=conditions(files, examiner),
@@ -73,8 +74,12 @@ def web_parts(
             files, examiner, start_corrections(settings, lifetime, files, examiner, analysis.issues)
         ),
         deleting=Deleting(
-            run=lambda tenant, run_id: examiner.in_turn(delete_run, files.db, tenant, run_id),
-            tenant=lambda tenant: examiner.in_turn(delete_tenant, files.db, tenant),
+            run=lambda tenant, run_id: examiner.in_turn(
+                delete_run_and_scores, files.db, tenant, run_id, lanes, time.time_ns()
+            ),
+            tenant=lambda tenant: examiner.in_turn(
+                delete_tenant_and_scores, files.db, tenant, lanes, time.time_ns()
+            ),
         ),
         issues=analysis.issues.service,
         workflows=_open_workflows(settings, lifetime, files),
@@ -102,7 +107,8 @@ def _open_pages(settings: Settings, lifetime: Lifetime, files: Files, analysis: 
     lifetime.watched.callback(issues.close)
     opinions = opinions_of(settings, analysis.analyst)
     read = UploadReader(settings, analysis.cleaner)
-    jobs = None if opinions is None else Jobs(opinions, read, JobLimits(at_once=settings.concurrency))
+    limits = JobLimits(at_once=settings.concurrency)
+    jobs = None if opinions is None else Jobs(opinions, read, limits, earned=analysis.earned)
     if jobs is not None:
         lifetime.watched.push_async_callback(jobs.close)
     return Pages(

@@ -20,23 +20,24 @@ from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
-from analyzer.issues.notifier import counting_rules, receivers_of
+from analyzer.issues.receivers import counting_rules
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
 from analyzer.telemetry.process_stats import ProcessStats
 from analyzer.web.api import Labels
-from analyzer.web.app import HttpServer, WebParts, web_server
+from analyzer.web.app import WebParts, web_server
 from analyzer.web.pages.front import shown_settings
 from analyzer.web.pages.run_pages import Pages
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.views.run_page import TraceLink
+from collector_processor.core.http_server import HttpServer
+from collector_processor.core.records import StoredVerdict
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings
 from collector_processor.store.jobs import ReplicaRows
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 
 WEB: Final = "web"
@@ -92,10 +93,9 @@ def open_pages_alone(settings: Settings, stack: AsyncExitStack, lifetime: Lifeti
 
 
 def _issues(settings: Settings, store: SharedStore, stack: AsyncExitStack) -> IssueService:
-    receivers = receivers_of(settings)
     own, labels = IssueStore(store.db), LabelStore(store.db)
     service = IssueService(
-        counting=IssueCounting(own, labels, counting_rules(settings, receivers)),
+        counting=IssueCounting(own, labels, counting_rules(settings)),
         store=own,
         reader=IssueStore(store.database.connect()),
         in_db=store.thread.run,

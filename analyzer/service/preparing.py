@@ -27,22 +27,15 @@ from analyzer.issues.labels.kept_run import pack
 from analyzer.methods import AUTO
 from analyzer.methods.history import COMPARED
 from analyzer.telemetry.json_lines import configure_logging
+from collector_processor.core.analysis import Analysis, Analyst, KeepRun, KeptRun
+from collector_processor.core.records import RunFacts
+from collector_processor.core.runs import Run
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT
-from collector_processor.pipeline.analyst_protocol import Analysis, Analyst
-from collector_processor.pipeline.prepare import (
-    KeepRun,
-    KeptRun,
-    Look,
-    Preparer,
-    no_comparison,
-    nothing_so_far,
-)
+from collector_processor.pipeline.prepare import Look, Preparer, no_comparison, nothing_so_far
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import omit
-from collector_processor.rebuild.stages import Run
 from collector_processor.settings import Settings
-from collector_processor.store.run_history import RunFacts
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import BLAMELESS, Abstention, Status, Trajectory
 

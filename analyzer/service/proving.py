@@ -18,8 +18,9 @@ from analyzer.issues.labels.kept_trace import kept_trace
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import Waiting, WaitingExperiments
 from analyzer.issues.second_opinions import SecondOpinions, Wanted
-from collector_processor.store.database.connection import StoreConnection, StoreError
-from collector_processor.store.records import EXPERIMENT
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import EXPERIMENT
+from collector_processor.store.database.connection import StoreConnection
 from semconv.dialects import USUAL, Reader
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Proving:
 
     async def follow(self) -> None:
         """Commit waiting results; if the store refuses, the next call retries."""
-        queue, in_db = WaitingExperiments(self.db), self.second.examiner.in_db
+        queue, in_db = WaitingExperiments(self.db), self.second.commits.in_db
         try:
             for waiting in await in_db(queue.all):
                 await self._commit(waiting)
@@ -72,7 +73,7 @@ class Proving:
             return
         extra: dict[str, object] = {"run_id": waiting.run_id}
         try:
-            kept = await self.second.examiner.in_db(
+            kept = await self.second.commits.in_db(
                 kept_trace, self.db, waiting.run_id, waiting.tenant, self.reader
             )
             trajectory = (await asyncio.to_thread(kept.run)).trajectory
@@ -86,7 +87,7 @@ class Proving:
     async def _pin(self, waiting: Waiting) -> None:
         """Keep the run for ``train``, without delaying the verdict."""
         try:
-            await self.second.examiner.in_db(LabelStore(self.db).pin, waiting.tenant, waiting.run_id)
+            await self.second.commits.in_db(LabelStore(self.db).pin, waiting.tenant, waiting.run_id)
         except StoreError as error:
             extra = {"run_id": waiting.run_id, "reason": str(error)}
             logger.warning("run of an experiment is not kept for training", extra=extra)

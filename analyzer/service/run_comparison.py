@@ -21,11 +21,11 @@ from analyzer.issues.issue_rows import noted_document
 from analyzer.methods.attribution import doubted
 from analyzer.methods.history import COMPARED, pooled_with, suspected
 from analyzer.signals.checked import checked
+from collector_processor.core.analysis import Analysis, KeptRun
+from collector_processor.core.records import HistoryRow
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.examine import Finding, ReadRuns
-from collector_processor.pipeline.prepare import KeptRun, PreparedRun
-from collector_processor.store.run_history import HistoryRow
+from collector_processor.pipeline.prepare import PreparedRun
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import Status
 

@@ -25,6 +25,7 @@ from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import Labels
 from analyzer.telemetry.process_stats import ProcessStats
 from analyzer.telemetry.verdict_counters import VerdictCounters
+from collector_processor.core.disk import Condition
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.outbox import OutboxDelivery
 from collector_processor.journal import Journal
@@ -33,7 +34,6 @@ from collector_processor.otlp import Cause, Setback, Signal
 from collector_processor.otlp.tls import Renewals
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.store.database.thread import Condition
 
 _NS: Final = 1e9
 
@@ -141,6 +141,9 @@ class ServiceMetrics(Collector):
             for setback in Setback:
                 count = self.ledger.setbacks[signal, setback] + sum(one[setback] for one in own)
                 yield (signal.value, setback.value), count
+        for delivery in self.deliveries:
+            if not isinstance(delivery.signal, Signal):
+                yield from (((delivery.signal, each.value), delivery.setbacks[each]) for each in Setback)
 
     def _analyses(self) -> Iterator[Family]:
         yield table.OPEN_TRACES.single(self.pipeline.open_traces)
@@ -154,9 +157,9 @@ class ServiceMetrics(Collector):
             ((name,), float(one.fault is not None)) for name, one in self.stores.items()
         )
         yield table.TLS_FAILED.single(self.renewals.failed)
-        yield table.VERDICTS_SENT.family(((one.signal.value,), one.sent) for one in self.deliveries)
-        yield table.VERDICTS_REFUSED.family(((one.signal.value,), one.refused) for one in self.deliveries)
-        unsupported = (((one.signal.value,), one.unsupported) for one in self.deliveries)
+        yield table.VERDICTS_SENT.family(((str(one.signal),), one.sent) for one in self.deliveries)
+        yield table.VERDICTS_REFUSED.family(((str(one.signal),), one.refused) for one in self.deliveries)
+        unsupported = (((str(one.signal),), one.unsupported) for one in self.deliveries)
         yield table.VERDICTS_UNSUPPORTED.family(unsupported)
         yield table.REDACTED.family(((kind,), self.cleaner.count(kind)) for kind in self.cleaner.kinds)
 

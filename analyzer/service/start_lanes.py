@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,11 @@ from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.correcting import Corrections
-from analyzer.issues.notifier import InDb, counting_rules, receivers_of
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.track_records import TrackRecords, track_records
+from analyzer.issues.notifier import InDb
+from analyzer.issues.receivers import counting_rules, receivers_of
 from analyzer.methods import AUTO
 from analyzer.service.analyses import open_executor
 from analyzer.service.durable import Files
@@ -24,23 +29,36 @@ from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import keeping
 from analyzer.service.run_comparison import RunComparison
 from analyzer.telemetry.verdict_counters import Move, VerdictCounters
+from collector_processor.core.analysis import Analyst
+from collector_processor.core.disk import patiently
+from collector_processor.core.records import Outgoing, StoredVerdict, VerdictSummary
+from collector_processor.core.scores import Lane
 from collector_processor.exporters import open_exporters
 from collector_processor.forwarding.forwarder import Forwarder
 from collector_processor.forwarding.ledger import Ledger
-from collector_processor.forwarding.outbox import OutboxDelivery
+from collector_processor.forwarding.outbox import ExportOutlet, OutboxDelivery, Outlet
 from collector_processor.journal import Journal
 from collector_processor.otlp import Exporter, Signal, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Compare, Examiner, no_warning, owns_all, without_others
+from collector_processor.pipeline.examine import (
+    Compare,
+    Examiner,
+    ReadEarned,
+    no_warning,
+    nothing_earned,
+    owns_all,
+    without_others,
+)
 from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.settings import Settings, WriteBack
-from collector_processor.store.records import Outgoing, StoredVerdict
+from collector_processor.sinks.client import SinkOutlet
+from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
-from collector_processor.writeback.outgoing import VerdictSummary
 
+_LOOK_S: Final = 10.0
+"""Seconds between looks for scores of runs that another process deleted."""
 _ANALYSES_SHARE: Final = 0.5
 """Share of the shutdown time for analyses; the rest is for sending their verdicts."""
 
@@ -53,6 +71,8 @@ class AnalysisParts:
     cleaner: Cleaner
     verdict_counters: VerdictCounters
     issues: Issues
+    earned: ReadEarned = nothing_earned
+    """Returns what models have earned with a tenant."""
     owns: Callable[[TraceKey], bool] = owns_all
     """Whether this process has a trace's spans; with Kafka, they may go to another."""
     early: EarlyWarning | None = None
@@ -99,22 +119,41 @@ def start_deliveries(
         if entry.ended_ns:
             analysis.verdict_counters.delivered(entry.ended_ns, time.time_ns())
 
+    lanes: list[tuple[Signal | Lane, Outlet | None]] = [
+        (signal, ExportOutlet(signal, exporters[signal]) if signal in exporters else None)
+        for signal in (Signal.TRACES, Signal.LOGS)
+    ]
+    lanes += _open_sinks(settings, lifetime)
     examiner = _examiner(settings, lifetime, files, analysis, wake)
     examiner.owns = analysis.owns
+    examiner.earned = analysis.earned
     examiner.early = no_warning if analysis.early is None else analysis.early.warn
     lifetime.watched.callback(examiner.close)
-    for signal in (Signal.TRACES, Signal.LOGS):
+    kept = [target.lane for target in settings.score_targets]
+    lifetime.background(patiently(lambda: examiner.in_db(store.keep_lanes, kept), asyncio.sleep))
+    for lane, outlet in lanes:
         delivery = OutboxDelivery(
-            signal,
+            lane,
             read=lambda signal, skip: examiner.in_db(store.outbox, signal, skip),
             forget=lambda ids: examiner.in_db(store.delivered, ids),
-            exporters=exporters,
+            outlet=outlet,
+            look_s=None if isinstance(lane, Signal) else _LOOK_S,
             delivered=delivered,
         )
         deliveries.append(delivery)
         lifetime.drained(delivery.drain)
         lifetime.background(delivery.run())  # cancelled first, so that nothing is sent twice
     return examiner, tuple(deliveries)
+
+
+def _open_sinks(settings: Settings, lifetime: Lifetime) -> list[tuple[Signal | Lane, Outlet | None]]:
+    """Open the sinks of scores."""
+    opened: list[tuple[Signal | Lane, Outlet | None]] = []
+    for target in settings.score_targets:
+        outlet = SinkOutlet(target)
+        lifetime.stack.push_async_callback(outlet.close)
+        opened.append((target.lane, outlet))
+    return opened
 
 
 def _examiner(
@@ -145,6 +184,18 @@ def _examiner(
     )
 
 
+def open_track_records(lifetime: Lifetime, files: Files) -> ReadEarned:
+    """Return a reader of what models have earned, on a connection and a thread of its own.
+
+    It reads some megabytes: on the store's thread, commits would wait for it.
+    """
+    db, thread = files.database.connect(), StoreThread(name="track-records")
+    lifetime.stack.callback(db.close)
+    lifetime.stack.callback(thread.close)
+    stores = LabelStore(db), RunStore(db), OpinionStore(db)
+    return TrackRecords(lambda tenant: thread.run(track_records, *stores, tenant), time.monotonic)
+
+
 def _comparison(settings: Settings) -> Compare:
     """Return the comparison of failed runs with other runs; only the method ``auto`` uses it."""
     if settings.method != AUTO:
@@ -159,7 +210,7 @@ def start_corrections(
 ) -> Corrections:
     """Start the task that applies labels to verdicts and traces."""
     corrections = Corrections(
-        examiner=examiner,
+        commits=examiner,
         store=files.store,
         labels=files.labels,
         policy=carrier_policy(settings),
@@ -211,15 +262,17 @@ def open_issues(
 
     ``moved`` is called for each run counted or moved. ``in_db`` runs a call on the store's thread; it is not
     called before the issue service runs.
+
+    Raises:
+        SettingsError: a receiver of notices cannot be used.
     """
-    receivers = receivers_of(settings)
-    counting = IssueCounting(files.issues, files.labels, counting_rules(settings, receivers))
+    counting = IssueCounting(files.issues, files.labels, counting_rules(settings))
     service = IssueService(
         counting=counting,
         store=files.issues,
         reader=IssueStore(files.database.connect()),
         in_db=in_db,
-        receivers=receivers,
+        receivers=receivers_of(settings),
         moved=moved,
     )
     beside = BesideVerdicts(files.db, files.labels, counting, service.now_ns, spans=files.store.spans)

@@ -22,6 +22,7 @@ from prometheus_client.samples import Exemplar
 from analyzer.inquiry.verdict import FailureMode
 from collector_processor.otlp import Cause, Setback, Signal
 from collector_processor.rebuild.redaction import ALL_KINDS
+from collector_processor.settings.value_types import MOST_RECEIVERS
 from semconv.model import Status
 
 OTHER: Final = "other"
@@ -48,7 +49,7 @@ MOST_VALUES: Final[Mapping[str, int]] = {
     "outcome": 3,  # the executor's, not imported from there; a test compares them, as for "state"
     "python": 1,
     "reason": len(Cause),
-    "receiver": 2,
+    "receiver": MOST_RECEIVERS,
     "service": MAX_SERVICES + 1,
     "signal": len(Signal),
     "state": 4,

@@ -208,7 +208,11 @@ BUILD_INFO: Final = gauge(
     halves=_ALL,
     otelcol="target_info (service_version)",
 )
-VERDICTS_SENT: Final = counter("blamespan_verdicts_sent{signal}", "{request}", "Outbox entries delivered.")
+VERDICTS_SENT: Final = counter(
+    "blamespan_verdicts_sent{signal}",
+    "{request}",
+    "Outbox entries delivered; those of scores have the signal `scores:BACKEND`.",
+)
 VERDICTS_REFUSED: Final = counter(
     "blamespan_verdicts_refused{signal}", "{request}", "Outbox entries that the backend permanently rejected."
 )

@@ -28,8 +28,7 @@ from prometheus_client.samples import Exemplar
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import MAX_MODELS, AgentNames, BoundedNames, Labels, Metric, Point
-from collector_processor.store.records import StoredVerdict
-from collector_processor.writeback.outgoing import VerdictSummary
+from collector_processor.core.records import StoredVerdict, VerdictSummary
 from semconv.model import Status
 
 CONFIDENCE_BOUNDS: Final = tuple(tenth / 10 for tenth in range(1, 11))

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Clock, DelegatingModel, Model, Prompt, Reply
-from collector_processor.store.database.connection import StoreError
+from collector_processor.core.disk import StoreError
 from collector_processor.store.small_tables import SpendingRows
 
 HOUR_S: Final = 3600.0

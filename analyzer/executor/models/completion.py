@@ -1,5 +1,7 @@
 """Any litellm model as a ``Model``. The only importer of litellm, and lazily: the import takes seconds.
 
+litellm is in the extra ``models``; without it no model is asked and no price is known.
+
 Failures become ``ModelError``. The analyzer's own calls must not come back as agent
 traffic: local instrumentation is switched off around each call, and the call carries
 an unsampled ``traceparent`` whose trace id begins with ``OWN_CALL_TRACE_PREFIX``, by
@@ -25,16 +27,19 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any, Final
 
 from opentelemetry import context
 
 from analyzer.executor.models.failures import translated
 from analyzer.executor.models.pausing_imports import pausing_imports
-from analyzer.inquiry.errors import ModelError, ModelFailure
+from analyzer.inquiry.errors import ModelError, ModelFailure, ModelNeeded
 from analyzer.inquiry.method import Prompt, Reply
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 
+INSTALL_MODELS: Final = "pip install '.[models]' in the checkout"
+"""The line to type where litellm is missing."""
 LONGEST_REPLY: Final = 1_000_000
 """Longest reply in characters; expected answers are under a hundredth of it."""
 
@@ -232,8 +237,26 @@ class LiteLLM:
         return prompt.max_output_tokens + (_REASONING_TOKENS if thinks else 0)
 
 
+def is_litellm_installed() -> bool:
+    """Return whether models can be asked; imports nothing."""
+    return find_spec("litellm") is not None
+
+
+def require_litellm(model: str) -> None:
+    """Refuse a model that cannot be asked, before anything starts.
+
+    Raises:
+        ModelNeeded: litellm is not installed.
+    """
+    if not is_litellm_installed():
+        raise ModelNeeded(
+            f"the model {model} cannot be asked: litellm is not installed; it is in the extra models:"
+            f" {INSTALL_MODELS}"
+        )
+
+
 def price_of(model: str, sent: int, received: int) -> float | None:
-    """Return the price of these token counts in USD; ``None`` if the model has no listed price."""
+    """Return the price of these token counts in USD; ``None`` without a listed price, or without litellm."""
     prices = _price_list(model)
     per_input, per_output = prices.get("input_cost_per_token"), prices.get("output_cost_per_token")
     if per_input is None or per_output is None:
@@ -294,7 +317,9 @@ def _uncollected() -> Iterator[None]:
 
 
 def _price_list(model: str) -> Mapping[str, Any]:
-    """Return a model's entry in litellm's bundled list; empty if there is none."""
+    """Return a model's entry in litellm's bundled list; empty if there is none, or no litellm."""
+    if not is_litellm_installed():
+        return {}
     known = _litellm().model_cost
     entry = known.get(model) or known.get(model.partition("/")[2])
     return entry if isinstance(entry, Mapping) else {}

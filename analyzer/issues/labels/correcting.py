@@ -18,13 +18,13 @@ from analyzer.inquiry.verdict import to_json
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, place_of
-from collector_processor.pipeline.examine import Examiner
-from collector_processor.rebuild.stages import Run
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.records import CONFIRMED, PERSON, Commit, StoredVerdict
+from collector_processor.core.analysis import CommitPort
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import CONFIRMED, PERSON, Commit, StoredVerdict, VerdictSummary
+from collector_processor.core.runs import Run
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
-from collector_processor.writeback.outgoing import Decision, VerdictSummary, summary_of, write_back
+from collector_processor.writeback.outgoing import Decision, summary_of, write_back
 from collector_processor.writeback.span_places import unpack_place
 from semconv.model import Abstention, Attribution, Blame, Status, Verdict
 
@@ -69,7 +69,7 @@ def follow_labels(store: RunStore, labels: LabelStore, policy: CarrierPolicy, no
 class Corrections:
     """Corrects verdicts and moves counts by labels, as long as the service runs. Not pure."""
 
-    examiner: Examiner
+    commits: CommitPort
     store: RunStore
     labels: LabelStore
     """Uses the connection of ``store``."""
@@ -91,8 +91,8 @@ class Corrections:
     async def follow(self) -> None:
         """Apply the labels given since the last call; if the store refuses, the next call retries."""
         try:
-            if await self.examiner.in_db(self.labels.last) != self._seen:
-                self._committed(*await self.examiner.in_turn(self._follow))
+            if await self.commits.in_db(self.labels.last) != self._seen:
+                self._committed(*await self.commits.in_turn(self._follow))
         except StoreError as error:
             if not self._waits:
                 logger.warning("corrections by people wait for the store", extra={"reason": str(error)})
@@ -111,7 +111,7 @@ class Corrections:
                 given = accept_label(self.labels, verdict, statement, self.now_ns(), verdicts=self.store)
                 return given, *self._follow()
 
-        given, corrected, seen = await self.examiner.in_turn(take)
+        given, corrected, seen = await self.commits.in_turn(take)
         self._committed(corrected, seen)
         return given
 
@@ -125,7 +125,7 @@ class Corrections:
         self._seen, self._waits = seen, False
         self.counted()
         if corrected:
-            self.examiner.committed(corrected)
+            self.commits.committed(corrected)
 
 
 def _confirmed(store: RunStore, label: Label) -> tuple[StoredVerdict, ...]:

@@ -22,8 +22,8 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from analyzer.inquiry.errors import UnreadableInput
+from collector_processor.core.runs import Run
 from collector_processor.rebuild.kept_spans import KeptSpans, both_ends
-from collector_processor.rebuild.stages import Run
 from semconv.model import Step, Trajectory
 
 FORMAT: Final = 1

@@ -12,13 +12,13 @@ from typing import Final
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.issues.labels.kept_run import KeptRun, has_texts, unpack
 from analyzer.issues.labels.labelling import find_run
+from collector_processor.core.records import StoredVerdict
+from collector_processor.core.runs import CleanRun, Run
 from collector_processor.otlp import MalformedRequestError, Signal, Tenant
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.kept_spans import KeptSpans, unpack_spans
-from collector_processor.rebuild.redact_run import CleanRun
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader
 from semconv.model import Trajectory

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from analyzer.issues.labels.run_label import Label, LabelKind
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreError
+from collector_processor.store.database.connection import Flush
 from collector_processor.store.database.places import StorePlace, connected
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from semconv.model import SpanId
@@ -172,6 +173,14 @@ class LabelStore:
         """Return the current label of each of these runs that has one."""
         rows = self._db.read_rows(_COLUMNS, "label", "tenant, run_id", runs, "ORDER BY id")
         return {(label.tenant, label.run_id): label for row in rows if (label := self._read(row))}
+
+    def newest(self, tenant: Tenant, most: int) -> list[Label]:
+        """Return the labels of a tenant that count, newest first, ``most`` at most."""
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM label WHERE tenant = ? AND {_IS_CURRENT} ORDER BY id DESC LIMIT ?",  # noqa: S608 - as above
+            (tenant, most),
+        )
+        return [label for row in rows if (label := self._read(row))]
 
     def since(self, last_id: int, limit: int = 1_000) -> list[tuple[int, Label]]:
         """Return the labels of all tenants with higher numbers than this, in order."""

@@ -16,10 +16,10 @@ from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.visible import visible_run
 from analyzer.issues.labels.kept_run import KeptRun, unpack
 from analyzer.issues.labels.label_store import LabelledRun, LabelStore
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.opinion_store import MAX_OPINIONS, Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, as_label, place_of, to_json
+from collector_processor.core.records import EXPERIMENT, StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.store.records import EXPERIMENT, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Status
 
@@ -136,12 +136,10 @@ def proved_runs(
 
     A refutation is a rejection with the step that is not to blame; the right one is not known.
     """
-    newest = {one.run_id: one for one in reversed(opinions.by_method(tenant, EXPERIMENT))}
-    said = labels.current([(tenant, run_id) for run_id in newest])
     found: list[LabelledRun] = []
-    for run_id, opinion in newest.items():
+    for run_id, opinion in newest_proofs(labels, opinions, tenant).items():
         verdict = verdicts.current(tenant, run_id)
-        if verdict is None or (tenant, run_id) in said:
+        if verdict is None:
             continue
         label = _label_of(opinion, verdict)
         found.append(
@@ -155,11 +153,27 @@ def proved_runs(
     return found
 
 
+def newest_proofs(
+    labels: LabelStore, opinions: OpinionStore, tenant: Tenant, most: int = MAX_OPINIONS
+) -> dict[str, Opinion]:
+    """Return the newest experiment's result on each run without a person's label, of the newest ``most``."""
+    newest = {one.run_id: one for one in reversed(opinions.by_method(tenant, EXPERIMENT, most))}
+    said = labels.current([(tenant, run_id) for run_id in newest])
+    return {run_id: one for run_id, one in newest.items() if (tenant, run_id) not in said}
+
+
+def tried_step(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of an experiment's document that names the proved or refuted step; may be empty."""
+    given = fields.get("proof")
+    if fields.get("status") == Status.ATTRIBUTED:
+        return fields
+    return given if isinstance(given, dict) else {}
+
+
 def _label_of(opinion: Opinion, verdict: StoredVerdict) -> Label:
     fields = opinion.fields
     is_proved = fields.get("status") == Status.ATTRIBUTED
-    given = fields.get("proof")
-    tried: Mapping[str, Any] = fields if is_proved else given if isinstance(given, dict) else {}
+    tried = tried_step(fields)
     return Label(
         tenant=opinion.tenant,
         run_id=opinion.run_id,

@@ -7,7 +7,7 @@ model and the digest of the analysed content. Bounded; the oldest are deleted.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -97,12 +97,18 @@ class OpinionStore:
         )
         return [_opinion(row) for row in rows]
 
-    def by_method(self, tenant: Tenant, method: str) -> list[Opinion]:
-        """Return the opinions of one method on a tenant's runs, newest first."""
+    def by_method(self, tenant: Tenant, method: str, most: int = MAX_OPINIONS) -> list[Opinion]:
+        """Return the newest opinions of one method on a tenant's runs, newest first."""
         rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM opinion WHERE tenant = ? AND method = ? ORDER BY id DESC",  # noqa: S608 - as above
-            (tenant, method),
+            f"SELECT {_COLUMNS} FROM opinion WHERE tenant = ? AND method = ? ORDER BY id DESC LIMIT ?",  # noqa: S608 - as above
+            (tenant, method, most),
         )
+        return [_opinion(row) for row in rows]
+
+    def on(self, tenant: Tenant, run_ids: Iterable[str]) -> list[Opinion]:
+        """Return the opinions on several runs, oldest first."""
+        keys = [(tenant, run_id) for run_id in run_ids]
+        rows = self._db.read_rows(_COLUMNS, "opinion", "tenant, run_id", keys, "ORDER BY id")
         return [_opinion(row) for row in rows]
 
 

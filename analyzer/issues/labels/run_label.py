@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.match_agents import same_agent
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.store.records import StoredVerdict
 from semconv.model import SpanId, Status, Step, Trajectory
 
 _MOST_LISTED: Final = 20

@@ -12,11 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from analyzer.executor.analyst import Choice, NotOffered
-from analyzer.executor.codec import Progress, read_choice, read_run, write_answer, write_progress
+from analyzer.executor.codec import Progress, read_choice, read_earned, read_run, write_answer, write_progress
 from analyzer.inquiry.errors import UnreadableInput
+from analyzer.methods.choice import Choice, NotOffered
 from analyzer.service.analyzer_half.shared_answers import BusyError
-from collector_processor.store.database.connection import StoreError
+from collector_processor.core.analysis import Earned
+from collector_processor.core.disk import StoreError
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.jobs import BEAT_S, LEASE_S, NO_JOBS, Job, JobRows
 from semconv.model import Attribution, Trajectory
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 POLL_S: Final = 0.5
 """Seconds between claims while there is no job."""
 
-Begin = Callable[[bytes, Trajectory, Choice | None], asyncio.Future[Attribution]]
+Begin = Callable[[bytes, Trajectory, Choice | None, Earned], asyncio.Future[Attribution]]
 """Begins an analysis under a key; raises ``BusyError`` if too many run."""
 
 
@@ -153,7 +154,7 @@ class JobWorker:
 
     async def _begun(self, job: Job) -> asyncio.Future[Attribution]:
         trajectory = await asyncio.to_thread(read_run, job.body)
-        return self._begin(_key(job), trajectory, read_choice(job.choice))
+        return self._begin(_key(job), trajectory, read_choice(job.choice), read_earned(job.choice))
 
     async def _renewed(self, job: Job) -> bool:
         try:

@@ -17,13 +17,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
-from analyzer.executor.analyst import Called, Choice, Offer, Opinions, RunAnalyst
+from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.codec import Progress, write_offer
 from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
 from analyzer.executor.job_client import ANALYZER, OFFER, JobAsk
 from analyzer.executor.models.budget import HourlyBudget, StoredSpending
 from analyzer.executor.remote import AwayError, ChoosingAsk, HttpAsk, RemoteAnalyst
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.methods.choice import Called, Choice, Offer, Opinions
 from analyzer.service.analyzer_half.job_worker import JobWorker
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from analyzer.service.lifetime import Lifetime
@@ -32,17 +33,17 @@ from analyzer.service.upload_process import UploadReader
 from analyzer.web.pages.analyzer_half import AnalyzerPages
 from analyzer.web.pages.front import shown_settings
 from analyzer.web.requested_analyses import JobLimits, Jobs
+from collector_processor.core.analysis import NOTHING_EARNED, Analyst, Earned
+from collector_processor.core.disk import RUNS
 from collector_processor.journal.directory import DirectoryLock
 from collector_processor.otlp import CollectorError
 from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.settings import Settings, SettingsError
 from collector_processor.settings.fields import JOBS_IN_STORE
 from collector_processor.store.database.places import connected
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.jobs import JobRows, ReplicaRows
 from collector_processor.store.small_tables import SpendingRows
-from collector_processor.store.verdicts import RUNS
 from semconv.model import Attribution, Trajectory
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,9 @@ class RemoteOpinions:
             raise AwayError(self._known)
         return self._known
 
-    async def ask(self, trajectory: Trajectory, choice: Choice, called: Called) -> Attribution:
+    async def ask(
+        self, trajectory: Trajectory, choice: Choice, called: Called, earned: Earned = NOTHING_EARNED
+    ) -> Attribution:
         """Have a run analysed remotely; ``called`` learns of its model calls about once a second."""
         told = Progress()
 
@@ -92,7 +95,7 @@ class RemoteOpinions:
             called(so_far.calls - told.calls, so_far.cost_usd - told.cost_usd)
             told = so_far
 
-        attribution = await self._ask(trajectory, choice, watch)
+        attribution = await self._ask(trajectory, choice, watch, earned)
         effort = attribution.effort
         watch(Progress(calls=effort.calls, cost_usd=effort.cost_usd or 0.0))
         return attribution

@@ -18,7 +18,6 @@ from typing import Final
 
 from aiohttp import web
 
-from analyzer.executor.analyst import Choice, NotOffered, Offer, Opinions
 from analyzer.executor.codec import (
     BEAT_S,
     OFFER_PATH,
@@ -26,6 +25,7 @@ from analyzer.executor.codec import (
     PROGRESS,
     Progress,
     read_choice,
+    read_earned,
     read_run,
     write_answer,
     write_offer,
@@ -34,13 +34,15 @@ from analyzer.executor.codec import (
 from analyzer.executor.models.budget import HourlyBudget
 from analyzer.executor.remote import TooLargeError, read_bounded
 from analyzer.inquiry.errors import UnreadableInput
+from analyzer.methods.choice import Choice, NotOffered, Offer, Opinions
 from analyzer.service.analyzer_half.shared_answers import AnalyzerMetrics, Answers, BusyError, key_of
-from analyzer.web.app import HttpServer, common_routes
+from analyzer.web.app import common_routes
 from analyzer.web.guard import GuardRules, Sessions, guarding
 from analyzer.web.pages.analyzer_half import AnalyzerPages, analyzer_routes
+from collector_processor.core.analysis import NOTHING_EARNED, Analyst, Earned
+from collector_processor.core.http_server import HttpServer
 from collector_processor.otlp import Address, RefusedError
 from collector_processor.otlp.tls import TlsFiles
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.receivers.overload import DEFAULT_BUFFER_BYTES, BufferBudget
 from semconv.model import Attribution, Trajectory
 
@@ -142,11 +144,11 @@ class AnalyzerServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
             with self._room.lease() as lease:
-                choice = await self._choice(request)
+                choice, earned = await self._choice(request), read_earned(request.query)
                 body = await self._body(request, lease.hold)
                 trajectory = await _read(body)
                 key = key_of(body + repr(choice).encode())
-                answer = self._ask(key, trajectory, choice)
+                answer = self._ask(key, trajectory, choice, earned)
                 del body
                 self.metrics.asked("taken")
                 return await self._tell(request, answer, key)
@@ -177,10 +179,12 @@ class AnalyzerServer:
         (await self._opinions.offer()).require(choice)
         return choice
 
-    def _ask(self, key: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
+    def _ask(
+        self, key: bytes, trajectory: Trajectory, choice: Choice | None, earned: Earned
+    ) -> asyncio.Future[Attribution]:
         if not self._is_ready:
             raise web.HTTPServiceUnavailable(text="shutting down: try another analyzer\n", headers=_COME_BACK)
-        return self.begin(key, trajectory, choice)
+        return self.begin(key, trajectory, choice, earned)
 
     def room(self) -> int:
         """Return how many more analyses may begin now."""
@@ -190,7 +194,9 @@ class AnalyzerServer:
         """Return what the analysis in progress under a key has spent so far."""
         return self._progress.get(key, Progress())
 
-    def begin(self, key: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
+    def begin(
+        self, key: bytes, trajectory: Trajectory, choice: Choice | None, earned: Earned = NOTHING_EARNED
+    ) -> asyncio.Future[Attribution]:
         """Begin an analysis, or join the one in progress with the same key.
 
         Raises:
@@ -201,7 +207,7 @@ class AnalyzerServer:
 
         async def analyse() -> Attribution:
             try:
-                attribution = await self._attributed(key, trajectory, choice)
+                attribution = await self._attributed(key, trajectory, choice, earned)
             except Exception:  # the service continues; the client sees a broken response
                 logger.exception("analysis failed", extra={"run_id": trajectory.run_id})
                 raise
@@ -212,16 +218,18 @@ class AnalyzerServer:
 
         return self._answers.ask(key, analyse)
 
-    async def _attributed(self, key: bytes, trajectory: Trajectory, choice: Choice | None) -> Attribution:
+    async def _attributed(
+        self, key: bytes, trajectory: Trajectory, choice: Choice | None, earned: Earned
+    ) -> Attribution:
         if choice is None or self._opinions is None:
-            return (await self._analyst.analyse(trajectory)).attribution
+            return (await self._analyst.analyse(trajectory, earned)).attribution
 
         def called(calls: int, usd: float) -> None:
             so_far = self.progress(key)
             spent = max(0.0, so_far.cost_usd + usd)
             self._progress[key] = Progress(calls=so_far.calls + calls, cost_usd=spent)
 
-        return await self._opinions.ask(trajectory, choice, called)
+        return await self._opinions.ask(trajectory, choice, called, earned)
 
     async def _body(self, request: web.Request, hold: Callable[[int], None]) -> bytes:
         most = self._rules.max_run_bytes

@@ -1,0 +1,163 @@
+"""What each model has earned with a tenant: how often labels and proofs say that its own step was right.
+
+A verdict that pools a model's answer keeps both opinions in its document (``pooled``), and so does a second
+opinion. Here they are compared with the step that a person named or an experiment proved. Each model counts
+once for each run, by its first answer: later ones may have been asked for because the first was known to be
+wrong. A rejected or refuted step says only that a model which named it was wrong; of a model which named
+another one, nothing is known. So some right answers are not counted, and the accuracy errs on the low side.
+Nothing is stored: what a run said of a model is forgotten with the run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from analyzer.inquiry.verdict import POOLED
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.labelling import TRUST_IN_PROOF, newest_proofs, tried_step
+from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.run_label import Label, LabelKind
+from collector_processor.core.analysis import NOTHING_EARNED, UNKNOWN, Earned, TrackRecord
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import StoredVerdict
+from collector_processor.otlp import Tenant
+from collector_processor.store.verdicts import RunStore
+from semconv.model import Status
+
+logger = logging.getLogger(__name__)
+
+MOST_RUNS: Final = 300
+"""Newest labels of a tenant that count, and newest proofs: a provider may change a model under its name."""
+FRESH_S: Final = 60.0
+"""Seconds for which the records of a tenant are used before they are read again."""
+_MOST_TENANTS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What is known of one step of a run."""
+
+    step: int
+    span_id: str | None
+    is_decisive: bool
+    counts: float = 1.0
+
+
+def track_records(
+    labels: LabelStore, verdicts: RunStore, opinions: OpinionStore, tenant: Tenant
+) -> dict[str, TrackRecord]:
+    """Return the record of each model of which something is known, by its name.
+
+    Raises:
+        StoreError: the store refuses.
+    """
+    said = {label.run_id: label for label in labels.newest(tenant, MOST_RUNS)}
+    proofs = newest_proofs(labels, opinions, tenant, MOST_RUNS)
+    runs = sorted({*said, *proofs})
+    versions = verdicts.versions(tenant, runs)
+    labelled = {(one.run_id, one.version): one for one in versions}
+    known = {run_id: _proved(one.fields) for run_id, one in proofs.items()}
+    known |= {run_id: _labelled(one, labelled.get((run_id, one.version))) for run_id, one in said.items()}
+    records: defaultdict[str, TrackRecord] = defaultdict(lambda: UNKNOWN)
+    for (run_id, model), pooled in _first_answers(versions, opinions.on(tenant, runs)).items():
+        if (step := known[run_id]) is not None:
+            records[model] = _with(records[model], pooled, step)
+    return {model: record for model, record in records.items() if record != UNKNOWN}
+
+
+def _labelled(label: Label, verdict: StoredVerdict | None) -> _Known | None:
+    if label.kind in {LabelKind.CONFIRMED, LabelKind.CORRECTED} and label.step is not None:
+        return _Known(step=label.step, span_id=label.span_id, is_decisive=True)
+    if label.kind is LabelKind.REJECTED and verdict is not None and verdict.step is not None:
+        return _Known(step=verdict.step, span_id=verdict.span_id, is_decisive=False)
+    return None
+
+
+def _proved(fields: Mapping[str, Any]) -> _Known | None:
+    tried = tried_step(fields)
+    step, span_id = tried.get("step"), tried.get("span_id")
+    if not isinstance(step, int):
+        return None
+    is_decisive = fields.get("status") == Status.ATTRIBUTED
+    return _Known(step=step, span_id=span_id, is_decisive=is_decisive, counts=TRUST_IN_PROOF)
+
+
+def _first_answers(
+    verdicts: Iterable[StoredVerdict], opinions: Iterable[Opinion]
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return what was pooled when a model first answered about a run, by run and model."""
+    given = [(one.decided_ns, one.run_id, one.fields) for one in verdicts]
+    given += [(one.given_ns, one.run_id, one.fields) for one in opinions]
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for _, run_id, document in sorted(given, key=lambda one: one[0]):
+        model, pooled = document.get("model"), document.get(POOLED)
+        if isinstance(model, str) and isinstance(pooled, dict):
+            found.setdefault((run_id, model), pooled)
+    return found
+
+
+def _with(record: TrackRecord, pooled: Mapping[str, Any], known: _Known) -> TrackRecord:
+    """Return the record with one more run; unchanged if nothing is known of the model's step."""
+    model, own = _is(pooled.get("model"), known), _is(pooled.get("without_model"), known)
+    if model is None or not (known.is_decisive or model):
+        return record
+    counts = known.counts
+    if not known.is_decisive:  # the model named a step that is not to blame
+        return replace(record, labelled=record.labelled + counts)
+    return replace(
+        record,
+        labelled=record.labelled + counts,
+        right=record.right + counts * model,
+        won=record.won + counts * (model and own is False),
+        lost=record.lost + counts * (own is True and not model),
+    )
+
+
+def _is(named: object, known: _Known) -> bool | None:
+    """Return whether an answer names the known step; ``None`` if that cannot be told."""
+    if not isinstance(named, dict) or not isinstance(named.get("step"), int):
+        return None
+    span_id = named.get("span_id")
+    if span_id is not None and known.span_id is not None and span_id != known.span_id:
+        return False
+    if named["step"] == known.step:
+        return True
+    # Late spans may have moved the step, or one span holds several steps.
+    return None if span_id is not None and span_id == known.span_id else False
+
+
+class TrackRecords:
+    """Reads the records of tenants, each at most once in ``FRESH_S`` seconds. Not pure."""
+
+    def __init__(self, read: Callable[[Tenant], Awaitable[Earned]], clock: Callable[[], float]) -> None:
+        """Create it without records.
+
+        Args:
+            read: returns a tenant's records; may raise ``StoreError``.
+            clock: returns seconds of a monotonic clock.
+        """
+        self._read: Final = read
+        self._clock: Final = clock
+        self._known: Final[OrderedDict[Tenant, tuple[Earned, float]]] = OrderedDict()
+
+    async def __call__(self, tenant: Tenant) -> Earned:
+        """Return what each model has earned; what was last read if the store refuses."""
+        found, at_s = self._known.get(tenant, (NOTHING_EARNED, -FRESH_S))
+        if tenant in self._known and self._clock() < at_s + FRESH_S:
+            return found
+        try:
+            found = await self._read(tenant)
+        except StoreError as error:
+            logger.warning("cannot read what models have earned", extra={"reason": str(error)})
+        self._known[tenant] = (found, self._clock())
+        self._known.move_to_end(tenant)
+        if len(self._known) > _MOST_TENANTS:
+            self._known.popitem(last=False)
+        return found
+
+
+__all__ = ["FRESH_S", "MOST_RUNS", "TrackRecords", "track_records"]
