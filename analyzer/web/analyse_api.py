@@ -22,6 +22,7 @@ MEDIA: Final = (
     "application/x-protobuf",
     "application/octet-stream",
     "application/gzip",
+    "application/zstd",
     "application/yaml",
 )
 """Content types, which another site's page cannot send without our permission."""

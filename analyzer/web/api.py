@@ -24,8 +24,8 @@ from analyzer.issues.recurrence.issue import IssueState
 from analyzer.issues.report import Wanted
 from analyzer.web.reads.documents import read_document
 from analyzer.web.run_list import read_limit
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.store.records import StoredVerdict
 
 MAX_MUTE_S: Final = 366 * 86_400
 _JSON: Final = "application/json"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,23 +55,17 @@ from analyzer.web.schemas import openapi
 from analyzer.web.short_turns import in_short_turns
 from analyzer.web.signed_out import SignedOut
 from analyzer.web.workflow_api import workflow_routes
+from collector_processor.core.disk import Condition, StoreError
+from collector_processor.core.headers import tenant_among
+from collector_processor.core.http_server import HttpServer
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Address, MalformedRequestError, Tenant
-from collector_processor.otlp.tls import ServerTls, TlsFiles, reason_of
-from collector_processor.receivers import ListenError
-from collector_processor.receivers.admission import tenant_among
-from collector_processor.receivers.http_receiver import ProtocolLogger
-from collector_processor.receivers.overload import DEFAULT_CONNECTIONS, limit_connections
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.database.thread import Condition
-from collector_processor.store.records import StoredVerdict
+from collector_processor.otlp.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
 
 _MAX_BODY: Final = 64 << 10
 """Largest label, in bytes."""
-_IDLE_S: Final = 75.0
-_GRACE_S: Final = 5.0
-"""Seconds for responses in progress at shutdown: slow clients must not use up the time for the journal."""
 NO_STORES: Final[Mapping[str, Condition]] = {}
 _OPENMETRICS: Final = "application/openmetrics-text"
 """Requested by Prometheus; the only format with exemplars."""
@@ -105,59 +98,6 @@ class WebParts:
     tls: TlsFiles | None = None
     pages: Pages | None = None
     """``None`` to serve only the API."""
-
-
-class HttpServer:
-    """Serves an application at one address, with or without TLS."""
-
-    def __init__(
-        self,
-        app: web.Application,
-        listen: Address,
-        tls: TlsFiles | None = None,
-        *,
-        grace_s: float = _GRACE_S,
-    ) -> None:
-        """Create the server; it does not listen yet. Responses in progress get ``grace_s`` when it stops."""
-        self._listen: Final = listen
-        self._tls: Final = tls
-        self._runner: Final = web.AppRunner(
-            app,
-            access_log=None,
-            logger=ProtocolLogger(f"{__name__}.protocol"),
-            keepalive_timeout=_IDLE_S,
-            shutdown_timeout=grace_s,
-        )
-        self._listener: asyncio.Server | None = None
-
-    async def start(self) -> int:
-        """Listen, and return the bound port.
-
-        Raises:
-            ListenError: the address is in use or not this machine's, or a TLS file cannot be read.
-        """
-        await self._runner.setup()
-        assert self._runner.server is not None
-        try:
-            # Clients without a certificate get a readable error, and probes an answer.
-            tls = ServerTls(self._tls, ssl.CERT_OPTIONAL).context() if self._tls else None
-            connect = limit_connections(self._runner.server, DEFAULT_CONNECTIONS)
-            self._listener = await asyncio.get_running_loop().create_server(
-                connect, self._listen.host, self._listen.port, ssl=tls
-            )
-        except (OSError, ValueError) as error:
-            raise ListenError(self._listen, reason_of(error)) from error
-        return int(self._listener.sockets[0].getsockname()[1])
-
-    def close(self) -> None:
-        """Accept no more connections."""
-        if self._listener is not None:
-            self._listener.close()
-
-    async def stop(self) -> None:
-        """Stop listening, and end responses in progress."""
-        self.close()
-        await self._runner.cleanup()
 
 
 def web_server(parts: WebParts, listen: Address) -> HttpServer:

@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from collector_processor.store.database.connection import StoreError
+from collector_processor.core.disk import StoreError
 
 logger = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from analyzer.web.signed_out import SignedOut
+from collector_processor.core.headers import WRONG_TOKEN_S, bears, names_this_machine
 from collector_processor.otlp import TOKEN_HEADER
-from collector_processor.receivers.admission import WRONG_TOKEN_S, bears, names_this_machine
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

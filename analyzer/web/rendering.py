@@ -23,7 +23,7 @@ from analyzer.web.long_answers import long_answer
 from analyzer.web.views.run_listing import AGES, NUMBERS, SORT_WORDS
 from analyzer.web.views.run_page import telling
 from analyzer.web.views.workflow_page import workflow_path
-from collector_processor.rebuild.run_totals import RunTotals
+from collector_processor.core.runs import RunTotals
 from semconv.model import (
     Status,
     agent_in_prose,

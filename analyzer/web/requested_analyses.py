@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from analyzer.executor.analyst import Choice, Opinions
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.second_opinions import Outcome
+from analyzer.methods.choice import Choice, Opinions
 from analyzer.recordings.uploads import MOST_RUNS, ReadUpload, held_bytes
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
+from collector_processor.pipeline.examine import ReadEarned, nothing_earned
 from semconv.model import Attribution, Trajectory
 
 logger = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ class Jobs:
         read: ReadUpload,
         limits: JobLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        earned: ReadEarned = nothing_earned,
     ) -> None:
         """Start without jobs.
 
@@ -141,7 +143,9 @@ class Jobs:
             read: reads uploads; called in a thread.
             limits: of concurrent and remembered jobs.
             clock: returns seconds.
+            earned: returns what models have earned with a tenant.
         """
+        self._earned: Final = earned
         self.read: Final = read
         self._clock: Final = clock
         self.opinions: Final = opinions
@@ -256,7 +260,8 @@ class Jobs:
             job.cost_usd = max(0.0, job.cost_usd + usd)
 
         for trajectory in runs:
-            attribution = await self.opinions.ask(trajectory, job.asked.choice, called)
+            earned = await self._earned(job.asked.tenant)
+            attribution = await self.opinions.ask(trajectory, job.asked.choice, called, earned)
             job.found.append(Found(trajectory=trajectory, document=to_json(attribution, trajectory)))
             if job.asked.take is not None:
                 job.outcome = await job.asked.take(trajectory, attribution)

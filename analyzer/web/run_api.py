@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
+from analyzer.inquiry.verdict import POOLED
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.second_opinions import SecondOpinions
 from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
@@ -20,11 +21,10 @@ from analyzer.web.reads.documents import read_document
 from analyzer.web.reads.page_records import RunPage, RunQuery, Sort, row_of
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
+from collector_processor.core.analysis import EARLY, NOTES
+from collector_processor.core.records import CONFIRMED, PROOF, SAID_SUCCESS, SECOND_OPINION, StoredVerdict
+from collector_processor.core.runs import CleanRun, RunTotals
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.analyst_protocol import EARLY, NOTES
-from collector_processor.rebuild.redact_run import CleanRun
-from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.records import CONFIRMED, PROOF, SECOND_OPINION, StoredVerdict
 from semconv.dialects import USUAL, Reader
 
 MOST_STEPS: Final = 1_000
@@ -211,8 +211,9 @@ def run_document(verdict: StoredVerdict) -> dict[str, Any]:
     document = read_document(verdict.document, verdict.run_id)
     document.pop(CONFIRMED, None)  # the label fields replace it
     document.pop(SECOND_OPINION, None)  # likewise the opinions
+    document.pop(SAID_SUCCESS, None)
     return (
-        {PROOF: None, NOTES: [], EARLY: None}
+        {PROOF: None, POOLED: None, NOTES: [], EARLY: None}
         | document
         | {
             "tenant": verdict.tenant,

@@ -155,8 +155,20 @@ def _amount(asked: Mapping[str, str], name: str, most: float) -> float | None:
 
 def _time(asked: Mapping[str, str], name: str, now_ns: int) -> int | None:
     text = asked.get(name)
-    if text is None:
-        return None
+    return None if text is None else read_moment(text, name, now_ns)
+
+
+def read_moment(text: str, name: str, now_ns: int) -> int:
+    """Read a moment, Unix ns: an RFC 3339 time, or an age before ``now_ns``.
+
+    Args:
+        text: what was given.
+        name: of the filter or option, for the error.
+        now_ns: the present, Unix ns.
+
+    Raises:
+        InvalidFilter: it is neither.
+    """
     if _SHORT.fullmatch(text):
         return max(0, now_ns - int(text[:-1]) * _SECONDS[text[-1]] * 10**9)
     try:

@@ -1,4 +1,4 @@
-"""The API's OpenAPI description: paths from ``openapi.yaml``, schemas from ``json_records.py``.
+"""The API's OpenAPI description: paths from ``openapi.yaml``, schemas from ``records/json_records.py``.
 
 The schemas are generated when the description is first requested, so that they cannot differ from the
 records. Descriptions come from the docstrings of records and fields.
@@ -20,8 +20,8 @@ import yaml
 from pydantic import TypeAdapter
 
 from analyzer.inquiry.run_diff import RunDiff
-from analyzer.web.issue_records import Issue, IssueFix
-from analyzer.web.json_records import (
+from analyzer.records.issue_records import Issue, IssueFix
+from analyzer.records.json_records import (
     GivenLabel,
     Job,
     Label,
@@ -32,7 +32,7 @@ from analyzer.web.json_records import (
     RunSteps,
     RunVerdict,
 )
-from analyzer.web.workflow_records import Workflow, WorkflowInFull
+from analyzer.records.workflow_records import Workflow, WorkflowInFull
 
 _ANSWERS: Final = (
     RunVerdict,

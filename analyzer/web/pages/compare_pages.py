@@ -20,7 +20,7 @@ from analyzer.web.pages.prepared import PreparedComparison
 from analyzer.web.pages.run_pages import PageContext
 from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
 from analyzer.web.run_list import MOST_ASKED
-from collector_processor.store.records import StoredVerdict
+from collector_processor.core.records import StoredVerdict
 from collector_processor.store.small_tables import TrialArm
 from semconv.model import Status
 

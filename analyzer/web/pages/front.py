@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
 from analyzer.web.rendering import Renderer
 from analyzer.web.requested_analyses import Jobs
-from collector_processor.receivers.admission import WRONG_TOKEN_S, bears
+from collector_processor.core.headers import WRONG_TOKEN_S, bears
 from collector_processor.settings import PREFIX, Settings
 from semconv.model import Trajectory
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.web.json_records import QueuedRun, QueuedRuns
+from analyzer.records.json_records import QueuedRun, QueuedRuns
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext
 from analyzer.web.reads.label_queue import MOST_QUESTIONS, Asked, LabelQueue
@@ -20,7 +20,7 @@ from semconv.model import Status
 _USUAL: Final = 10
 _HIDDEN: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("agent", "step", "span_id", "confidence", "failed_probability")),
-    **dict.fromkeys(("fix", "mode", "proof", "set")),
+    **dict.fromkeys(("fix", "mode", "proof", "pooled", "set")),
     "checked": (),
     "lineage": (),
     "evidence": (),

@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from analyzer.executor.analyst import Offer
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.labels.kept_run import KeptRun
 from analyzer.issues.labels.kept_trace import otlp_json, read_kept
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.second_opinions import SecondOpinions
+from analyzer.methods.choice import Offer
 from analyzer.web.api import FindOne, Labels, label_document, opinion_document
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.long_answers import long_answer
@@ -32,9 +32,9 @@ from analyzer.web.run_api import read_steps, versions_document
 from analyzer.web.run_list import MOST_ASKED
 from analyzer.web.views.run_page import MOST_APART, TraceLink, Wanted, view
 from analyzer.web.views.verdict_versions import versions_of
+from collector_processor.core.records import SECOND_OPINION, StoredVerdict
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import unpack_spans
-from collector_processor.store.records import SECOND_OPINION, StoredVerdict
 from semconv.dialects import USUAL, Reader
 
 _NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")

@@ -13,7 +13,7 @@ from analyzer.web.pages.run_pages import PageContext
 from analyzer.web.reads.whole_runs import ReadRun
 from analyzer.web.views.raw_span import span_json
 from analyzer.web.views.run_page import body_of
-from collector_processor.store.records import StoredVerdict
+from collector_processor.core.records import StoredVerdict
 from semconv.model import Span
 
 _MOST_DIGITS: Final = 9

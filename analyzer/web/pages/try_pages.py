@@ -14,11 +14,11 @@ from urllib.parse import quote
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from analyzer.executor.analyst import Choice, NotOffered
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import plain
 from analyzer.issues.labels.opinion_store import Opinion
 from analyzer.issues.second_opinions import Outcome, Wanted
+from analyzer.methods.choice import Choice, NotOffered
 from analyzer.recordings.uploads import MOST_RUNS, expecting
 from analyzer.web.api import opinion_document, read_choice_fields
 from analyzer.web.guard import require_stated_origin

@@ -65,6 +65,21 @@ class _StepSet(TypedDict, total=False):
 
 
 @with_config(_WITH_OTHERS)
+class _NamedStep(TypedDict):
+    step: int
+    agent: str
+
+
+@with_config(_WITH_OTHERS)
+class _Pooled(TypedDict):
+    model: _NamedStep
+    without_model: _NamedStep
+    weight: float
+    right: float
+    labelled: float
+
+
+@with_config(_WITH_OTHERS)
 class _Document(TypedDict, total=False):
     """The fields whose types the pages rely on; there may be others."""
 
@@ -95,6 +110,7 @@ class _Document(TypedDict, total=False):
     lineage: list[_Value]
     failed_probability: float | None
     set: _StepSet | None
+    pooled: _Pooled | None
     notes: list[str]
     early_warning: dict[str, Any] | None
 

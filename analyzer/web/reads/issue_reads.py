@@ -18,8 +18,8 @@ from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.recurrence.issue import Issue, age
 from analyzer.issues.report import IssueReports, Wanted
 from analyzer.web.reads.page_records import RunName, ShownIssue
+from collector_processor.core.disk import refusing
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import refusing
 
 T = TypeVar("T")
 

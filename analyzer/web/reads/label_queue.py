@@ -14,8 +14,8 @@ from analyzer.issues.labels.queue import Candidate, Question, choose
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
+from collector_processor.core.records import PROOF
 from collector_processor.otlp import Tenant
-from collector_processor.store.records import PROOF
 from semconv.model import ProofDecision, Status
 from semconv.record import record
 

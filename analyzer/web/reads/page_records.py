@@ -13,9 +13,9 @@ from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import AgentShare
 from analyzer.issues.workflow_reports import WorkflowReport
 from analyzer.web.reads.documents import read_document
+from collector_processor.core.records import StoredVerdict, stated_certainty
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.records import StoredVerdict, stated_certainty
 from semconv.model import Status
 from semconv.record import record
 

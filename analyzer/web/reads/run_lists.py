@@ -24,9 +24,9 @@ from analyzer.web.reads.run_query import (
     totals_in,
 )
 from analyzer.web.reads.run_search import ITS_VERDICT, LISTED, WITH_KEPT, RunSearch
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Rows, StoreConnection
-from collector_processor.store.records import StoredVerdict
 
 MOST_LOOKED_AT: Final = 2_000
 """Runs whose texts a search reads for a page."""

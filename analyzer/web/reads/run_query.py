@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from analyzer.telemetry.metric import CUT
 from analyzer.web.reads.page_records import Measure, RunKey, RunQuery, Sort
-from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.records import StoredVerdict
+from collector_processor.core.records import StoredVerdict
+from collector_processor.core.runs import RunTotals
 
 VERDICT: Final = tuple(StoredVerdict.__dataclass_fields__)
 TOTALS: Final = tuple(RunTotals.__dataclass_fields__)

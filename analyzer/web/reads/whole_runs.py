@@ -12,10 +12,10 @@ from analyzer.issues.labels.kept_run import KeptRun
 from analyzer.issues.labels.kept_trace import read_kept, rebuilt
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.remembered import Remembered
+from collector_processor.core.records import StoredVerdict
+from collector_processor.core.runs import CleanRun
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.kept_spans import unpack_spans
-from collector_processor.rebuild.redact_run import CleanRun
-from collector_processor.store.records import StoredVerdict
 from semconv.dialects import USUAL, Reader
 
 MOST_REMEMBERED: Final = 32

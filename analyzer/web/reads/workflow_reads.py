@@ -16,9 +16,9 @@ from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.workflow_reports import NOT_FAIR, WorkflowRefused, WorkflowReports
 from analyzer.web.reads.page_records import ShownWorkflow, ShownWorkflows
 from analyzer.web.remembered import CostlyReads
+from collector_processor.core.records import WorkflowRow
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.thread import StoreThread
-from collector_processor.store.run_history import WorkflowRow
 
 _MOST: Final = 200
 """Workflows that are remembered with what they always do; as many lists of workflows, one a tenant."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from collector_processor.rebuild.redact_run import CleanRun
+from collector_processor.core.runs import CleanRun
 from semconv.model import Span, Step, StepKind, Trajectory
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from collector_processor.store.records import EXPERIMENT, SECOND_OPINION, StoredVerdict
+from collector_processor.core.records import EXPERIMENT, SECOND_OPINION, StoredVerdict
 from semconv.model import Status, agent_label
 
 _WORDS: Final = {
