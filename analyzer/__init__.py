@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod, UnreadableInput
     from analyzer.inquiry.run_diff import RunDiff, StepPair
     from analyzer.inquiry.whole_run import OfferedTool, RequestedCall, StepMessage, WholeRun, WholeStep
-    from analyzer.web.issue_records import Issue
-    from analyzer.web.json_records import (
+    from analyzer.records.issue_records import Issue
+    from analyzer.records.json_records import (
         GivenLabel,
         Job,
         Label,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Totals,
         VerdictVersion,
     )
-    from analyzer.web.workflow_records import Workflow, WorkflowInFull
+    from analyzer.records.workflow_records import Workflow, WorkflowInFull
 
 _PLACES = {
     "analyzer.api.client": ("AsyncClient", "Client", "ServiceError"),
@@ -42,8 +42,8 @@ _PLACES = {
     "analyzer.inquiry.errors": ("AnalyzerError", "ModelNeeded", "UnknownMethod", "UnreadableInput"),
     "analyzer.inquiry.run_diff": ("RunDiff", "StepPair"),
     "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
-    "analyzer.web.issue_records": ("Issue",),
-    "analyzer.web.json_records": (
+    "analyzer.records.issue_records": ("Issue",),
+    "analyzer.records.json_records": (
         *(
             "GivenLabel",
             "Job",
@@ -58,7 +58,7 @@ _PLACES = {
         ),
         *("RunPage", "RunSteps", "RunVerdict", "Suspect", "Totals", "VerdictVersion"),
     ),
-    "analyzer.web.workflow_records": ("Workflow", "WorkflowInFull"),
+    "analyzer.records.workflow_records": ("Workflow", "WorkflowInFull"),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 

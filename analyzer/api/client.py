@@ -18,8 +18,8 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.run_diff import RunDiff
-from analyzer.web.issue_records import Issue
-from analyzer.web.json_records import (
+from analyzer.records.issue_records import Issue
+from analyzer.records.json_records import (
     GivenLabel,
     Job,
     LabelledRun,
@@ -29,7 +29,7 @@ from analyzer.web.json_records import (
     RunSteps,
     read_answer,
 )
-from analyzer.web.workflow_records import Workflow, WorkflowInFull
+from analyzer.records.workflow_records import Workflow, WorkflowInFull
 
 T = TypeVar("T")
 

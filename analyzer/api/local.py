@@ -18,8 +18,9 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.run_diff import RunDiff, compare_runs
 from analyzer.inquiry.verdict import to_json
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
-from analyzer.recordings.read_files import Recording, read_recording
-from analyzer.web.json_records import RunVerdict, read_answer
+from analyzer.recordings.file_format import Recording
+from analyzer.recordings.read_files import read_recording
+from analyzer.records.json_records import RunVerdict, read_answer
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings

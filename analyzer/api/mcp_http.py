@@ -20,8 +20,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from collector_processor.core.headers import WRONG_TOKEN_S, bears, names_this_machine
 from collector_processor.otlp import Address
-from collector_processor.receivers.admission import WRONG_TOKEN_S, bears, names_this_machine
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]

@@ -25,7 +25,7 @@ from analyzer.experiment.retry.retry_gate import Gate, read_gate
 from analyzer.experiment.retry.retry_pilot import GENERIC_HINT, INTERVENTIONS, RetryArm, Trigger
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.whole_run import WholeRun
-from analyzer.web.json_records import RunVerdict
+from analyzer.records.json_records import RunVerdict
 from semconv.model import Status
 
 logger = logging.getLogger(__name__)

@@ -27,12 +27,12 @@ from analyzer.issues.workflow_reports import to_json as workflow_json
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.run_api import kept_steps, page_document, run_document, versions_document
 from analyzer.web.run_list import read_filters
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import Database, open_database
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader
 

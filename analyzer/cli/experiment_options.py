@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from analyzer.cli.output import WrongUsage, optional
-from analyzer.executor.models.completion import price_of
+from analyzer.executor.models.completion import INSTALL_MODELS, is_litellm_installed, price_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains
@@ -128,4 +128,7 @@ def require_prices(
         return
     unknown = sorted(model for model in models if price_of(model, 1, 1) is None)
     if unknown:
-        raise WrongUsage(f"the price of {', '.join(unknown)} is unknown: expected --max-calls N as the limit")
+        source = "" if is_litellm_installed() else f", or litellm, which lists prices ({INSTALL_MODELS})"
+        raise WrongUsage(
+            f"the price of {', '.join(unknown)} is unknown: expected --max-calls N as the limit{source}"
+        )

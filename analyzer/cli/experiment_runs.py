@@ -19,11 +19,11 @@ from analyzer.experiment.running.kept_trials import TrialIds, packed_trial
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.opinion_store import WaitingExperiments
+from collector_processor.core.records import StoredVerdict
+from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, CollectorError
 from collector_processor.rebuild.kept_spans import SpanKeeper
-from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.small_tables import TrialArm, TrialArmRows, TrialRows, new_trial
 from semconv.model import Attribution
 
@@ -33,11 +33,11 @@ _STORES = frozenset({"data_dir", "store_url"})
 
 def open_run(run: str, tenant: str | None, logs: Sequence[Path] = ()) -> tuple[Run, KeptTrace | None]:
     """Return the run of a file or of the store; for a run of the store, also its kept trace."""
-    kept = _kept(run, tenant)
+    kept = kept_of(run, tenant)
     return (kept.run(), kept) if kept else (_recorded(run, logs), None)
 
 
-def _kept(run: str, tenant: str | None) -> KeptTrace | None:
+def kept_of(run: str, tenant: str | None) -> KeptTrace | None:
     """Return the kept run of this id; ``None`` if a file has this name or the name cannot be a run's id."""
     path = Path(run)
     if path == STANDARD_INPUT or path.exists() or path.name != run:
@@ -77,7 +77,7 @@ def trial_ids(kept: KeptTrace | None, timeout_s: float) -> Iterator[TrialIds | N
             yield None
             return
         tenant = kept.verdict.tenant if kept else NO_TENANT
-        yield TrialIds(rows=TrialRows(db), tenant=tenant, timeout_s=timeout_s, now_ns=time.time_ns)
+        yield TrialIds(issue=TrialRows(db).issue, tenant=tenant, timeout_s=timeout_s, now_ns=time.time_ns)
 
 
 def hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:

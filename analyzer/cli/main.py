@@ -34,6 +34,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Read a recorded run": {
         "attribute": "analyse.attribute",
+        "explain": "analyse.explain",
+        "pull": "analyse.pull",
         "steps": "analyse.steps",
         "diff": "analyse.diff",
         "lint": "analyse.lint",
@@ -44,6 +46,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "gateway": "prove.gateway",
         "experiment": "prove.experiment",
         "inject": "prove.inject",
+        "pin": "prove.pin",
     },
     "Follow up": {
         "issues": "learn.issues",
@@ -65,7 +68,7 @@ _PLACE: Final = "analyzer.cli.commands"
 def _with_border(arguments: Sequence[str]) -> list[str]:
     """Double ``--`` for commands with several arguments before it, because the parser drops the first."""
     found = list(arguments)
-    if found[:1] == ["inject"] and "--" in found:
+    if found[:1] in (["inject"], ["pin"]) and "--" in found:
         found.insert(found.index("--"), "--")
     return found
 

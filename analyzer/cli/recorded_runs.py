@@ -15,11 +15,12 @@ import typer
 from analyzer.cli.output import CommandFailed, WrongUsage, complain
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.recordings.file_bytes import read_bounded
-from analyzer.recordings.read_files import Recording, read_recording
+from analyzer.recordings.file_format import Recording
+from analyzer.recordings.read_files import read_recording
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError, MalformedRequestError, Signal
-from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.stages import rebuild
+from collector_processor.wire.scan import scan_traces
 from semconv.dialects import Reader
 from semconv.model import Trace, Trajectory
 
@@ -33,8 +34,9 @@ FilesArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE",
-        help="OTLP (JSON, JSON lines, protobuf), Jaeger JSON, Tempo JSON, a Langfuse export or a conversation"
-        " log; detected by content, gzipped or not; `-` reads standard input. Or the id of a kept run.",
+        help="OTLP (JSON, JSON lines, protobuf), the export of a tracing tool, or messages of agents"
+        " (docs/files.md lists all); detected by content; plain, gzip or zstd; `-` reads standard input."
+        " Or the id of a kept run.",
         show_default=False,
     ),
 ]
@@ -86,7 +88,7 @@ def load(path: Path) -> Recording:
     """
     try:
         with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb") as file:
-            return read_recording(read_bounded(file))
+            return read_recording(b"\n".join([read_bounded(file), *_beside(path)]))
     except FileNotFoundError:
         return _kept(path)
     except IsADirectoryError:
@@ -95,6 +97,13 @@ def load(path: Path) -> Recording:
         raise CommandFailed(f"{path}: {error.strerror or error}") from error
     except UnreadableInput as error:
         raise CommandFailed(f"{path}: {error}") from error
+
+
+def _beside(path: Path) -> Iterator[bytes]:
+    """Yield the files of a coding agent's subagents, which lie beside its session."""
+    for each in sorted(path.with_suffix("").glob("subagents/*.jsonl")) if path.suffix == ".jsonl" else ():
+        with each.open("rb") as file:
+            yield read_bounded(file)
 
 
 def _kept(path: Path) -> Recording:
@@ -123,8 +132,23 @@ def load_runs(path: Path, logs: Sequence[Path]) -> tuple[RecordedRun, ...]:
         WrongUsage: there is no such file.
         CommandFailed: a file cannot be read, or holds no run of agents.
     """
-    recording = load(path)
-    log_bodies = [*recording.bodies(Signal.LOGS), *(body for path in logs for body in _logs(path))]
+    return runs_of(load(path), str(path), [body for each in logs for body in _logs(each)])
+
+
+def runs_of(recording: Recording, path: str, logs: Sequence[bytes] = ()) -> tuple[RecordedRun, ...]:
+    """Return the runs of a recording, and report what of it was left out.
+
+    Args:
+        recording: what was read.
+        path: where it was read, for messages.
+        logs: requests with logs of the same runs, beside those of the recording.
+
+    Raises:
+        CommandFailed: it holds no run of agents.
+    """
+    for warning in recording.warnings:
+        complain(f"{path}: {warning}")
+    log_bodies = [*recording.bodies(Signal.LOGS), *logs]
     try:
         rebuilt = rebuild(recording.bodies(Signal.TRACES), log_bodies, reader=reader_here())
     except MalformedRequestError as error:
@@ -135,17 +159,21 @@ def load_runs(path: Path, logs: Sequence[Path]) -> tuple[RecordedRun, ...]:
         raise CommandFailed(f"{path}: holds logs and no spans: give it with --logs, beside the run's spans")
     if not runs:
         raise CommandFailed(f"{path}: holds no run: {_missing(recording)}")
+    if rejected := _rejected(recording):
+        complain(f"{path}: left out {rejected} of its spans, which have {_NO_ID}")
     return tuple(runs)
 
 
+_NO_ID: Final = "no valid id: expected hex (32 digits for a trace, 16 for a span), or base64 of as many bytes"
+
+
 def _missing(recording: Recording) -> str:
-    rejected = sum(decode(body).rejected for body in recording.bodies(Signal.TRACES))
-    if not rejected:
-        return "no spans and no conversation in it"
-    return (
-        f"{rejected} spans have no valid id: expected hex (32 digits for a trace, 16 for a span),"
-        " or base64 of as many bytes"
-    )
+    rejected = _rejected(recording)
+    return f"{rejected} spans have {_NO_ID}" if rejected else "no spans and no conversation in it"
+
+
+def _rejected(recording: Recording) -> int:
+    return sum(scan_traces(body).invalid for body in recording.bodies(Signal.TRACES))
 
 
 def reader_here() -> Reader:

@@ -40,7 +40,7 @@ from analyzer.experiment.running.checks import Check, CheckFailed
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Command
 from analyzer.inquiry.present import console, counted, plain
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from collector_processor.settings import load_settings
 from semconv.model import Blame, Ranked, Status
 from semconv.record import record, replace

@@ -1,43 +1,199 @@
-"""What ``blamespan run`` says of a program's run: its steps, the verdict, or why there is none."""
+"""What ``blamespan run`` says of a program: its runs' steps and verdicts, or why there is none."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from analyzer.cli.experiment_options import words_of
 from analyzer.cli.output import CommandFailed, complain, print_json
 from analyzer.cli.recorded_runs import reader_here
-from analyzer.executor.analyst import RunAnalyst
+from analyzer.cli.repeated_runs import (
+    ENDED_BY_USER,
+    Judged,
+    Repetition,
+    final_document,
+    final_table,
+    progress_line,
+)
 from analyzer.executor.composition import open_analyst, open_cleaner, open_span_keeper
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains, every
 from analyzer.experiment.running.workflow import Ended as Output
 from analyzer.inquiry.present import counted, error_console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
-from analyzer.programs.call_spans import joined_with, owners_of, spans_of_calls
+from analyzer.programs.call_spans import gathered, is_bare, joined_with, owners_of, spans_of_calls
 from analyzer.programs.child import Ended, Seen, Wishes
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.runs import Run
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import Settings
 from collector_processor.trajectory import order
-from semconv.model import Attribution, Outcome, OutcomeSource, Status, Trace, Trajectory
+from semconv.model import Outcome, OutcomeSource, Span, Status, Trace, Trajectory
 from semconv.record import record, replace
 
-_ENDED_BY_USER: Final = (0, 130, 143)
-"""Exit codes of success, and of programs ended by Ctrl-C and SIGTERM, which are no failure of an agent."""
 _ACCUSED: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED})
 
 
-async def report(seen: Seen, wishes: Wishes, settings: Settings) -> bool:
-    """Print the verdict on each run of a program, and return whether an agent is accused.
+@record
+class Shown:
+    """A run to show, with the analysis that the terminal has shown."""
 
-    Raises:
-        CommandFailed: the run cannot be saved, or its telemetry cannot be read.
-        CheckFailed: the user's check cannot be run.
-    """
+    spans: tuple[Span, ...]
+    trajectory: Trajectory
+    analysis: Analysis
+
+
+class Reporter:
+    """Judges the runs of a program with one analyst, so that repetitions share its budget."""
+
+    def __init__(self, wishes: Wishes, settings: Settings) -> None:
+        """Open the analyst that the settings describe.
+
+        Raises:
+            SettingsError: a setting is wrong.
+        """
+        self._wishes: Final = wishes
+        self._settings: Final = settings
+        self._analyst: Final = open_analyst(settings)
+        self._clean: Final = open_cleaner(settings)
+        self._runs: tuple[Run, ...] = ()
+        """Those of the last execution."""
+        self._has_saved = False
+        self._shown: Final[list[Shown]] = []
+        self._logs: Final[list[bytes]] = []
+
+    async def judge(self, seen: Seen) -> tuple[Judged, ...]:
+        """Return the verdict on each run of one execution of the program.
+
+        Raises:
+            CommandFailed: its telemetry cannot be read.
+            CheckFailed: the user's check cannot be run.
+        """
+        _say_what_is_missing(seen)
+        try:
+            self._runs = runs = _runs(seen)
+        except MalformedRequestError as error:
+            raise CommandFailed(f"the program's telemetry cannot be read: {error}") from error
+        if self._wishes.opens:
+            self._logs.extend(seen.logs)
+        said = await _said(seen.ended, self._wishes)
+        # Of several runs only the last can have ended the program.
+        of_runs = [*[_Said() for _ in runs[1:]], said] if runs else []
+        return tuple([await self._judged(each, its) for each, its in zip(runs, of_runs, strict=True)])
+
+    def save(self, seen: Seen) -> None:
+        """Write the runs judged last to the user's file, if one is named: a line for each execution.
+
+        Raises:
+            CommandFailed: they cannot be saved.
+        """
+        path = self._wishes.save
+        if path is None or not self._runs:
+            return
+        save_runs(path, self._runs, seen.logs, self._settings, mode="ab" if self._has_saved else "wb")
+        if not self._has_saved:
+            complain(f"saved in {path}, without secrets: `blamespan attribute {path}` reads it")
+        self._has_saved = True
+
+    async def show_page(self) -> None:
+        """Serve the page of all runs judged until Ctrl-C, if the user wants it and there are any.
+
+        Raises:
+            CommandFailed: the page does not show them.
+        """
+        if self._shown:
+            from analyzer.cli.run_page import show_page  # noqa: PLC0415 - the whole service
+
+            await show_page(self._shown, self._logs, self._analyst)
+
+    async def _judged(self, run: Run, said: _Said) -> Judged:
+        trajectory = self._clean(run.trajectory)
+        if said.outcome is not None:
+            trajectory = replace(trajectory, outcome=said.outcome, outcome_source=said.source)
+        analysis = await self._analyst.analyse(trajectory)
+        if self._wishes.opens:
+            self._shown.append(Shown(spans=run.trace.spans, trajectory=trajectory, analysis=analysis))
+        return Judged(trajectory=trajectory, attribution=analysis.attribution)
+
+
+class Once:
+    """Says all about a single execution."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        """Say it as the user wishes."""
+        self._wishes: Final = wishes
+        self.has_accused = False
+        """Whether a verdict accuses an agent."""
+
+    def say(self, seen: Seen, judged: Sequence[Judged]) -> None:
+        """Print the steps of each run, and its verdict."""
+        self.has_accused = _accuses(judged)
+        for one in judged:
+            if self._wishes.as_json:
+                print_json(to_json(one.attribution, one.trajectory))
+            else:
+                _show(one)
+        if not judged:
+            _say_why_nothing(seen)
+        _advise(seen)
+
+    def miss(self, seen: Seen) -> None:
+        """Add nothing about an execution that cannot be judged."""
+
+    def conclude(self) -> None:
+        """Add nothing."""
+
+
+class Repeated:
+    """Says one line on each of many executions, and ranks what broke them."""
+
+    def __init__(self, wishes: Wishes, program: str, planned: int) -> None:
+        """Begin with none of the planned executions."""
+        self._wishes: Final = wishes
+        self._program: Final = program
+        self._planned: Final = planned
+        self._repetitions: Final[list[Repetition]] = []
+        self.has_accused = False
+        """Whether a verdict accuses an agent."""
+
+    def say(self, seen: Seen, judged: Sequence[Judged]) -> None:
+        """Print a line on one execution, and its verdicts as JSON."""
+        if not self._repetitions:
+            if not judged:
+                _say_why_nothing(seen)
+            _advise(seen)
+        self.has_accused = self.has_accused or _accuses(judged)
+        number = self._count(Repetition(code=seen.ended.code, judged=tuple(judged)))
+        for one in judged if self._wishes.as_json else ():
+            verdict = to_json(one.attribution, one.trajectory)
+            print_json({"repetition": number, "exit_code": seen.ended.code, **verdict})
+
+    def miss(self, seen: Seen) -> None:
+        """Count an execution that cannot be judged."""
+        self._count(Repetition(code=seen.ended.code, judged=()))
+
+    def _count(self, one: Repetition) -> int:
+        self._repetitions.append(one)
+        complain(progress_line(len(self._repetitions), self._planned, one))
+        return len(self._repetitions)
+
+    def conclude(self) -> None:
+        """Print the ranking."""
+        if self._wishes.as_json:
+            print_json(final_document(self._program, self._repetitions, self._planned))
+        else:
+            error_console().print(final_table(self._program, self._repetitions))
+
+
+def _accuses(judged: Sequence[Judged]) -> bool:
+    return any(one.attribution.status in _ACCUSED for one in judged)
+
+
+def _say_what_is_missing(seen: Seen) -> None:
     if seen.left_out:
         complain(
             f"{counted(seen.left_out, 'model call')} passed and could not be kept: the others are too large"
@@ -47,30 +203,15 @@ async def report(seen: Seen, wishes: Wishes, settings: Settings) -> bool:
         complain(
             f"{what} of telemetry could not be passed on to the program's own backend: {seen.why_undelivered}"
         )
-    try:
-        runs = _runs(seen)
-    except MalformedRequestError as error:
-        raise CommandFailed(f"the program's telemetry cannot be read: {error}") from error
-    said = await _said(seen.ended, wishes)
-    # Of several runs only the last can have ended the program.
-    of_runs = [*[_Said() for _ in runs[1:]], said] if runs else []
-    analyst, clean = open_analyst(settings), open_cleaner(settings)
-    statuses = [
-        await _judged(analyst, clean(each.trajectory), its, as_json=wishes.as_json)
-        for each, its in zip(runs, of_runs, strict=True)
-    ]
-    if not runs:
-        _say_why_nothing(seen)
-    if wishes.save is not None and runs:
-        _save(wishes.save, runs, seen.logs, settings)
-    return not _ACCUSED.isdisjoint(statuses)
 
 
 def _runs(seen: Seen) -> tuple[Run, ...]:
     """Return the runs that the program's spans and calls show, in order."""
     reader = reader_here()
     # A trace without a step of an agent, such as one of an HTTP client alone, owns no call.
-    own = [one for one in rebuild(seen.traces, seen.logs, reader=reader) if one.trajectory.steps]
+    seen_runs = [one for one in rebuild(seen.traces, seen.logs, reader=reader) if one.trajectory.steps]
+    own = [one for one in seen_runs if not is_bare(one.trace.spans, reader)]
+    bare = [one.trace.spans for one in seen_runs if is_bare(one.trace.spans, reader)]
     found: list[Run] = []
     shares, left = owners_of(seen.calls, [one.trace.spans for one in own])
     for one, calls in zip(own, shares, strict=True):
@@ -78,7 +219,12 @@ def _runs(seen: Seen) -> tuple[Run, ...]:
         left += others
         trace = replace(one.trace, spans=spans)
         found.append(replace(one, trace=trace, trajectory=order(trace, reader)))
-    if spans := spans_of_calls(left, seen.program, secrets.token_hex):
+    if bare:
+        parts = gathered(bare, left, seen.program, secrets.token_hex)
+        spans, _ = joined_with(parts, left, reader, secrets.token_hex)  # all calls are inside
+    else:
+        spans = spans_of_calls(left, seen.program, secrets.token_hex)
+    if spans:
         trace = Trace(spans=spans)
         found.append(Run(trace=trace, trajectory=order(trace, reader), reader=reader))
     return tuple(found)
@@ -99,7 +245,7 @@ async def _said(ended: Ended, wishes: Wishes) -> _Said:
         has_passed = await every(checks)(Output(output=ended.output, code=ended.code))
         outcome = Outcome.SUCCESS if has_passed and ended.code == 0 else Outcome.FAILURE
         return _Said(outcome=outcome, source=OutcomeSource.EVALUATOR)
-    if ended.code not in _ENDED_BY_USER:
+    if ended.code not in ENDED_BY_USER:
         return _Said(outcome=Outcome.FAILURE, source=OutcomeSource.ERROR)
     return _Said()
 
@@ -113,22 +259,17 @@ def _checks(wishes: Wishes) -> list[Check]:
     return found
 
 
-async def _judged(analyst: RunAnalyst, trajectory: Trajectory, said: _Said, *, as_json: bool) -> Status:
-    if said.outcome is not None:
-        trajectory = replace(trajectory, outcome=said.outcome, outcome_source=said.source)
-    attribution = (await analyst.analyse(trajectory)).attribution
-    if as_json:
-        print_json(to_json(attribution, trajectory))
-    else:
-        _show(trajectory, attribution)
-    return attribution.status
-
-
-def _show(trajectory: Trajectory, attribution: Attribution) -> None:
-    screen = error_console()
+def _show(judged: Judged) -> None:
+    screen, trajectory, attribution = error_console(), judged.trajectory, judged.attribution
     screen.print("", run_heading(trajectory), "", sep="\n")
     screen.print(steps_table(trajectory, attribution, width=screen.width), "")
     screen.print(verdict_panel(attribution, trajectory))
+
+
+def _advise(seen: Seen) -> None:
+    """Say what to install, if nothing but model calls was seen."""
+    if seen.advice and not seen.traces:
+        complain(seen.advice)
 
 
 def _say_why_nothing(seen: Seen) -> None:
@@ -144,8 +285,10 @@ def _say_why_nothing(seen: Seen) -> None:
         )
 
 
-def _save(path: Path, runs: Sequence[Run], logs: Sequence[bytes], settings: Settings) -> None:
-    """Write the runs as OTLP/JSON, without their secrets.
+def save_runs(
+    path: Path, runs: Sequence[Run], logs: Sequence[bytes], settings: Settings, *, mode: Literal["wb", "ab"]
+) -> None:
+    """Write the runs as one line of OTLP/JSON, without their secrets; ``ab`` keeps the lines before.
 
     Raises:
         CommandFailed: the file cannot be written, or the settings allow no text.
@@ -161,7 +304,7 @@ def _save(path: Path, runs: Sequence[Run], logs: Sequence[bytes], settings: Sett
     if packed is None:
         raise CommandFailed(f"--save {path}: the run is too large")
     try:
-        path.write_bytes(otlp_json(unpack_spans(packed)))
+        with path.open(mode) as file:
+            file.write(otlp_json(unpack_spans(packed)))
     except OSError as error:
         raise CommandFailed(f"--save {path}: {error.strerror or error}") from error
-    complain(f"saved in {path}, without secrets: `blamespan attribute {path}` reads it")

@@ -14,7 +14,7 @@ from analyzer.experiment.candidates import Candidate, ChangeKind, Fix
 from analyzer.experiment.sequential import ALPHA, Arm, Comparison, Decision, Reason, interval
 from analyzer.experiment.walk import Walk
 from analyzer.methods.reasons import in_fix
-from collector_processor.store.records import EXPERIMENT, StoredVerdict
+from collector_processor.core.records import EXPERIMENT, StoredVerdict
 from semconv.model import (
     Abstention,
     Attribution,

@@ -32,7 +32,7 @@ from analyzer.experiment.running.kept_trials import TrialFolder
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Endpoint, Workflow
 from analyzer.inquiry.errors import AnalyzerError
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from semconv.model import Ranked
 from semconv.record import record, replace
 

@@ -18,7 +18,7 @@ class UnknownMethod(AnalyzerError):  # noqa: N818 - as above
 
 
 class ModelNeeded(AnalyzerError):  # noqa: N818 - as above
-    """A method that asks a model was chosen, and there is no model."""
+    """A model is to be asked, and none is set, or litellm is not installed."""
 
 
 class ModelFailure(StrEnum):

@@ -24,7 +24,7 @@ class Interval:
     high: float
 
 
-def wilson(right: int, n: int, z: float = Z_95) -> Interval:
+def wilson(right: float, n: float, z: float = Z_95) -> Interval:
     """Return the Wilson score interval of ``right`` out of ``n``; all of 0..1 for none."""
     if n == 0:
         return Interval(low=0.0, high=1.0)

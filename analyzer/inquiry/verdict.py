@@ -8,10 +8,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Final
 
-from collector_processor.pipeline.analyst_protocol import NOTES
-from collector_processor.rebuild.possible_joins import MAY_JOIN
-from collector_processor.store.records import PROOF
-from semconv.model import Attribution, Blame, Proof, Ranked, StepSet, Trajectory, ValueOrigin
+from collector_processor.core.analysis import NOTES
+from collector_processor.core.records import PROOF
+from collector_processor.core.runs import MAY_JOIN
+from semconv.model import Attribution, Blame, Pooled, Proof, Ranked, StepSet, Trajectory, ValueOrigin
 
 
 class FailureMode(StrEnum):
@@ -33,6 +33,8 @@ class FailureMode(StrEnum):
     OTHER = "other"
 
 
+POOLED: Final = "pooled"
+"""Key of what a model and the own method said before they were pooled; absent without a pool."""
 TRIAGE: Final = "triage"
 """Method of verdicts on runs that triage alone decides."""
 NOTHING_SAYS_SO: Final = "nothing says that the run failed"
@@ -42,8 +44,8 @@ NOTHING_SAYS_SO: Final = "nothing says that the run failed"
 def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
     """Return the verdict on a run, always with the same keys; ``None`` for those that do not apply.
 
-    Only the verdict of an experiment also has ``proof``, and only a run that may be part of another has
-    ``notes``.
+    Only the verdict of an experiment also has ``proof``, only a verdict pooled with a model's ``pooled``, and
+    only a run that may be part of another ``notes``.
     """
     verdict = attribution.verdict
     blame = verdict if isinstance(verdict, Blame) else None
@@ -79,6 +81,7 @@ def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
             "set": _step_set(blame.step_set) if blame and blame.step_set else None,
         }
         | ({} if attribution.proof is None else {PROOF: _proof(attribution.proof)})
+        | ({} if attribution.pooled is None else {POOLED: _pooled(attribution.pooled, trajectory)})
         | _notes(trajectory)
     )
 
@@ -110,6 +113,19 @@ def _proof(proof: Proof) -> dict[str, Any]:
         "interval": list(proof.interval),
         "trials": proof.trials,
         "change": proof.change,
+    }
+
+
+def _pooled(pooled: Pooled, trajectory: Trajectory) -> dict[str, Any]:
+    spans = {step.index: step.span_id for step in trajectory.steps}
+    own = {"step": pooled.own_step, "agent": pooled.own_agent, "span_id": spans.get(pooled.own_step)}
+    return {
+        "model": {"step": pooled.step, "agent": pooled.agent, "span_id": spans.get(pooled.step)},
+        "without_model": own,
+        "weight": pooled.weight,
+        "accuracy": pooled.accuracy,
+        "right": pooled.right,
+        "labelled": pooled.labelled,
     }
 
 

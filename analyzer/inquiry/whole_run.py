@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from collector_processor.rebuild.redact_run import CleanRun
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import CleanRun, Run
 from collector_processor.trajectory.acts import Act, read_acts
 from semconv.dialects import USUAL, Message, Reader
 from semconv.dialects.reading.tools import OfferedTool, listing_tools, offered_tools

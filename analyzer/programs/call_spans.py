@@ -84,20 +84,55 @@ def spans_of_calls(calls: Iterable[PassedCall], program: str, new_id: NewId) -> 
         )
         for span in sorted(inner, key=lambda span: span.start_ns)
     ]
-    root = Span(
-        trace_id=trace_id,
-        span_id=root_id,
+    root = _root(program, spans)
+    return (replace(root, trace_id=trace_id, span_id=root_id, resource=resource), *spans)
+
+
+def _root(program: str, inner: Sequence[Span | PassedCall]) -> Span:
+    """Return a span for the program around what happened in it; it has no ids yet."""
+    return Span(
+        trace_id=_NO_TRACE,
+        span_id=_NO_SPAN,
         name=f"invoke_workflow {program}",
-        start_ns=min(span.start_ns for span in spans) - 1,
-        end_ns=max(span.end_ns for span in spans) + 1,
+        start_ns=min(one.start_ns for one in inner) - 1,
+        end_ns=max(one.end_ns for one in inner) + 1,
         attributes={
             names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_WORKFLOW.value,
             names.GEN_AI_WORKFLOW_NAME: program,
         },
         scope=_SCOPE,
-        resource=resource,
     )
-    return (root, *spans)
+
+
+def is_bare(spans: Sequence[Span], reader: Reader) -> bool:
+    """Return whether a trace begins with a model call or a tool: nothing says which run they are part of."""
+    around = Surroundings(spans)
+    roots = [reader.action(span, around) for span in around.roots]
+    return all(_kind(action) in {ActionKind.LLM, ActionKind.TOOL} for action in roots)
+
+
+def gathered(
+    traces: Sequence[Sequence[Span]], calls: Sequence[PassedCall], program: str, new_id: NewId
+) -> tuple[Span, ...]:
+    """Return bare traces as one, below a root span for the program that encloses the calls too.
+
+    Instrumentation of a provider's client alone begins a trace with each model call. The program ran once, so
+    they are steps of one run, as calls that only the gateway saw are.
+    """
+    trace_id, root_id = TraceId(new_id(16)), SpanId(new_id(8))
+    ids = {key_of(span): SpanId(new_id(8)) for spans in traces for span in spans}  # unique in a trace only
+    inner = [
+        replace(
+            span,
+            trace_id=trace_id,
+            span_id=ids[key_of(span)],
+            parent_id=ids.get((span.trace_id, span.parent_id), root_id) if span.parent_id else root_id,
+        )
+        for spans in traces
+        for span in spans
+    ]
+    root = _root(program, [*inner, *calls])
+    return (replace(root, trace_id=trace_id, span_id=root_id, resource=inner[0].resource), *inner)
 
 
 def _read(calls: Iterable[PassedCall]) -> list[_Seen]:
@@ -265,7 +300,9 @@ def joined_with(
             agent = _agent_around(chat, around, actions)
             named = agent or titled_in_prompt(call.instructions)
             # Of several calls in one span the last counts: clients repeat what failed or did not parse.
-            shown[key_of(chat)] = _Seen(passed=passed, call=call, agent=named, has_agent=bool(agent))
+            # A tool begins after the span, so that it is neither inside it nor beside it.
+            timed = replace(passed, start_ns=chat.start_ns, end_ns=chat.end_ns + 1)
+            shown[key_of(chat)] = _Seen(passed=timed, call=call, agent=named, has_agent=bool(agent))
     own = tuple(_told(span, actions[key_of(span)], shown.get(key_of(span))) for span in spans)
     has_tools = any(_kind(action) is ActionKind.TOOL for action in actions.values())
     tools = () if has_tools else _tools(sorted(shown.values(), key=lambda one: one.passed.start_ns))
@@ -306,10 +343,11 @@ def _kind(action: Action | None) -> ActionKind | None:
 
 def _told(span: Span, action: Action | None, seen: _Seen | None) -> Span:
     """Return a span of a model call with the texts that it lacks, and the agent that they name."""
-    if seen is None or action is None or action.input_messages or action.input:
+    if seen is None or action is None:
         return span
     named = {names.GEN_AI_AGENT_NAME: seen.agent} if seen.agent and not seen.has_agent else {}
-    return replace(span, attributes={**span.attributes, **named, **texts_of(seen.call)})
+    texts = {} if action.input_messages or action.input else texts_of(seen.call)
+    return replace(span, attributes={**span.attributes, **named, **texts}) if named or texts else span
 
 
 def _of_calls(calls: Sequence[PassedCall]) -> Iterator[Span]:

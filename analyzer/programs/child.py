@@ -6,7 +6,9 @@ import asyncio
 import os
 import select
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -38,6 +40,8 @@ class Ended:
     """Its exit code, or 128 and the number of the signal that ended it, as shells say."""
     output: str = ""
     """The beginning of its standard output, if it was watched."""
+    is_stopped: bool = False
+    """Whether the user wanted an end: by Ctrl-C, or by SIGTERM."""
 
 
 @record
@@ -53,6 +57,8 @@ class Wishes:
     save: Path | None = None
     """The file to write the run to."""
     as_json: bool = False
+    opens: bool = False
+    """Whether to serve the page of the runs afterwards."""
 
     @property
     def watches_output(self) -> bool:
@@ -76,6 +82,8 @@ class Seen:
     undelivered: int = 0
     """Requests that its own backend did not take."""
     why_undelivered: str = ""
+    advice: str = ""
+    """What to install so that more is seen."""
 
 
 def child_environment(environ: Mapping[str, str], here: str, name: str) -> dict[str, str]:
@@ -115,32 +123,69 @@ async def run_child(
         FileNotFoundError: there is no such program.
         PermissionError: it cannot be executed.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command, env=dict(environ), stdout=asyncio.subprocess.PIPE if watches_output else out.fileno()
-    )
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    loop.add_signal_handler(signal.SIGTERM, process.terminate)
+    if not watches_output:
+        return await _waited(await _start(command, environ, out.fileno()))
+    # With a pipe of asyncio's, ``Process.wait`` would also wait for every process that holds it open.
+    read, write = os.pipe()
     kept = bytearray()
-    passing = asyncio.create_task(_pass_through(process.stdout, out.fileno(), kept))
+    async with _reading(read) as stream:
+        with os.fdopen(write, "wb") as theirs:
+            process = await _start(command, environ, theirs.fileno())
+        passing = asyncio.create_task(_pass_through(stream, out.fileno(), kept))
+        try:
+            ended = await _waited(process)
+            # A process that the program leaves behind may hold its output open.
+            await asyncio.wait([passing], timeout=_REST_S)
+        finally:
+            passing.cancel()
+    return replace(ended, output=kept.decode("utf-8", "replace"))
+
+
+async def _start(
+    command: Sequence[str], environ: Mapping[str, str], stdout: int
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(*command, env=dict(environ), stdout=stdout)
+
+
+async def _waited(process: asyncio.subprocess.Process) -> Ended:
+    """Wait for a process; SIGTERM is passed on to it."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop() -> None:
+        stopped.set()
+        if process.returncode is None:
+            process.terminate()
+
+    loop.add_signal_handler(signal.SIGINT, stopped.set)
+    loop.add_signal_handler(signal.SIGTERM, stop)
     try:
         code = await process.wait()
-        # A process that the program leaves behind may hold its output open.
-        await asyncio.wait([passing], timeout=_REST_S)
     finally:
-        passing.cancel()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
-    return Ended(code=code if code >= 0 else 128 - code, output=kept.decode("utf-8", "replace"))
+    return Ended(code=code if code >= 0 else 128 - code, is_stopped=stopped.is_set())
 
 
-async def _pass_through(stream: asyncio.StreamReader | None, out: int, kept: bytearray) -> None:
+@asynccontextmanager
+async def _reading(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
+    """Read a pipe, and close it at the end of the block, whoever still writes to it."""
+    stream = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    try:
+        yield stream
+    finally:
+        transport.close()
+
+
+async def _pass_through(stream: asyncio.StreamReader, out: int, kept: bytearray) -> None:
     """Write a stream to a descriptor as it comes, and add its beginning to ``kept``.
 
     What reads our output may end before the program, which goes on.
     """
     is_read = True
-    while stream is not None and (piece := await stream.read(1 << 16)):
+    while piece := await stream.read(1 << 16):
         kept += piece[: _MOST_OUTPUT - len(kept)]
         if is_read:
             is_read = await asyncio.to_thread(_write, out, piece)

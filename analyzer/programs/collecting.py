@@ -35,12 +35,14 @@ _STOP_S: Final = 1.0
 class Collected:
     """The telemetry of one program; a sink of receivers."""
 
-    def __init__(self, own: Exporter | None) -> None:
-        """Start with nothing; ``own`` sends to the program's own backend."""
+    def __init__(self, own: Exporter | None, last_s: float = _LAST_S) -> None:
+        """Start with nothing; ``own`` sends to the program's own backend, with ``last_s`` for the rest."""
         self._own: Final = own
+        self._last_s: Final = last_s
         self._bodies: Final[list[tuple[Signal, bytes]]] = []
         self._bytes = 0
         self._waiting: Final[asyncio.Queue[Arrival]] = asyncio.Queue()
+        self._unsettled = 0
         self.undelivered = 0
         """Requests that the program's own backend did not take."""
         self.why = ""
@@ -63,13 +65,15 @@ class Collected:
             self._bodies.append((arrival.signal, arrival.body))
         if self._own is not None:
             self._waiting.put_nowait(arrival)
+            self._unsettled += 1
         return Receipt()
 
     async def pass_on(self) -> None:
         """Send what arrives to the program's own backend, without end."""
         while self._own is not None:
             arrival = await self._waiting.get()
-            await self._deliver(self._own, arrival, time.monotonic() + _LAST_S)
+            await self._deliver(self._own, arrival, time.monotonic() + self._last_s)
+            self._unsettled -= 1
             self._waiting.task_done()
 
     async def _deliver(self, own: Exporter, arrival: Arrival, until_s: float) -> None:
@@ -90,10 +94,10 @@ class Collected:
     async def drain(self) -> None:
         """Wait until the program's own backend has everything, for a bounded time."""
         try:
-            async with asyncio.timeout(_LAST_S):
+            async with asyncio.timeout(self._last_s):
                 await self._waiting.join()
         except TimeoutError:
-            self.undelivered += self._waiting.qsize()
+            self.undelivered += self._unsettled
             self.why = self.why or "it is too slow"
 
 

@@ -12,6 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from analyzer.recordings.anthropic_blocks import messages_of_blocks
+from analyzer.recordings.dialogue import Message as Said
+from analyzer.recordings.dialogue import Speaker, joined_answers
+from analyzer.recordings.responses_items import messages_of_items
 from semconv.json_text import read_json
 from semconv.record import record
 
@@ -97,7 +101,7 @@ def _read(passed: PassedCall, api: _Api, asked: Body, answer: Body) -> ModelCall
         model=_text(asked.get("model")),
         instructions=instructions,
         messages=tuple(messages),
-        tools=tuple(_dicts(asked.get("tools"))),
+        tools=(*_dicts(asked.get("tools")), *map(_function, _dicts(asked.get("functions")))),
         said=said,
         answered_by=_text(answer.get("model")),
         finish=api.finish(answer),
@@ -203,16 +207,52 @@ def _apart(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     return "\n\n".join(system), [each for each in messages if each.get("role") not in _SYSTEM]
 
 
+def _chat_message(said: Said) -> Message:
+    """Return a message as chat completions has it."""
+    if said.speaker is Speaker.TOOL:
+        return {"role": "tool", "tool_call_id": said.call_id, "content": said.text}
+    calls = [
+        {"id": call.call_id, "function": {"name": call.name, "arguments": call.arguments}}
+        for call in said.calls
+    ]
+    message = {"role": said.speaker.value, "content": said.text}
+    return {**message, "tool_calls": calls} if calls else message
+
+
 # Chat completions ------------------------------------------------------------
 
 
 def _chat_asked(body: Body) -> tuple[str, Sequence[Message]]:
-    return _apart(_dicts(body.get("messages")))
+    return _apart([*map(_with_calls, _dicts(body.get("messages")))])
 
 
 def _chat_said(answer: Body) -> Sequence[Message]:
     choices = _dicts(answer.get("choices"))[:1]
-    return [each["message"] for each in choices if isinstance(each.get("message"), dict)]
+    return [_with_calls(each["message"]) for each in choices if isinstance(each.get("message"), dict)]
+
+
+def _with_calls(message: Body) -> Message:
+    """Return a message whose calls, also custom tools' and the former ``function_call``, are tool calls."""
+    found = dict(message)
+    if legacy := found.pop("function_call", None):
+        found["tool_calls"] = [_function(legacy)]
+    if calls := found.get("tool_calls"):
+        found["tool_calls"] = [
+            {**each, "function": _of_custom(each["custom"])} if each.get("custom") else each for each in calls
+        ]
+    if found.get("role") == "function":
+        found["role"] = "tool"
+    return found
+
+
+def _function(given: Body) -> Message:
+    """Return a call, or a definition, of the former ``functions`` as one of ``tools``."""
+    return {"type": "function", "function": given}
+
+
+def _of_custom(custom: Body) -> Message:
+    """Return the call of a custom tool, whose input is free text, as that of a function."""
+    return {"name": custom.get("name"), "arguments": custom.get("input")}
 
 
 def _chat_finish(answer: Body) -> str:
@@ -231,7 +271,8 @@ def _chat_joined(events: Sequence[Body]) -> Body:
                 continue  # another sample of the same answer
             delta = choice.get("delta") or {}
             text.append(_text(delta.get("content")))
-            for each in _dicts(delta.get("tool_calls")):
+            legacy = delta.get("function_call")
+            for each in [_function(legacy)] if legacy else _dicts(delta.get("tool_calls")):
                 _add_call(calls.setdefault(int(each.get("index") or 0), _new_call()), each)
             finish = _text(choice.get("finish_reason")) or finish
     message: Message = {"role": "assistant", "content": "".join(text)}
@@ -245,7 +286,7 @@ def _new_call() -> Message:
 
 
 def _add_call(call: Message, delta: Body) -> None:
-    function = delta.get("function") or {}
+    function = _of_custom(delta["custom"]) if delta.get("custom") else delta.get("function") or {}
     call["id"] = call["id"] or _text(delta.get("id"))
     call["names"].append(_text(function.get("name")))
     call["arguments"].append(_text(function.get("arguments")))
@@ -268,15 +309,7 @@ def _responses_asked(body: Body) -> tuple[str, Sequence[Message]]:
 
 def _items(items: Sequence[Body]) -> Iterator[Message]:
     """Yield the messages that items of the Responses API amount to; thoughts are left out."""
-    for item in items:
-        kind = item.get("type")
-        if kind == "function_call":
-            function = {"name": item.get("name"), "arguments": item.get("arguments")}
-            yield {"role": "assistant", "tool_calls": [{"id": item.get("call_id"), "function": function}]}
-        elif kind == "function_call_output":
-            yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": _text(item.get("output"))}
-        elif kind in {None, "message"}:
-            yield {"role": item.get("role") or "user", "content": item.get("content")}
+    return map(_chat_message, joined_answers(messages_of_items(items)))
 
 
 def _responses_said(answer: Body) -> Sequence[Message]:
@@ -300,32 +333,18 @@ def _responses_finish(answer: Body) -> str:
 
 def _anthropic_asked(body: Body) -> tuple[str, Sequence[Message]]:
     return _text(body.get("system")), [
-        one for each in _dicts(body.get("messages")) for one in _turns(each, _dicts(each.get("content")))
+        one for each in _dicts(body.get("messages")) for one in _turns(each.get("role"), each.get("content"))
     ]
 
 
-def _turns(message: Body, blocks: Sequence[Body]) -> Iterator[Message]:
+def _turns(role: Any, content: Any) -> Iterator[Message]:
     """Yield a message as chat completions has it: the result of each tool is a message of its own."""
-    if not blocks:
-        yield dict(message)
-        return
-    for block in blocks:
-        if block.get("type") == "tool_result":
-            result = _text(block.get("content"))
-            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
-    calls = [_tool_use(block) for block in blocks if block.get("type") == "tool_use"]
-    text = "\n".join(_text(block.get("text")) for block in blocks if block.get("type") == "text")
-    if text or calls:
-        yield {"role": message.get("role"), "content": text, **({"tool_calls": calls} if calls else {})}
-
-
-def _tool_use(block: Body) -> Message:
-    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
-    return {"id": block.get("id"), "function": {"name": block.get("name"), "arguments": arguments}}
+    template = Said(speaker=Speaker.AGENT if role == "assistant" else Speaker.USER)
+    return map(_chat_message, messages_of_blocks(template, content))
 
 
 def _anthropic_said(answer: Body) -> Sequence[Message]:
-    return list(_turns({"role": "assistant", "content": ""}, _dicts(answer.get("content"))))
+    return list(_turns("assistant", answer.get("content")))
 
 
 def _anthropic_finish(answer: Body) -> str:

@@ -25,7 +25,7 @@ from analyzer.experiment.replay.upstream import (
     forwarded_headers,
 )
 from analyzer.programs.model_call import PassedCall
-from collector_processor.receivers.admission import names_this_machine
+from collector_processor.core.headers import names_this_machine
 from semconv.record import record
 
 _MOST_REQUEST: Final = 1 << 30
@@ -66,7 +66,8 @@ litellm and openai before 1.0; ``ANTHROPIC_BASE_URL``: anthropic's clients."""
 def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the base URL of each variable: the user's, else the provider's own.
 
-    A variable whose value is no plain URL (no scheme, or a password in it) is left out, and so as it is.
+    A variable whose value is no plain URL (no scheme, or a password in it) is left out, and so as it is
+    (``unrecorded``).
 
     A client that reads two variables takes the first one that is set, so a user's ``OPENAI_API_BASE`` also
     stands for ``OPENAI_BASE_URL``, and the other way round.
@@ -76,6 +77,12 @@ def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
     if first or second:
         found |= {"OPENAI_BASE_URL": first or second, "OPENAI_API_BASE": second or first}
     return {name: url for name, url in found.items() if _is_plain(url)}
+
+
+def unrecorded(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that the user set to addresses which no call can be recorded on the way to."""
+    given = {each.variable: environ.get(each.variable, "").strip() for each in BASE_URLS}
+    return tuple(name for name, url in given.items() if url and not _is_plain(url))
 
 
 def _is_plain(url: str) -> bool:

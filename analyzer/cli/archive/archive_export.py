@@ -24,9 +24,9 @@ from analyzer.cli.archive.parquet_files import (
 from analyzer.cli.archive.table_rows import ArchivedRun, Clean, spectrum_rows, step_rows, verdict_row
 from analyzer.issues.labels.kept_trace import read_kept
 from analyzer.issues.labels.label_store import LabelStore
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader
 from semconv.model import Trajectory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from analyzer.inquiry.present import console, counted
 from analyzer.issues.labels.labelling import find_run
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
-from collector_processor.store.deletion import delete_run, delete_tenant
+from collector_processor.sinks.deleting import delete_run_and_scores, delete_tenant_and_scores
 from collector_processor.store.verdicts import RunStore
 
 
@@ -33,7 +34,8 @@ def delete(
     """Delete runs: verdicts, spans, logs, steps, labels and second opinions.
 
     Works whether or not the service runs. Counts of issues stay, and so do spans that the service has
-    received and still buffers: it deletes these within a day. Your backend's copy is not touched.
+    received and still buffers: it deletes these within a day. Scores in the backends of BLAMESPAN_SCORES go
+    too, as soon as the service runs. Your backend's copy is not touched otherwise.
 
     Example: [bold]blamespan runs delete 4bf92f35[/bold]
     """
@@ -43,14 +45,15 @@ def delete(
         raise WrongUsage('runs delete: --all needs --tenant; --tenant "" means the runs without a tenant')
     named = None if tenant is None else Tenant(tenant)
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    lanes, now_ns = settings.score_lanes, time.time_ns()
     with opened_store(settings, "runs") as db:
         if named is not None and everything:
-            count = delete_tenant(db, named)
+            count = delete_tenant_and_scores(db, named, lanes, now_ns)
         else:
             found = {
                 (one.tenant, one.run_id) for run in runs or () for one in [find_run(RunStore(db), run, named)]
             }
-            count = sum(delete_run(db, *name) for name in sorted(found))
+            count = sum(delete_run_and_scores(db, *name, lanes, now_ns) for name in sorted(found))
     if output is OutputFormat.JSON:
         print_json({"deleted": count})
     else:

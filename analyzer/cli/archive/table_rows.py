@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from analyzer.history.elements import digest_of, digests_in, elements_of
-from collector_processor.store.records import StoredVerdict
+from collector_processor.core.records import StoredVerdict
 from semconv.model import Step, Trajectory
 
 Row: TypeAlias = dict[str, Any]

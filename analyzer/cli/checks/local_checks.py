@@ -15,14 +15,20 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.inquiry.present import counted, plain
-from collector_processor.otlp import CollectorError
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.track_records import track_records
+from analyzer.methods.pooled_model import trust_of
+from collector_processor.core.analysis import Earned
+from collector_processor.core.disk import MEND
+from collector_processor.core.records import AbsentParent
+from collector_processor.otlp import NO_TENANT, CollectorError
 from collector_processor.otlp.tls import reason_of
 from collector_processor.settings import Settings
-from collector_processor.store.database.connection import MEND
 from collector_processor.store.database.places import open_database
 from collector_processor.store.jobs import LEASE_S, NO_JOBS, JobRows, Replica, ReplicaRows, Waiting
-from collector_processor.store.records import AbsentParent
 from collector_processor.store.small_tables import AbsentRows
+from collector_processor.store.verdicts import RunStore
 
 _OTHERS: Final = 0o007
 _SHOWN_CHARS: Final = 40
@@ -87,19 +93,32 @@ def check_store(settings: Settings) -> Iterator[Finding]:
             problem = db.damage()
             absent = AbsentRows(db).all()
             replicas, waiting = ReplicaRows(db).seen(LEASE_S), JobRows(db).waiting()
+            earned = track_records(LabelStore(db), RunStore(db), OpinionStore(db), NO_TENANT)
     except CollectorError as error:
         yield failed("store", str(error), _mend(place))
         return
     except sqlite3.Error as error:
-        problem, absent, replicas, waiting = str(error), [], [], NO_JOBS
+        problem, absent, replicas, waiting, earned = str(error), [], [], NO_JOBS, {}
     shown = place if isinstance(place, Path) else "PostgreSQL at BLAMESPAN_STORE_URL"
     if problem is None:
         yield ok("store", f"{shown} is sound")
     else:
         yield failed("store", f"{shown}: {problem}", MEND)
     yield from _parents(absent)
+    yield from check_earned(earned)
     if settings.store_url is not None:
         yield from check_replicas(replicas, waiting, version("blamespan"))
+
+
+def check_earned(earned: Earned) -> Iterator[Finding]:
+    """Say how far each model's opinion is trusted, from labels and proofs of runs without a tenant."""
+    for model, record in sorted(earned.items()):
+        trust = trust_of(record)
+        detail = (
+            f"{plain(model)}: named the right step in {record.right:g} of {record.labelled:g} labelled or"
+            f" proved runs; its opinion weighs {trust.weight:.2f} of 1 beside the signals"
+        )
+        yield ok("trust in models", detail)
 
 
 TOLERATED_SKEW_S: Final = 5.0

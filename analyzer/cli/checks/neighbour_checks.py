@@ -1,4 +1,4 @@
-"""Checks of neighbours: this service's own listener, analyzers, notification receivers, their clocks, Kafka.
+"""Checks of neighbours: our own listener, analyzers, receivers of notices and scores, their clocks, Kafka.
 
 A check asks a neighbour for its health, or opens and closes a connection; it sends no message. Only
 scheme, host and port of an address are shown: the rest of a web hook's URL is secret.
@@ -22,9 +22,13 @@ import aiohttp
 from analyzer.cli.checks.local_checks import Finding, Health, failed, ok, warning
 from analyzer.executor.codec import OFFER_PATH
 from analyzer.inquiry.present import counted
-from collector_processor.otlp import CollectorError, Signal
-from collector_processor.settings import Settings
+from analyzer.issues.receivers import open_service
+from collector_processor.otlp import CollectorError, Delivered, Signal
+from collector_processor.settings import Settings, SettingsError
 from collector_processor.settings.kafka import KafkaAccess
+from collector_processor.settings.scores import ScoreTarget
+from collector_processor.settings.value_types import is_http
+from collector_processor.sinks.client import SinkOutlet
 
 Clock = Callable[[], float]
 
@@ -101,8 +105,23 @@ async def check_analyzer(
 
 
 async def check_notifiers(receivers: Mapping[str, str]) -> list[Neighbour]:
-    """Check whether each receiver of notices (name to address) can be reached; nothing is sent."""
-    return [await _check_notifier(name, url) for name, url in receivers.items()]
+    """Check each receiver of notices (name to URL); nothing is sent.
+
+    Ours must be reachable. Apprise connects only to send, so its URLs are only read.
+    """
+    return [
+        await _check_notifier(name, url) if is_http(url) else _check_service(name, url)
+        for name, url in receivers.items()
+    ]
+
+
+def _check_service(name: str, url: str) -> Neighbour:
+    check = f"notifier {name}"
+    try:
+        open_service(name, url)
+    except SettingsError as error:
+        return Neighbour(name=name, finding=failed(check, str(error), "then start the service again"))
+    return Neighbour(name=name, finding=ok(check, "apprise accepts its URL; nothing was sent"))
 
 
 def shown(url: str) -> str:
@@ -112,8 +131,27 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{port}"
 
 
+async def check_scores(targets: Sequence[ScoreTarget]) -> list[Finding]:
+    """Check whether each backend of scores answers to its credentials; nothing is written."""
+    return [await _check_sink(target) for target in targets]
+
+
+async def _check_sink(target: ScoreTarget) -> Finding:
+    outlet = SinkOutlet(target)
+    try:
+        outcome = await outlet.probe()
+    finally:
+        await outlet.close()
+    check = str(target.lane)
+    if isinstance(outcome, Delivered):
+        with_key = "with our credentials" if target.headers else "without credentials"
+        return ok(check, f"{target.url} answers {with_key}; nothing was written")
+    mend = f"correct BLAMESPAN_SCORES, {' or '.join(target.variables)}; scores wait meanwhile"
+    return failed(check, f"{target.url}: {outcome.reason}", mend)
+
+
 async def _check_notifier(name: str, url: str) -> Neighbour:
-    mend = f"correct BLAMESPAN_NOTIFY_{name.upper()}, or make it reachable from here"
+    mend = "correct BLAMESPAN_NOTIFY_URL, or make it reachable from here"
     try:
         await _connect(url)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

@@ -23,8 +23,9 @@ from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
 from analyzer.experiment.sequential import Arm
 from analyzer.experiment.trials import Sampling, TrialResult, count
 from analyzer.recordings.labelled_trace import trace_document
+from collector_processor.core.runs import Run
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import Trajectory
 from semconv.record import record, replace
 

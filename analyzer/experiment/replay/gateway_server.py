@@ -55,10 +55,9 @@ from analyzer.experiment.replay.upstream import (
 )
 from analyzer.experiment.replay.wire import WIRES, Asked, UnreadableRequest, Wire
 from analyzer.experiment.replay.wire.responses import input_items, output_items, response_id
+from collector_processor.core.headers import WRONG_TOKEN_S, names_this_machine
+from collector_processor.core.http_server import ProtocolLogger, limit_connections
 from collector_processor.otlp import TOKEN_HEADER, Address
-from collector_processor.receivers.admission import WRONG_TOKEN_S, names_this_machine
-from collector_processor.receivers.http_receiver import ProtocolLogger
-from collector_processor.receivers.overload import limit_connections
 from semconv.emit.tool_playback import TRIAL_VARIABLE
 from semconv.record import replace
 

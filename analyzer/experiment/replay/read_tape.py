@@ -25,7 +25,7 @@ from analyzer.experiment.replay.tape import (
     RecordedTool,
     Tape,
 )
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from collector_processor.trajectory import PASSES
 from collector_processor.trajectory.acts import LLM, MODEL_KINDS, TOOL, TOOL_KINDS, Act, Ordering, read_acts
 from semconv.attributes import SCOPE_INSTRUMENT

@@ -24,10 +24,9 @@ from analyzer.experiment.captured import Capture
 from analyzer.experiment.findings import Finding, KeptArms, KeptTrial, KeptTrials
 from analyzer.experiment.running.trial_runner import Ran
 from analyzer.recordings.labelled_trace import trace_document, trace_requests
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import SpanKeeper
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.small_tables import TrialRows
 from semconv.record import record
 
 _REPLAY: Final = "replay"
@@ -136,7 +135,8 @@ _NS: Final = 1_000_000_000
 class TrialIds:
     """Issues the ids of one experiment."""
 
-    rows: TrialRows
+    issue: Callable[[Tenant, str, int, int], None]
+    """Stores a tenant's id before its trial begins; then its end and the present time, in Unix ns."""
     tenant: Tenant
     timeout_s: float
     """Time limit of a trial."""
@@ -147,7 +147,7 @@ class TrialIds:
         trial, now = secrets.token_hex(16), self.now_ns()
         expires = now + int((self.timeout_s + _LATE_S) * _NS)
         try:
-            await asyncio.to_thread(self.rows.issue, self.tenant, trial, expires, now)
+            await asyncio.to_thread(self.issue, self.tenant, trial, expires, now)
         except StoreError as error:
             logger.warning("trial sends no telemetry: the store refuses", extra={"reason": str(error)})
             return ""

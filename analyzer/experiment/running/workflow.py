@@ -186,7 +186,9 @@ async def run_command(
     finally:
         await asyncio.shield(asyncio.ensure_future(_kill(process, variables.get(TRIAL_VARIABLE, ""))))
         await asyncio.wait({reading}, timeout=_PIPES_S)  # the pipes are closed now, unless a process escaped
-        reading.cancel()
+        # asyncio has no public way to close the pipes of a process.
+        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
+        await reading
     return Ended(output=output.decode(errors="replace"), code=code, tail=errors.decode(errors="replace"))
 
 

@@ -24,9 +24,9 @@ from analyzer.inquiry.run_diff import (
     nearest_run,
 )
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
+from collector_processor.core.runs import Run
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
-from collector_processor.rebuild.stages import Run
 
 _RunArgument = Annotated[
     Path,

@@ -14,9 +14,9 @@ from analyzer.cli.commands.analyse.map import proposed, write_mapping
 from analyzer.cli.output import FormatOption, OutputFormat, complain, print_json
 from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns, reader_here
 from analyzer.inquiry.present import console, counted, plain
+from collector_processor.core.runs import Run
 from collector_processor.lint import INFERRED, Finding, Severity
 from collector_processor.lint import lint as look_at
-from collector_processor.rebuild.stages import Run
 from semconv.model import Trace, Trajectory
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}

@@ -60,7 +60,7 @@ def bench(
         list[Path],
         typer.Argument(
             metavar="DATASET",
-            help="Labelled runs: JSON lines, one JSON document, or a folder of them; gzipped or not.",
+            help="Labelled runs: JSON lines, one JSON document, or a folder of them; plain, gzip or zstd.",
             show_default=False,
         ),
     ],

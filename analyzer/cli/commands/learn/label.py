@@ -25,15 +25,15 @@ from analyzer.issues.labels.labelling import AcceptedLabel, accept_label, find_r
 from analyzer.issues.labels.queue import Why
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.issues.recurrence.issue import Issue
-from analyzer.web.json_records import QueuedRun
+from analyzer.records.json_records import QueuedRun
 from analyzer.web.pages.queue_pages import queued_run
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.label_queue import LabelQueue, Queue
 from analyzer.web.reads.page_records import RunName
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.database.places import open_database
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.model import UNKNOWN_AGENT, agent_label
 

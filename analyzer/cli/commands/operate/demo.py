@@ -26,13 +26,13 @@ from analyzer.executor.composition import open_analyst
 from analyzer.inquiry.present import attributes_table, console, run_heading, steps_table, verdict_panel
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.web.run_api import run_document
+from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned
+from collector_processor.core.records import StoredVerdict
 from collector_processor.exporters import MemoryExporter
 from collector_processor.otlp import Exporter, Signal
 from collector_processor.otlp.destination import checked_url
-from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.decode import decode
 from collector_processor.settings import Settings, load_settings
-from collector_processor.store.records import StoredVerdict
 from semconv import attributes as names
 from semconv.model import Attribution, Span, Trajectory
 
@@ -60,9 +60,9 @@ class _RecordingAnalyst:
     trajectory: Trajectory | None = None
     attribution: Attribution | None = None
 
-    async def analyse(self, trajectory: Trajectory) -> Analysis:
+    async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
         """Analyse and record."""
-        analysis = await self.analyst.analyse(trajectory)
+        analysis = await self.analyst.analyse(trajectory, earned)
         self.trajectory, self.attribution = trajectory, analysis.attribution
         return analysis
 

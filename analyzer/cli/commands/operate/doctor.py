@@ -33,6 +33,7 @@ from analyzer.cli.checks.neighbour_checks import (
     check_kafka,
     check_listener,
     check_notifiers,
+    check_scores,
 )
 from analyzer.cli.checks.readiness import check_ready
 from analyzer.cli.output import FormatOption, OutputFormat, print_json
@@ -41,6 +42,7 @@ from analyzer.executor.models.completion import LiteLLM
 from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.inquiry.present import console, plain
+from analyzer.issues.receivers import receiver_names
 from analyzer.service.analyzer_half.open_remote import analyzer_trust
 from collector_processor.exporters import open_exporter
 from collector_processor.journal import is_in_use
@@ -91,8 +93,9 @@ def doctor(
 ) -> None:
     """Check settings, ports, stores, certificates, backend, model and neighbours, and suggest fixes.
 
-    Neighbours are analyzers and notification receivers; their clocks are compared with ours. Sends the
-    backend one empty request for each signal, sends no notification, and changes nothing.
+    Neighbours are analyzers, notification receivers and the backends of scores; clocks are compared with
+    ours. Sends the backend one empty request for each signal, no notification and no score, and changes
+    nothing.
     Exit code 1 if anything failed; warnings alone are 0.
 
     `--quick` works for every part of [bold]serve[/bold], with or without TLS as configured, and needs neither
@@ -134,6 +137,7 @@ async def _examine(*, call_model: bool) -> list[Finding]:
     findings += _tls(settings)
     findings += [finding async for finding in _backends(settings)]
     findings += [finding async for finding in _neighbours(settings)]
+    findings += await check_scores(settings.score_targets)
     findings += await asyncio.to_thread(check_kafka, settings)
     findings.append(await _model(settings, call_model=call_model))
     return findings
@@ -212,8 +216,7 @@ async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
         except SettingsError as error:
             mend = "correct BLAMESPAN_ANALYZER_CERTIFICATE, or our own certificate"
             yield failed("analyzer", str(error), mend)
-    configured = {"webhook": settings.notify_webhook, "slack": settings.notify_slack}
-    receivers = {name: url for name, url in configured.items() if url}
+    receivers = receiver_names(settings)
     found += await check_notifiers(receivers)
     for one in found:
         yield one.finding

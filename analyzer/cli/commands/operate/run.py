@@ -17,7 +17,15 @@ import typer
 
 from analyzer.cli.experiment_options import words_of
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, complain, optional
+from analyzer.executor.models.completion import require_litellm
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.programs.auto_instrument import (
+    advice,
+    has_own_telemetry,
+    instrumenting,
+    look_up,
+    python_of,
+)
 from analyzer.programs.child import (
     CAPTURE,
     NOT_EXECUTABLE,
@@ -29,9 +37,10 @@ from analyzer.programs.child import (
     run_child,
 )
 from analyzer.programs.collecting import Destinations, collecting
-from analyzer.programs.recording_gateway import RecordingGateway, recording
+from analyzer.programs.recording_gateway import RecordingGateway, recording, unrecorded
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.settings import Settings, load_settings
+from semconv.record import record
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
 """What follows the program's name is the program's."""
@@ -59,9 +68,18 @@ def run(
     save: Annotated[
         Path | None, optional("FILE", "Write the run here as OTLP/JSON, without its secrets.")
     ] = None,
+    opens: Annotated[
+        bool, typer.Option("--open", help="Then serve the run's page until Ctrl-C, and print its address.")
+    ] = False,
     no_gateway: Annotated[
         bool, typer.Option("--no-gateway", help="Leave the addresses of model providers as they are.")
     ] = False,
+    no_instrument: Annotated[
+        bool, typer.Option("--no-instrument", help="Switch no instrumentation on in a Python program.")
+    ] = False,
+    times: Annotated[
+        int | None, optional("N", "Run it N times, and rank what breaks it.", "-n", min=1)
+    ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Run a program of agents, instrumented or not, and say which agent broke it.
@@ -69,11 +87,18 @@ def run(
     The program uses this terminal; its standard output stays as it is, and the verdict goes to standard
     error. Its OpenTelemetry spans are collected, also from a program that sends them elsewhere, which still
     gets them. Calls to OpenAI, Anthropic and what speaks like them pass through a recorder on this machine,
-    so that a program without any instrumentation has steps too. Nothing is kept and nothing is left running.
+    so that a program without any instrumentation has steps too. In a Python program that sets up no telemetry
+    by itself, OpenTelemetry's auto-instrumentation is switched on if it is installed there. Nothing is kept
+    and nothing is left running.
 
     A run has failed if the program ends with an error code, if --expect or --check say so, or if its steps
     show it. Exit code: the program's, 127 if it is not found. With --format json, standard output has the
     verdicts, and the program's output goes to standard error.
+
+    With -n the program runs N times, one after the other. Each run gets a line; the last lines say how often
+    it broke, which agents broke it, and at which steps, with 95 % intervals. The exit code is 0 only if every
+    run gave 0, else the first other one. With --format json, the last object has "final": true. Ctrl-C stops
+    after the current run. --save keeps all runs in one file.
 
     Example: [bold]blamespan run -- python my_agents.py[/bold]
     """
@@ -81,12 +106,27 @@ def run(
         raise WrongUsage(f"--save {save}: no such folder, or a folder in place of a file")
     if check is not None and (not (words := words_of(check)) or shutil.which(words[0]) is None):
         raise WrongUsage(f"--check {check}: expected a command that can be run")
-    wishes = Wishes(expect=expect, check=check, failed=failed, save=save, as_json=output is OutputFormat.JSON)
-    # Both before the program starts: a wrong setting must not cost the verdict on a run of two hours.
+    wishes = Wishes(
+        expect=expect,
+        check=check,
+        failed=failed,
+        save=save,
+        as_json=output is OutputFormat.JSON,
+        opens=opens,
+    )
+    # All before the program starts: a wrong setting must not cost the verdict on a run of two hours.
     settings = load_settings(os.environ, directory=Path.cwd(), precision=0.0)
-    own = {kind: _destinations(kind) for kind in _KINDS}
-    code = asyncio.run(_run(command, wishes, settings, own, uses_gateway=not no_gateway, fails=fail))
-    raise typer.Exit(code)
+    if settings.model:
+        require_litellm(settings.model)
+    program = _Program(
+        command=command,
+        name=_name(command),
+        own={kind: _destinations(kind) for kind in _KINDS},
+        providers=None if no_gateway else {**_dotenv(Path(".env")), **os.environ},
+        instruments=not no_instrument,
+    )
+    _say_beforehand(program)
+    raise typer.Exit(asyncio.run(_run(program, wishes, settings, times, fails=fail)))
 
 
 _KINDS: Final = ("grpc", "http/protobuf")
@@ -98,31 +138,110 @@ def _destinations(kind: str) -> Destinations:
     return load_settings({"OTEL_EXPORTER_OTLP_PROTOCOL": kind, **otel}).endpoints
 
 
+@record
+class _Program:
+    """A program to run, and where it sends what it tells."""
+
+    command: Sequence[str]
+    name: str
+    own: Mapping[str, Destinations]
+    """Its own backends, by protocol."""
+    providers: Mapping[str, str] | None
+    """The environment that names its model providers; ``None`` for no gateway."""
+    instruments: bool
+    """Whether auto-instrumentation may be switched on."""
+
+
+def _say_beforehand(program: _Program) -> None:
+    """Say once what the user could not expect."""
+    if any(program.own.values()) and not os.environ.get(CAPTURE):
+        complain(f"texts are recorded, and reach the program's own backend too; {CAPTURE}=false: none are")
+    if names := unrecorded(program.providers or {}):
+        complain(
+            f"calls to the address in {', '.join(names)} are not recorded: it has a password or is no http"
+            " URL, and stays as it is"
+        )
+
+
 async def _run(
-    command: Sequence[str],
-    wishes: Wishes,
-    settings: Settings,
-    own: Mapping[str, Destinations],
-    *,
-    uses_gateway: bool,
-    fails: bool,
+    program: _Program, wishes: Wishes, settings: Settings, times: int | None, *, fails: bool
 ) -> int:
-    name = _name(command)
+    """Run a program once, or the given number of times, say what was seen, and return our exit code."""
+    reporter: Any = None
+    voice: Any = None
+    code = 0
+    added = await _instrumentation(program)
+    for _ in range(times or 1):
+        seen = await _seen(program, wishes, added)
+        if reporter is None:
+            report: Any = import_module(_REPORT)
+            voice = report.Repeated(wishes, program.name, times) if times else report.Once(wishes)
+            reporter = report.Reporter(wishes, settings)
+        own_code = await _told(reporter, voice, seen)
+        code = code or own_code
+        if seen.ended.is_stopped:
+            break
+    voice.conclude()
+    await reporter.show_page()
+    return 1 if fails and voice.has_accused and code == 0 else code
+
+
+async def _told(reporter: Any, voice: Any, seen: Seen) -> int:
+    """Say what was seen of one execution; return its exit code, or 1 for 0 if not all can be said."""
+    try:
+        judged = await reporter.judge(seen)
+    except (AnalyzerError, CollectorError, OSError) as error:
+        complain(str(error))
+        voice.miss(seen)
+        return seen.ended.code or 1
+    voice.say(seen, judged)
+    try:
+        reporter.save(seen)
+    except (AnalyzerError, CollectorError, OSError) as error:
+        complain(str(error))
+        return seen.ended.code or 1
+    return seen.ended.code
+
+
+@record
+class _Added:
+    """What is added to a program's environment so that it is instrumented."""
+
+    variables: Mapping[str, str]
+    advice: str = ""
+    """What to install so that more is seen."""
+
+
+async def _instrumentation(program: _Program) -> _Added:
+    """Return the variables that instrument a Python program without telemetry of its own, and say so."""
+    python = python_of(program.command)
+    if python is None or not program.instruments or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return _Added(variables={})
+    if await asyncio.to_thread(has_own_telemetry, program.command, Path.cwd()):
+        return _Added(variables={})
+    installed = await look_up(python, os.environ)
+    if installed is None:
+        return _Added(variables={})
+    if not installed.is_ready:
+        return _Added(variables={}, advice=advice(installed))
+    named = ", ".join(installed.instrumentors) or "spans of frameworks themselves"
+    complain(f"Python auto-instrumentation is on ({named}); --no-instrument leaves it off")
+    return _Added(variables=instrumenting(os.environ, installed), advice=advice(installed))
+
+
+async def _seen(program: _Program, wishes: Wishes, added: _Added) -> Seen:
+    """Run a program once."""
     async with (
-        collecting(*(own[kind] for kind in _KINDS)) as collected,
-        _recording(uses_gateway=uses_gateway) as gateway,
+        collecting(*(program.own[kind] for kind in _KINDS)) as collected,
+        _recording(program.providers) as gateway,
     ):
-        environ = child_environment(os.environ, collected.url, name)
-        environ |= gateway.environment() if gateway else {}
-        if any(own.values()) and not os.environ.get(CAPTURE):
-            complain(
-                f"texts are recorded, and reach the program's own backend too; {CAPTURE}=false: none are"
-            )
+        environ = child_environment(os.environ, collected.url, program.name)
+        environ |= {**added.variables, **(gateway.environment() if gateway else {})}
         importing = asyncio.create_task(asyncio.to_thread(import_module, _REPORT))
-        ended = await _ended(command, environ, wishes)
-        report: Any = await importing
-    seen = Seen(
-        program=name,
+        ended = await _ended(program.command, environ, wishes)
+        await importing
+    return Seen(
+        program=program.name,
         ended=ended,
         traces=collected.bodies(Signal.TRACES),
         logs=collected.bodies(Signal.LOGS),
@@ -131,13 +250,8 @@ async def _run(
         left_out=gateway.left_out if gateway else 0,
         undelivered=collected.undelivered,
         why_undelivered=collected.why,
+        advice=added.advice,
     )
-    try:
-        is_accused = await report.report(seen, wishes, settings)
-    except (AnalyzerError, CollectorError, OSError) as error:
-        complain(str(error))
-        return ended.code or 1
-    return 1 if fails and is_accused and ended.code == 0 else ended.code
 
 
 async def _ended(command: Sequence[str], environ: dict[str, str], wishes: Wishes) -> Ended:
@@ -162,11 +276,11 @@ def _why_not(command: Sequence[str], error: OSError) -> str:
 
 
 @asynccontextmanager
-async def _recording(*, uses_gateway: bool) -> AsyncIterator[RecordingGateway | None]:
-    if not uses_gateway:
+async def _recording(providers: Mapping[str, str] | None) -> AsyncIterator[RecordingGateway | None]:
+    if providers is None:
         yield None
         return
-    async with recording({**_dotenv(Path(".env")), **os.environ}) as gateway:
+    async with recording(providers) as gateway:
         yield gateway
 
 

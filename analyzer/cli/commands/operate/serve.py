@@ -40,8 +40,8 @@ from analyzer.service.replicas import open_shared_store
 from analyzer.service.start_lanes import open_routes
 from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.otlp_metrics import export_metrics
+from collector_processor.core.analysis import Analyst
 from collector_processor.otlp import Address
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.settings import (
     Settings,
     SettingsError,

@@ -70,7 +70,7 @@ from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, W
 from analyzer.experiment.sequential import Decision
 from analyzer.experiment.walk import MOST_TRIALS
 from analyzer.inquiry.present import console
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from collector_processor.settings import load_settings
 from semconv.model import Blame, Ranked
 from semconv.record import replace

@@ -38,7 +38,7 @@ from analyzer.experiment.replay.tape import NotReplayable, RemoteTools, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.replay.trial_tools import ToolRules, plan
 from analyzer.inquiry.present import console, counted
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from collector_processor.settings import require_token_beyond
 from collector_processor.settings.value_types import address
 from semconv.record import replace

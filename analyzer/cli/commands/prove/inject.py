@@ -58,7 +58,7 @@ from analyzer.experiment.running.checks import CheckFailed, every
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.inquiry.present import console, plain
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from semconv.model import Trajectory
 from semconv.record import record, replace
 

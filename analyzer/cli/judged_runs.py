@@ -1,0 +1,139 @@
+"""Verdicts on recorded runs, each beside the others, as commands judge and show them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analyzer.cli.output import OutputFormat, advance, complain, print_json, progress_bar
+from analyzer.cli.recorded_runs import RecordedRun
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.composition import open_analyst, open_cleaner
+from analyzer.history.known_runs import KnownRuns, known_run, said_of
+from analyzer.inquiry.present import console, run_heading, steps_table, verdict_panel
+from analyzer.inquiry.verdict import to_json
+from analyzer.signals.triage import triage
+from collector_processor.settings import Settings, load_settings
+from semconv.model import Attribution, Status, Trajectory
+
+if TYPE_CHECKING:
+    from analyzer.issues.labels.kept_trace import KeptTrace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRun:
+    """A run with its verdict."""
+
+    trajectory: Trajectory
+    """Without what the settings redact."""
+    attribution: Attribution
+
+
+def settings_here(
+    method: str | None, model: str | None, budget_usd: float | None, floor: float | None
+) -> Settings:
+    """Return the settings of the environment and of this directory, with a command's options."""
+    return load_settings(
+        os.environ,
+        directory=Path.cwd(),
+        method=method,
+        model=model,
+        budget_usd_per_run=budget_usd,
+        precision=floor or 0.0,  # the setting is for the service: a run's best candidate is always shown
+    )
+
+
+def judge(
+    recorded: Sequence[RecordedRun], analyst: RunAnalyst, settings: Settings, *, failed: bool = False
+) -> list[JudgedRun]:
+    """Return the runs with their verdicts, in order.
+
+    Args:
+        recorded: the runs, which are also compared with each other.
+        analyst: the analyst that the settings describe.
+        settings: with the concurrency, and what is to be redacted.
+        failed: whether to take the runs as failed without checking.
+    """
+    clean = open_cleaner(settings)
+    runs = [replace(run, trajectory=clean(run.trajectory)) for run in recorded]
+    known = _beside_each_other(analyst, runs)
+    verdicts = asyncio.run(_attribute_all(known, runs, settings.concurrency, failed=failed))
+    return [
+        JudgedRun(trajectory=run.trajectory, attribution=verdict)
+        for run, verdict in zip(runs, verdicts, strict=True)
+    ]
+
+
+def known_or_judged(
+    run: RecordedRun, kept: KeptTrace | None, settings: Settings
+) -> tuple[dict[str, Any], Trajectory]:
+    """Return the verdict as JSON, and the run without secrets: a kept run has its stored verdict.
+
+    Args:
+        run: the run.
+        kept: the same run in the store; ``None`` for one of a file.
+        settings: the model and method of a new verdict, and what is redacted.
+    """
+    if kept is not None:
+        from analyzer.web.reads.documents import read_document  # noqa: PLC0415 - most commands read files
+
+        return read_document(kept.verdict.document, kept.verdict.run_id), run.trajectory
+    (judged,) = judge([run], open_analyst(settings), settings)
+    return to_json(judged.attribution, judged.trajectory), judged.trajectory
+
+
+def some_failed(verdicts: Sequence[Attribution]) -> bool:
+    """Report the runs that could not be attributed; return whether the command fails."""
+    errors = [verdict.error for verdict in verdicts if verdict.status is Status.ERROR]
+    if errors:
+        complain(f"{len(errors)} of {len(verdicts)} runs could not be attributed: {errors[0]}")
+    unread = [verdict for verdict in verdicts if verdict.status is Status.UNREADABLE]
+    return bool(errors) or bool(unread and len(unread) == len(verdicts))
+
+
+def show(run: JudgedRun, output: OutputFormat) -> None:
+    """Print a run's steps and verdict, or its verdict as one object."""
+    if output is OutputFormat.JSON:
+        print_json(to_json(run.attribution, run.trajectory))
+        return
+    screen = console()
+    screen.print(run_heading(run.trajectory), "")
+    screen.print(steps_table(run.trajectory, run.attribution, width=screen.width), "")
+    screen.print(verdict_panel(run.attribution, run.trajectory), "")
+
+
+def _beside_each_other(analyst: RunAnalyst, runs: Sequence[RecordedRun]) -> RunAnalyst:
+    """Return the analyst, which also compares each run with the others."""
+    if len(runs) == 1:
+        return analyst
+    found = [(run, triage(run.trajectory, analyst.rules)) for run in runs]
+    past = KnownRuns.of(
+        known_run(run.trajectory, said_of(finding.source, failed=finding.failed), run.trace)
+        for run, finding in found
+    )
+    return replace(analyst, attributor=replace(analyst.attributor, past=past))
+
+
+async def _attribute_all(
+    analyst: RunAnalyst, runs: Sequence[RecordedRun], concurrency: int, *, failed: bool
+) -> list[Attribution]:
+    slots = asyncio.Semaphore(concurrency)
+    with progress_bar("attributing", len(runs)) as bar:
+
+        async def one(run: RecordedRun) -> Attribution:
+            async with slots:
+                attribution = await _attribute(analyst, run.trajectory, failed=failed)
+            advance(bar)
+            return attribution
+
+        return await asyncio.gather(*(one(run) for run in runs))
+
+
+async def _attribute(analyst: RunAnalyst, trajectory: Trajectory, *, failed: bool) -> Attribution:
+    if failed:
+        return analyst.signed(await analyst.attributor(trajectory), trajectory)
+    return (await analyst.analyse(trajectory)).attribution

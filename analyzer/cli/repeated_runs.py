@@ -1,0 +1,189 @@
+"""Ranking of what breaks a program that is run many times (``blamespan run -n``). Pure but for its output.
+
+A repetition counts once for each failure that it shows, whatever the number of its runs. Failures are grouped
+as issues are: by agent, mode, kind of step, tool and error. Intervals are Wilson's, of 95 %.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analyzer.inquiry.intervals import wilson
+from analyzer.inquiry.present import counted, plain
+from analyzer.issues.recurrence.issue import Fingerprint, fingerprint
+from semconv.model import Attribution, Blame, Status, Trajectory
+from semconv.record import record
+
+ENDED_BY_USER: Final = (0, 130, 143)
+"""Exit codes of success, and of programs ended by Ctrl-C and SIGTERM, which are no failure of an agent."""
+_FAILED: Final = frozenset({Status.ATTRIBUTED, Status.UNDETERMINED})
+_UNJUDGED: Final = frozenset({Status.UNREADABLE, Status.ERROR})
+_MOST_STEPS: Final = 3
+"""Places of one failure that the table shows; JSON has all."""
+
+
+@record
+class Judged:
+    """One run of a program with its verdict."""
+
+    trajectory: Trajectory
+    attribution: Attribution
+
+
+@record
+class Repetition:
+    """One execution of the program."""
+
+    code: int
+    """Its exit code."""
+    judged: tuple[Judged, ...]
+    """Its runs; empty if it showed none, or they could not be judged."""
+
+    @property
+    def statuses(self) -> frozenset[Status]:
+        """The statuses of its runs."""
+        return frozenset(one.attribution.status for one in self.judged)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its exit code or a verdict says that it failed."""
+        return self.code not in ENDED_BY_USER or not _FAILED.isdisjoint(self.statuses)
+
+    @property
+    def is_suspected(self) -> bool:
+        """Whether it reported no failure and is only suspected."""
+        return not self.has_failed and Status.SUSPECTED in self.statuses
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether nothing is known of it."""
+        return not self.has_failed and (not self.judged or self.statuses <= _UNJUDGED)
+
+
+@record
+class Breaking:
+    """One way in which repetitions broke."""
+
+    mark: Fingerprint
+    repetitions: tuple[int, ...]
+    """Their numbers, from 1."""
+    steps: tuple[tuple[int, int], ...]
+    """Indices of the decisive step with the number of repetitions, the most frequent first."""
+
+
+def ranking(program: str, repetitions: Sequence[Repetition]) -> tuple[Breaking, ...]:
+    """Return the ways in which repetitions broke, the most frequent first."""
+    numbers: defaultdict[Fingerprint, list[int]] = defaultdict(list)
+    steps: defaultdict[Fingerprint, Counter[int]] = defaultdict(Counter)
+    for number, one in enumerate(repetitions, 1):
+        for mark, step in dict(_blames(program, one)).items():
+            numbers[mark].append(number)
+            steps[mark][step] += 1
+    found = (
+        Breaking(mark=mark, repetitions=tuple(those), steps=tuple(steps[mark].most_common()))
+        for mark, those in numbers.items()
+    )
+    return tuple(sorted(found, key=lambda one: (-len(one.repetitions), one.repetitions)))
+
+
+def _blames(program: str, one: Repetition) -> Iterator[tuple[Fingerprint, int]]:
+    for judged in one.judged:
+        blame = judged.attribution.verdict
+        steps = {step.index: step for step in judged.trajectory.steps}
+        if isinstance(blame, Blame) and blame.step in steps:
+            yield fingerprint(program, blame, steps[blame.step]), blame.step
+
+
+def progress_line(number: int, planned: int, one: Repetition) -> str:
+    """Return one line on a repetition that has ended."""
+    told = "; ".join(_told(each.attribution) for each in one.judged) or "nothing to judge"
+    return f"{number} of {planned}: exit code {one.code}, {told}"
+
+
+def _told(attribution: Attribution) -> str:
+    verdict, status = attribution.verdict, attribution.status.value.replace("_", " ")
+    if not isinstance(verdict, Blame):
+        return status
+    return f"{status}: {plain(verdict.agent, 24)}, step {verdict.step}: {plain(verdict.reason, 120)}"
+
+
+def final_document(program: str, repetitions: Sequence[Repetition], planned: int) -> dict[str, Any]:
+    """Return the last object of ``--format json``."""
+    n = len(repetitions)
+    return {
+        "final": True,
+        "program": program,
+        "planned": planned,
+        "repetitions": n,
+        "exit_codes": dict(sorted(Counter(str(one.code) for one in repetitions).items())),
+        "failed": _rate(sum(one.has_failed for one in repetitions), n),
+        "suspected": _rate(sum(one.is_suspected for one in repetitions), n),
+        "unjudged": sum(one.is_unjudged for one in repetitions),
+        "broken_by": [
+            {
+                "agent": one.mark.agent,
+                "mode": one.mark.mode or None,
+                "kind": one.mark.kind,
+                "target": one.mark.tool or None,
+                "error": one.mark.error or None,
+                "suspected": one.mark.is_suspected,
+                "title": one.mark.title,
+                **_rate(len(one.repetitions), n),
+                "steps": [{"step": step, "count": count} for step, count in one.steps],
+                "repetitions": list(one.repetitions),
+            }
+            for one in ranking(program, repetitions)
+        ],
+    }
+
+
+def _rate(count: int, n: int) -> dict[str, Any]:
+    interval = wilson(count, n)
+    return {
+        "count": count,
+        "rate": count / n if n else None,
+        "interval": [round(interval.low, 4), round(interval.high, 4)],
+    }
+
+
+def final_table(program: str, repetitions: Sequence[Repetition]) -> RenderableType:
+    """Return how often the program broke, and what broke it."""
+    n = len(repetitions)
+    failed = sum(one.has_failed for one in repetitions)
+    suspected = sum(one.is_suspected for one in repetitions)
+    unjudged = sum(one.is_unjudged for one in repetitions)
+    counts = [
+        f"{failed} failed ({_share(failed, n)})",
+        f"{suspected} suspected ({_share(suspected, n)})" if suspected else "",
+        f"{unjudged} showed nothing to judge" if unjudged else "",
+        f"{n - failed - suspected - unjudged} without a sign of failure",
+    ]
+    heading = Text(f"\nof {counted(n, 'run')} of {plain(program, 60)}: {', '.join(filter(None, counts))}\n")
+    found = ranking(program, repetitions)
+    return Group(heading, _table(found, n)) if found else heading
+
+
+def _table(found: Sequence[Breaking], n: int) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("what broke it", overflow="fold")
+    table.add_column("runs", justify="right")
+    table.add_column("share, 95 % interval", no_wrap=True)
+    table.add_column("at step", overflow="fold")
+    for one in found:
+        places = ", ".join(f"{step} (in {count})" for step, count in one.steps[:_MOST_STEPS])
+        more = ", …" if len(one.steps) > _MOST_STEPS else ""
+        count = len(one.repetitions)
+        table.add_row(Text(plain(one.mark.title, 120)), str(count), _share(count, n), f"{places}{more}")
+    return table
+
+
+def _share(count: int, n: int) -> str:
+    interval = wilson(count, n)
+    return f"{count / n:.0%}, {interval.low:.0%} to {interval.high:.0%}"
