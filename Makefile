@@ -61,6 +61,7 @@ check: $(READY) ## lint, format, types, layers
 fix: $(READY) ## format the code, fix lint findings, regenerate generated files
 	@$(BIN)/python -m tools.registry
 	@$(BIN)/python -m tools.references.settings_reference
+	@$(BIN)/python -m tools.references.files_reference
 	@$(BIN)/python -m tools.support_page
 	@$(BIN)/python -m tools.references.cli_reference
 	@$(BIN)/python -m tools.references.api_reference
@@ -89,10 +90,11 @@ PIN := uv pip compile --universal --python-version 3.11 --generate-hashes --no-e
 LOCK := $(PIN) pyproject.toml
 
 lock: ## renew the pinned sets (needs uv)
-	$(LOCK) --extra server --extra postgres --extra kafka --extra mcp --extra ranker --extra history --group dev -o requirements/dev.txt
-	(echo "# The tested versions, for \`pip install -c requirements/constraints.txt '.[server]'\`: written by \`make lock\`."; \
+	$(LOCK) --extra all --extra postgres --extra kafka --extra notify --extra mcp --extra ranker --extra history --group dev -o requirements/dev.txt
+	(echo "# The tested versions, for \`pip install -c requirements/constraints.txt '.[all]'\`: written by \`make lock\`."; \
 		sed -n 's/^\([A-Za-z0-9].*[^ ]\) *\\$$/\1/p' requirements/dev.txt) >requirements/constraints.txt
-	$(LOCK) --extra server --extra postgres --extra kafka -c requirements/dev.txt -o requirements/server.txt
+	$(LOCK) --extra server -c requirements/dev.txt -o requirements/server.txt
+	$(LOCK) --extra all --extra postgres --extra kafka --extra notify -c requirements/dev.txt -o requirements/image.txt
 	$(PIN) --group build -c requirements/dev.txt -o requirements/build.txt
 	for group in docs audit installer; do $(PIN) --group $$group -o requirements/$$group.txt; done
 

@@ -12,7 +12,7 @@ if [ "${1:-}" = --blame ]; then
     blame=yes
     shift
 fi
-otlp=${1:-http://127.0.0.1:14317}
+otlp=${1:-http://127.0.0.1:4317}
 page=${2:-http://127.0.0.1:8500}
 token=${BLAMESPAN_TOKEN:-}
 trace=$(python3 -c 'import secrets; print(secrets.token_hex(16))')

@@ -79,14 +79,15 @@ class Ended:
 
 DEBIAN: Final = """
 missing=
-for program in promtool amtool prometheus prometheus-alertmanager chromium; do
+for program in promtool amtool prometheus prometheus-alertmanager chromium buildah debootstrap; do
     command -v "$program" >/dev/null || missing=$program
 done
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing=initdb
 if [ -n "$missing" ]; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \\
-        prometheus prometheus-alertmanager postgresql chromium fonts-liberation >/dev/null
+        prometheus prometheus-alertmanager postgresql chromium fonts-liberation \\
+        buildah crun debootstrap >/dev/null
 fi
 """
 DOCS: Final = """
@@ -151,6 +152,12 @@ STAGES: Final[Sequence[Stage]] = (
     Stage(name="tests", command="make --no-print-directory test", usual_s=400, needs=("environment",)),
     Stage(name="documentation", command=DOCS, usual_s=30, needs=("environment",)),
     Stage(name="wheel", command=WHEEL, usual_s=150, needs=("environment",)),
+    Stage(
+        name="image",  # the first time on a machine it also makes a Debian, in a minute or two
+        command='tools/image.sh "$WORK"',
+        usual_s=150,
+        needs=("Debian's packages",),
+    ),
     Stage(
         name="soak",  # judges ratios, never durations, so it may run beside others
         command=".venv/bin/python -m benchmarks.soak"

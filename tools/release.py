@@ -25,12 +25,13 @@ from typing import Any, Final
 from tools.audit import look_up, write_sbom
 
 ROOT: Final = Path(__file__).parents[1]
-PINNED: Final = ROOT / "requirements" / "server.txt"
+PINNED: Final = ROOT / "requirements" / "image.txt"
 VERSION: Final = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
 LINES: Final = {
     "pyproject.toml": '\nversion = "{}"\n',
     "deploy/helm/blamespan/Chart.yaml": "\nappVersion: {}\n",
     "deploy/compose/jaeger.yaml": "image: blamespan:{}\n",
+    "deploy/compose/kafka.yaml": "image: blamespan:{}\n",
     "deploy/compose/tempo.yaml": "image: blamespan:{}\n",
 }
 """Files that contain the version, and the pattern of its line."""

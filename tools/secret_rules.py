@@ -28,7 +28,8 @@ from typing import Any, Final
 
 import yaml
 
-from collector_processor.rebuild.secret_rules import DATA, compile_rule
+from collector_processor.core.patterns import compile_rule
+from collector_processor.rebuild.secret_rules import DATA
 
 GITLEAKS: Final = "github.com/zricethezav/gitleaks/v8"
 CREDSWEEPER: Final = "credsweeper"

@@ -46,6 +46,13 @@ OTHER_LANGUAGES: Final = (
         advice="Its exporter records agents, model calls, tools and texts without further settings.",
     ),
     FrameworkPage(
+        framework="voltagent",
+        title="VoltAgent",
+        supports=(),
+        advice="VoltAgent writes spans by itself; only add an exporter. No dialect reads them: the steps are inferred. One"
+        " span holds an agent's whole loop of model calls, so only its last answer is a step; each tool is one.",
+    ),
+    FrameworkPage(
         framework="langchain-js",
         title="LangChain.js",
         supports=("LangChain.js",),
@@ -195,6 +202,26 @@ PAGES: Final = (
         supports=(),
         advice="camel-ai has no OpenTelemetry of its own: instrument OpenAI's client, and put one span around the run."
         " Tools have no spans; agents are distinguished by their prompts, so begin each with `You are the registrar …`.",
+    ),
+    FrameworkPage(
+        framework="haystack",
+        title="Haystack",
+        supports=("haystack",),
+        advice="OpenInference has no spans of tools and names no agents: blamespan reads tools' results from the next"
+        " model call, and tells agents apart by their prompts, so begin each with `You are the registrar …`.",
+    ),
+    FrameworkPage(
+        framework="semantic-kernel",
+        title="Semantic Kernel",
+        supports=("semantic-kernel",),
+        advice="Semantic Kernel writes spans by itself once the setting below is on. The texts of model calls are Python's"
+        " log records: send them too, with OpenTelemetry's `LoggingHandler`.",
+    ),
+    FrameworkPage(
+        framework="beeai",
+        title="BeeAI",
+        supports=("beeai",),
+        advice="OpenInference records agents, model calls, tools and texts without further settings.",
     ),
     FrameworkPage(
         framework="litellm",

@@ -58,7 +58,13 @@ chance within weeks, and four once in about 2,000 weeks per agent (``tests/unit/
 
 def rule_file(durations: Durations = SHIPPED) -> dict[str, Any]:
     """Return the rule file's content: the alerts, then their recording rules."""
-    alerts = [*_agents(durations), *_news(durations), *_surely(durations), *_releases(durations)]
+    alerts = [
+        *_agents(durations),
+        *_suspected(durations),
+        *_news(durations),
+        *_surely(durations),
+        *_releases(durations),
+    ]
     alerts += alerts_on_line(durations)
     alerts += alerts_on_service(durations)
     interval = span(durations.interval)
@@ -104,6 +110,7 @@ F_NOW: Final = "blamespan:agent_failures:now"
 """Recorded series: runs of the last 15 minutes that it broke."""
 _KEEPS_FAILING: Final = "BlamespanAgentKeepsFailing"
 _FAILURE_SHARE: Final = "BlamespanAgentFailureShare"
+_SUSPECTED: Final = "BlamespanAgentKeepsBeingSuspected"
 NOW: Final = "blamespan:agent_share:now"
 """Recorded series: the share of the runs of those 15 minutes that it broke."""
 
@@ -162,7 +169,11 @@ def _agents(durations: Durations) -> Iterator[Rule]:
 
 
 def _risen(durations: Durations, goes_on: str) -> str:
-    """Return the condition: the share is high, significantly above usual, current, and not a daily rhythm."""
+    """Return the condition: the share is high, significantly above usual, current, and not a daily rhythm.
+
+    Once it pages, a high share is enough to go on. So it ends with the last failures, as the ticket that it
+    inhibits does, and not before it: the ticket would then be sent as news of a problem that is over.
+    """
     share = f"{F} / {T}"
     above = f"2 * ({F} ^ 0.5 - ({T} * {USUAL}) ^ 0.5) / (1 + {T} / {USUAL_TASKS}) ^ 0.5"
     at_this_time = [_share_before(durations, ago) for ago in (durations.day, 2 * durations.day)]
@@ -170,10 +181,13 @@ def _risen(durations: Durations, goes_on: str) -> str:
     weekly = f"{share} < {RISE} * {_share_before(durations, durations.usual)}"
     return "\n".join(
         (
-            f"{share} > {SHARE}",
-            f"and floor({T}) >= {MIN_TASKS} and floor({F}) >= {MIN_FAILURES}",
-            f"and ({share} > {RISE} * {USUAL} or {share} > (1 + {USUAL}) / 2)",
-            f"and {_stays(above, DEVIATIONS, _FAILURE_SHARE)}  # more than chance",
+            "(",
+            f"  {share} > {SHARE}",
+            f"  and floor({T}) >= {MIN_TASKS} and floor({F}) >= {MIN_FAILURES}",
+            f"  and ({share} > {RISE} * {USUAL} or {share} > (1 + {USUAL}) / 2)",
+            f"  and {above} > {DEVIATIONS}  # more than chance",
+            f"  or {share} > {SHARE} and on (service, agent) {_firing(_FAILURE_SHARE)}",
+            ")",
             f"and {goes_on}",
             "# Unless it is a rhythm: as high at this time yesterday and the day before, or a week ago.",
             f"unless ({daily})",
@@ -182,10 +196,38 @@ def _risen(durations: Durations, goes_on: str) -> str:
     )
 
 
+def _suspected(durations: Durations) -> Iterator[Rule]:
+    """Yield the alert on an agent whose runs report success and look wrong, again and again."""
+    recent, now = span(durations.recent), span(durations.now)
+    found, found_now = _suspicions(recent), _suspicions(now)
+    yield {
+        "alert": _SUSPECTED,
+        "expr": f"floor({found}) >= {MIN_FAILURES}\n"
+        f"and {_stays(f'{found} / {T}', TICKET_SHARE, _SUSPECTED)}\n"
+        f"and floor({found_now}) >= 1  # it still happens",
+        "for": span(durations.settling),
+        "keep_firing_for": span(durations.keep_firing),
+        "labels": {"severity": "ticket"},
+        "annotations": alert_texts(
+            "{{ $labels.agent }} of {{ $labels.service }} keeps giving results that look wrong",
+            f"About {{{{ $value }}}} runs within {recent} ended normally and are suspected, over"
+            f" {TICKET_SHARE:.0%} of its own. They do not count as failures until a person confirms them.",
+            _RUNS.replace("attributed", "suspected"),
+        ),
+    }
+
+
+def _suspicions(window: str) -> str:
+    return f"clamp_min(sum by (service, agent) ({_net('suspicions', window)}), 0)"
+
+
 def _stays(value: str, limit: float, alert: str) -> str:
     """Return the condition: the value exceeds its limit, or half of it while the alert is firing."""
-    fires = f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
-    return f"({value} > {limit} or {value} > {STILL * limit:g} and on (service, agent) {fires})"
+    return f"({value} > {limit} or {value} > {STILL * limit:g} and on (service, agent) {_firing(alert)})"
+
+
+def _firing(alert: str) -> str:
+    return f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
 
 
 def _share_before(durations: Durations, ago: int) -> str:

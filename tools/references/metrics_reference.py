@@ -98,7 +98,7 @@ def _rules() -> str:
   the process starts again.
 - `status` is one of {statuses}.
 - `mode` is one of {modes}; any other mode that a model names is `other`.
-- `receiver` is one of `webhook`, `slack`, if configured; `answer` one of {answers}.
+- `receiver` is a receiver's kind and position in `BLAMESPAN_NOTIFY_URL` (`slack`, `webhook`, `webhook-2`, `pagerduty`, …); `answer` one of {answers}.
 - `issue` is an issue's id. Only the {MAX_STANDING} newest issues that are new or regressed have a series, which ends when they are
   ongoing, resolved or muted. The same holds for agents with an alarm. Both are read from the store every {EVERY_S:g} seconds.
 - *Series* is the greatest number that one process shows; a histogram counts as one.
@@ -132,6 +132,7 @@ have not been viewed in Grafana yet.
 |---|---|---|
 | `BlamespanAgentKeepsFailing` | an agent broke 5 runs and over 30 % of its runs within an hour, and is still failing | ticket |
 | `BlamespanAgentFailureShare` | an agent breaks over 10 % of at least 20 tasks an hour, [more than usual](alerts.md#when-does-prometheus-page), and is still failing | page |
+| `BlamespanAgentKeepsBeingSuspected` | an agent is suspected in 5 runs and over 30 % of its runs within an hour, and again within the last 15 minutes | ticket |
 | `BlamespanNewIssue` | an issue is new; ends when it is a day old, resolved or muted | ticket |
 | `BlamespanRegressedIssue` | an issue came back after it was resolved; ends like the alert above | ticket |
 | `BlamespanAgentFailsMore` | an agent's [watch](alerts.md#when-does-the-alarm-on-an-agent-go-off) raised its alarm, until it ends | page |

@@ -18,6 +18,35 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 
+{{/* Labels of pods; the chart's go before podLabels, which the schema keeps apart. */}}
+{{- define "blamespan.podLabels" -}}
+{{ include "blamespan.labels" . }}
+{{- with .Values.podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Empty: the namespace's default. */}}
+{{- define "blamespan.serviceAccount" -}}
+{{- $account := .Values.serviceAccount -}}
+{{- if $account.create -}}
+{{- $account.name | default (include "blamespan.name" .) -}}
+{{- else -}}
+{{- $account.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Service that has the pages. */}}
+{{- define "blamespan.pages" -}}
+{{- include "blamespan.name" . }}{{ if .Values.web.enabled }}-web{{ end }}
+{{- end -}}
+
+{{/* The host of webUrl, without its port. Given: root and key, for the error. */}}
+{{- define "blamespan.host" -}}
+{{- $url := required (printf "%s.enabled needs webUrl: expected the address under which people open the pages" .key) .root.Values.webUrl -}}
+{{- (urlParse $url).hostname -}}
+{{- end -}}
+
 {{- define "blamespan.image" -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest | quote -}}

@@ -1,6 +1,12 @@
 {{/* What all pods share. */}}
 {{- define "blamespan.podSecurity" -}}
 automountServiceAccountToken: false
+{{- with include "blamespan.serviceAccount" . }}
+serviceAccountName: {{ . | quote }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
@@ -140,11 +146,18 @@ readinessProbe:
   value: {{ .Values.budgetUsdPerRun | quote }}
 {{- end -}}
 
-{{- define "blamespan.modelKeys" -}}
-{{- with .Values.modelKeys.existingSecret }}
+{{/* Given: root, and whether the pod asks the model (asks). */}}
+{{- define "blamespan.envFrom" -}}
+{{- $keys := ternary .root.Values.modelKeys.existingSecret "" .asks }}
+{{- if or $keys .root.Values.extraEnvFrom }}
 envFrom:
+  {{- with $keys }}
   - secretRef:
       name: {{ . | quote }}
+  {{- end }}
+  {{- with .root.Values.extraEnvFrom }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 {{- end -}}
 
@@ -160,6 +173,9 @@ envFrom:
 - name: ranker
   mountPath: /etc/blamespan/ranker
   readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
@@ -177,6 +193,9 @@ envFrom:
 - name: ranker
   configMap:
     name: {{ .Values.ranker.configMap | quote }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 

@@ -1,0 +1,52 @@
+# ruff: noqa: E501 - lines of Markdown tables cannot be wrapped
+"""Generator of docs/files.md from the registry of formats: ``python -m tools.references.files_reference``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from analyzer.recordings.file_format import FileFormat
+from analyzer.recordings.formats import FORMATS
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "files.md"
+_HEAD: Final = """# Files blamespan reads
+
+`blamespan attribute FILE` judges the runs in a file that you already have: the export of a tracing tool, the messages
+that a framework keeps, or the session of a coding agent. `steps`, `diff`, `replay`, `experiment` and the page *Analyse a file*
+read the same files.
+
+```
+blamespan attribute examples/files/openai-chat.json
+```
+
+- The format is recognised by the content, not by the name of the file. gzip and zstd are unpacked.
+- JSON may be one document, one a line, or several one after another. YAML is read too. Tables of spans or runs may be
+  CSV, a data frame as JSON, or Parquet (with the extra `history`; not on the page *Analyse a file*).
+- A last line that is cut short is left out with a warning. Other damage is an error that names the line.
+- A file of none of these formats is refused with one line that says what it looks like. For spans with attributes of
+  your own, `blamespan map` proposes [a mapping](mapping.md).
+- Messages are read as the spans that an instrumented program would have sent. A conversation log with a `history` is
+  taken as a failed run, as in the data sets that have this form; all other files are checked for a failure first.
+
+Made from `analyzer/recordings/formats.py` by `python -m tools.references.files_reference`; do not edit.
+
+| format | example | described in |
+|---|---|---|
+"""
+_TAIL: Final = """
+OTLP is also read as protobuf: one request, or several with length prefixes as the Collector's file exporter writes them.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return _HEAD + "".join(map(_row, FORMATS)) + _TAIL
+
+
+def _row(one: FileFormat) -> str:
+    return f"| {one.name} | `examples/files/{one.example}` | {one.source} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
