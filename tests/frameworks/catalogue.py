@@ -25,6 +25,8 @@ VARIANTS: Final = (
     "guarded",
     "misread",
     "given_up",
+    "structured",
+    "reported",
 )
 
 

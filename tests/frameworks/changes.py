@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from analyzer.recordings.read_files import read_recording
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Signal
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import Span, Trajectory
 from semconv.record import replace
 from tests.frameworks.truth import Truth

@@ -30,9 +30,11 @@ NOBODY: Final = ""
 """The agent of a call that none of the three makes."""
 UNAVAILABLE: Final = "the ship register is not answering"
 WRONG_ANSWER: Final = "6,840"
-"""Occurs in the final answer of every variant except ``sound``, and nowhere else."""
+"""Occurs in the final answer of the variants that end in it, and nowhere else."""
 RIGHT_ANSWER: Final = "7,140"
 """85 seats x 12 crossings x 7 euros; in ``parallel`` 10,500."""
+WRONG_TOTAL: Final = "6840"
+"""The same wrong answer as ``structured`` writes it: a number in JSON."""
 MISREAD: Final = 580
 """What the registrar makes of the register's 850 seats in ``misread``; the purser multiplies it rightly."""
 GIVING_UP: Final = "I could not find out how many seats the Marianne has: the ship register is not answering."
@@ -70,8 +72,13 @@ def speaker(asked: Asked) -> str:
 
 
 def is_look_up(tool: str) -> bool:
-    """Return whether a tool of this name asks the register; over MCP its name begins with the server's."""
-    return tool.rpartition("__")[2] == TOOL
+    """Return whether a tool of this name asks the register."""
+    return bare(tool) == TOOL
+
+
+def bare(tool: str) -> str:
+    """Return a tool's name without that of its MCP server (``register__``) or plugin (``Register-``)."""
+    return re.split("__|-", tool)[-1]
 
 
 def reply(asked: Asked, variant: str) -> Reply:
@@ -97,9 +104,12 @@ def purser_answer(variant: str) -> str:
     if variant == "given_up":
         return GIVING_UP
     seats = sum(SEATS.values()) if variant == "parallel" else SEATS[VESSEL]
-    amount = RIGHT_ANSWER if variant == "sound" else WRONG_ANSWER
+    amount = RIGHT_ANSWER if variant in {"sound", "reported"} else WRONG_ANSWER
     if variant == "misread":
         seats, amount = MISREAD, f"{MISREAD * 12 * 7:,}"
+    if variant == "structured":
+        figures = {"vessel": VESSEL, "seats": seats, "crossings": 12, "price": 7, "total": int(WRONG_TOTAL)}
+        return json.dumps(figures)
     working = f"{seats} x 12 x 7 = {amount}"
     return f"With {seats} seats, 12 full crossings at 7 euros a seat take in {working} euros."
 
@@ -107,6 +117,8 @@ def purser_answer(variant: str) -> str:
 def _concierge(asked: Asked, task: str) -> Reply:
     if found := re.search(rf"With \d+ seats.* euros\.|{GIVING_UP}", asked.conversation):
         return _says(asked, found[0])
+    if WRONG_TOTAL in asked.conversation:
+        return _says(asked, purser_answer("structured"))
     if "seats." not in asked.conversation:  # nobody has looked it up
         return _reaches(asked, REGISTRAR, task) or _says(asked, "The registrar should look this up.")
     words = f"{task} {_finding(asked)}"
@@ -193,12 +205,23 @@ def _filled(tool: Tool, agent: str, words: str) -> dict[str, Any]:
 
 def _value(name: str, schema: Mapping[str, Any], agent: str, words: str) -> Any:
     choices = [choice for choice in schema.get("enum") or () if agent and agent in str(choice).lower()]
-    if choices:
-        return choices[0]
+    if choices or len(schema.get("enum") or ()) == 1:
+        return (choices or schema["enum"])[0]
+    if schema.get("type") == "array":
+        return _entries(name, schema, agent, words)
     if agent and _NAMING_AN_AGENT.search(name):
         return agent
     if any(choice.get("type") == "null" for choice in schema.get("anyOf") or ()):
         return None  # strict schemas demand what is optional
-    return {"boolean": False, "integer": 0, "number": 0, "array": [], "object": {}}.get(
-        str(schema.get("type")), words
-    )
+    return {"boolean": False, "integer": 0, "number": 0, "object": {}}.get(str(schema.get("type")), words)
+
+
+def _entries(name: str, schema: Mapping[str, Any], agent: str, words: str) -> list[Any]:
+    """Return the agent's name in a list of names, one entry where the schema demands it, else none."""
+    entry = schema.get("items") or {}
+    if agent and _NAMING_AN_AGENT.search(name):
+        return [agent]
+    if not schema.get("minItems"):
+        return []
+    fields = entry.get("properties") or {}
+    return [{each: _value(each, inner, "", words) for each, inner in fields.items()} if fields else words]

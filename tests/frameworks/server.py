@@ -31,6 +31,8 @@ FAILURES: Final[Mapping[str, float]] = {"max_turns": math.inf, "given_up": math.
 """Look-ups of the first vessel that fail, by variant; in all others one does."""
 REGISTERED: Final[Mapping[str, Mapping[str, int]]] = {"misread": {VESSEL: 850}}
 """Seats by variant, where they are others: a figure of two digits says little."""
+REPORTED: Final = f"Error: {UNAVAILABLE}. Try again."
+"""What the tool returns in ``reported``, as many tools do, in place of raising."""
 PARALLEL_DELAY_S: Final = 0.15
 """Seconds that everything takes in ``parallel``, so that parallel events certainly overlap."""
 
@@ -116,6 +118,8 @@ class Office:
             text=UNAVAILABLE if fails else text,
         )
         self._keep(happened)
+        if fails and self.variant == "reported":
+            return REPORTED
         return None if fails else text
 
     def check(self, name: str, agent: str, text: str) -> bool:

@@ -11,13 +11,13 @@ import pytest
 
 from analyzer.executor.composition import open_analyst
 from analyzer.signals.triage import triage
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from collector_processor.settings import load_settings
 from semconv.model import Blame, Status, Stop, Verdict
 from tests.frameworks.catalogue import FOLDER, VARIANTS, RunScript, catalogue, single_runs
 from tests.frameworks.changes import runs_of
 from tests.frameworks.kit.story import question
-from tests.frameworks.script import MISREAD, UNAVAILABLE, WRONG_ANSWER, purser_answer
+from tests.frameworks.script import MISREAD, UNAVAILABLE, WRONG_ANSWER, WRONG_TOTAL, purser_answer
 from tests.frameworks.truth import (
     REGISTRARS_FAULT,
     Expected,
@@ -33,6 +33,7 @@ RUNS = single_runs()
 ALL = [(name, variant) for name, run in RUNS.items() for variant in run.variants]
 READ = [(name, variant) for name, variant in ALL if variant not in RUNS[name].unread]
 FAILED = {"crash", "max_turns"}
+SOUND = {"sound", "reported"}
 STOPPED = {"guarded"}
 """An application's own guardrail did its job: the run was cut short, and has not failed."""
 CUT_SHORT = FAILED | STOPPED
@@ -104,7 +105,7 @@ def test_a_run_that_a_guardrail_stopped_has_not_failed(name: str, variant: str) 
     assert triage(trajectory).status is Status.NO_FAILURE
 
 
-@pytest.mark.parametrize(("name", "variant"), _those("text", {*VARIANTS} - {"sound", "max_turns"}))
+@pytest.mark.parametrize(("name", "variant"), _those("text", {*VARIANTS} - SOUND - {"max_turns"}))
 def test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong(name: str, variant: str) -> None:
     found = recording(name, variant)
     step = decisive_step(found.expected, found.run.trajectory)
@@ -112,7 +113,8 @@ def test_the_decisive_step_is_the_last_agents_and_says_what_went_wrong(name: str
     if variant in {"crash", "given_up"}:
         assert step.error or UNAVAILABLE in step.output
     else:
-        assert (f"{MISREAD} seats" if variant == "misread" else WRONG_ANSWER) in step.output
+        wrong = {"misread": f"{MISREAD} seats", "structured": WRONG_TOTAL}
+        assert wrong.get(variant, WRONG_ANSWER) in step.output
 
 
 @pytest.mark.parametrize(("name", "variant"), _those("target", VARIANTS))
@@ -149,7 +151,7 @@ def test_a_mistake_that_nothing_reports_is_noticed_and_its_agent_blamed(name: st
     assert blame.step == decisive.index
 
 
-@pytest.mark.parametrize(("name", "variant"), _those("quiet", {"sound"}))
+@pytest.mark.parametrize(("name", "variant"), _those("quiet", SOUND))
 def test_a_run_that_went_well_is_not_suspected(name: str, variant: str) -> None:
     assert _verdict(name, variant).status is Status.NO_FAILURE
 

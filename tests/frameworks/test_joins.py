@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from collector_processor.rebuild.possible_joins import MAY_JOIN
+from collector_processor.core.runs import MAY_JOIN
 from tests.frameworks.catalogue import catalogue, single_runs
 from tests.frameworks.changes import runs_of, side_by_side
 from tests.frameworks.truth import differences, expected_steps, read_truth

@@ -149,3 +149,29 @@ def test_a_call_that_none_of_the_three_makes_gets_an_answer_too() -> None:
 
     assert speaker(planner) == ""
     assert reply(planner, "normal").text
+
+
+def test_an_entry_is_given_where_a_list_must_have_one_and_an_agents_name_in_a_list_of_agents() -> None:
+    said = {"role": {"enum": ["user"]}, "content": {"type": "string"}}
+    listed = {"type": "array", "minItems": 1, "items": {"type": "object", "properties": said}}
+    agents = {"type": "array", "items": {"type": "string"}}
+    offered = tool("ask_registrar", messages=listed, targetAgents=agents, files={"type": "array"})
+    (call,) = reply(asked(CONCIERGE, tools=(offered,)), "normal").calls
+    assert json.loads(call.arguments) == {
+        "messages": [{"role": "user", "content": question("normal")}],
+        "targetAgents": [REGISTRAR],
+        "files": [],
+    }
+
+
+def test_a_structured_answer_is_passed_on_as_it_is() -> None:
+    answer = reply(asked(PURSER), "structured").text
+    assert json.loads(answer)["total"] == 6840
+    results = (("ask_registrar", REGISTRAR, FOUND), ("ask_purser", PURSER, answer))
+    assert reply(asked(CONCIERGE, results=results), "structured").text == answer
+
+
+def test_a_plugins_name_before_a_tools_is_ignored() -> None:
+    offered = Tool(name=f"Register-{TOOL}", schema={"properties": {"name": {"type": "string"}}})
+    (call,) = reply(asked(REGISTRAR, tools=(offered,)), "reported").calls
+    assert call.name == f"Register-{TOOL}"

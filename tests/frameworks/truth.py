@@ -18,7 +18,7 @@ from typing import Any, Final
 from semconv.model import Step, Trajectory
 from tests.frameworks.catalogue import RunScript
 from tests.frameworks.kit.story import PURSER, REGISTRAR
-from tests.frameworks.script import MISREAD
+from tests.frameworks.script import MISREAD, bare
 from tests.frameworks.server import Happening
 
 ANYBODY: Final = "*"
@@ -137,7 +137,9 @@ def _decisive(truth: Truth) -> Happening | None:
     calls = [each for each in truth.log if each.kind == "llm"]
     if truth.variant == "misread":
         words = f"{MISREAD} seats"
-        return next((each for each in calls if each.agent == REGISTRAR and words in each.text), None)
+        own = [each for each in calls if each.agent == REGISTRAR]
+        # An answering tool takes the words as its argument, and is the last that the registrar calls.
+        return next((each for each in own if words in each.text), own[-1])
     return next((each for each in calls if each.agent == PURSER), None)
 
 
@@ -150,7 +152,7 @@ def _is_parting_word(before: Expected, happened: Happening) -> bool:
 def _is_handoff(run: RunScript, happened: Happening) -> bool:
     if run.delegation != "by_name":
         return run.delegation == "handoff"
-    return any(call.startswith(_PASSING_CONTROL) for call in happened.calls)
+    return any(bare(call).startswith(_PASSING_CONTROL) for call in happened.calls)
 
 
 def _named(run: RunScript, variant: str, each: Expected) -> Expected:

@@ -64,7 +64,7 @@ CHECK: Final = "amount_check"
 
 VARIANT: Final = os.environ.get("SCENARIO_VARIANT", "normal")
 """``normal``, ``sound``, ``crash``, ``parallel``, ``streaming``, ``max_turns``, ``delegating``, ``guarded``,
-``misread``, ``given_up``: README."""
+``misread``, ``given_up``, ``structured``, ``reported``: README."""
 
 
 def question(variant: str) -> str:
@@ -106,7 +106,7 @@ def look_up_vessel(name: str) -> str:
 
     Raises:
         RegisterUnavailable: the first time a run asks for the Marianne, always in ``max_turns`` and
-            ``given_up``, never in ``misread``.
+            ``given_up``, never in ``misread`` and ``reported``; in the latter the entry says so instead.
     """
     try:
         return _post(f"tools/{TOOL}", name=name)
