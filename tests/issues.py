@@ -17,12 +17,13 @@ from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.issues.report import IssueReports, Wanted
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import StorePlace, connected
-from collector_processor.store.records import Commit, StoredVerdict
-from collector_processor.store.verdicts import RUNS, RunStore
+from collector_processor.store.verdicts import RunStore
 from semconv.model import Abstention, Attribution, Blame, Status, StepKind, Trajectory
 from tests.runs import run, step
 from tests.verdicts import stored

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.recordings.read_files import read_recording
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Signal
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.dialects.support import Support, support_table
 from semconv.model import UNKNOWN_AGENT, ContentState, SpanStatus, Step, StepKind
 from tests.contract.recorded import SHARED

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from analyzer.service.preparing import keeping
 from collector_processor.assembly.assembler import AssemblerLimits
+from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Analyst, Earned
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import Commit, StoredVerdict, VerdictSummary
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analysis, Analyst
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.pipeline.limits import PipelineLimits
@@ -25,13 +27,10 @@ from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.settings import load_settings
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from collector_processor.wire.facts import TraceArrival
 from collector_processor.wire.scan import scan_request
 from collector_processor.writeback.annotate import CarrierPolicy
-from collector_processor.writeback.outgoing import VerdictSummary
 from semconv.model import Abstention, Attribution, Blame, Span, Status, TraceId, Trajectory
 
 LIMITS = AssemblerLimits(root_grace_s=2, idle_close_s=60, max_silence_s=3600)
@@ -165,7 +164,7 @@ class ScriptedAnalyst:
         self.may_answer.set()
         self.was_asked = asyncio.Event()
 
-    async def analyse(self, trajectory: Trajectory) -> Analysis:
+    async def analyse(self, trajectory: Trajectory, _earned: Earned = NOTHING_EARNED) -> Analysis:
         self.asked.append(trajectory)
         self.running += 1
         self.most_running = max(self.most_running, self.running)

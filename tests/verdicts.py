@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import NO_TENANT
-from collector_processor.store.records import StoredVerdict
 from semconv.model import SpanId
 
 _BLAME = StoredVerdict(

@@ -10,11 +10,10 @@ from typing import Final
 from analyzer.history import facts
 from analyzer.history.elements import elements_of, pack
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO, to_json
+from collector_processor.core.records import Commit, RunFacts, StoredVerdict
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.records import Commit, StoredVerdict
-from collector_processor.store.run_history import RunFacts
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory, Verdict
 from tests.runs import run, step, tool

@@ -25,7 +25,7 @@ from tests.backends.processes import (
 
 REQUIRE: Final = "BLAMESPAN_REQUIRE_BACKENDS"
 
-NEEDS: Final = {"kafka": "Maven and Java"}
+NEEDS: Final = {"kafka": "Maven and Java", "phoenix": "uv", "mlflow": "uv"}
 
 CollectorFactory: TypeAlias = Callable[[Forwarding], RunningCollector]
 

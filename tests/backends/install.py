@@ -1,9 +1,10 @@
-"""Builds the real backends of the e2e suite: an OpenTelemetry Collector, Jaeger v2, Helm and Apache Kafka.
+"""Builds the real backends of the e2e suite: Collector, Jaeger v2, Helm, Kafka, Phoenix, MLflow.
 
-``python -m tests.backends.install [collector|jaeger|helm|kafka|all]``, standard library only. Kafka's jars
-come from Maven Central, everything else from the Go module registry. The first build of each takes minutes
-(Kafka: seconds); later runs use the cache. Tests only look up existing binaries. All four are under the
-Apache licence 2.0; none of them is part of a release.
+``python -m tests.backends.install [collector|jaeger|helm|kafka|phoenix|mlflow|all]``, standard library only.
+Kafka's jars come from Maven Central, Phoenix and MLflow from PyPI, the others from the Go module registry.
+The first build of each takes minutes (Kafka, Phoenix, MLflow: seconds); later runs use the cache. Tests only
+look up existing binaries. Phoenix is under the Elastic licence 2.0, the others under the Apache licence 2.0;
+none of them is part of a release.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -64,7 +66,7 @@ OTHER_VERSIONS: Final[Mapping[str, str]] = {
 PROVIDERS: Final = ("envprovider", "fileprovider", "yamlprovider")
 # ----------------------------------------------------------------------------
 
-BackendName: TypeAlias = Literal["collector", "jaeger", "helm", "kafka"]
+BackendName: TypeAlias = Literal["collector", "jaeger", "helm", "kafka", "phoenix", "mlflow"]
 NAMES: Final[tuple[BackendName, ...]] = get_args(BackendName)
 
 COLLECTOR_MODULE: Final = Path(__file__).parent / "collector"
@@ -110,6 +112,11 @@ def kafka_binary() -> Path | None:
     return _lookup("kafka")
 
 
+def python_of(name: Literal["phoenix", "mlflow"]) -> Path | None:
+    """Return the interpreter of a backend in Python if it has been installed; does not install it."""
+    return _lookup(name)
+
+
 def build(name: BackendName) -> Path:
     """Return the binary of a backend, building it first if necessary.
 
@@ -146,6 +153,14 @@ def _recipe(name: BackendName) -> Recipe:
             pins=(HELM_VERSION,),
             patience=f"Helm {HELM_VERSION}, about 2 minutes",
             compile=_compile_helm,
+        )
+    if name in {"phoenix", "mlflow"}:
+        pins = (Path(__file__).parent / name / "requirements.txt").read_text()
+        return Recipe(
+            binary="bin/python",
+            pins=(pins, f"{sys.version_info.major}.{sys.version_info.minor}"),
+            patience=f"{name}'s environment, about 15 seconds",
+            compile=partial(_install_packages, Path(__file__).parent / name / "requirements.txt"),
         )
     if name == "kafka":
         return Recipe(
@@ -205,7 +220,17 @@ def _fetch_kafka(folder: Path, log: Path) -> None:
     launcher.chmod(0o755)
 
 
+def _install_packages(requirements: Path, folder: Path, log: Path) -> None:
+    python, pins = str(folder / "bin/python"), ("--no-deps", "--compile-bytecode", "-r", str(requirements))
+    uv = str(Path(sys.executable).parent / "uv")
+    made = [uv, "venv", "--python", sys.executable, "--allow-existing", str(folder)]
+    gotool.run(made, cwd=folder, log=log)
+    gotool.run([uv, "pip", "install", "--python", python, *pins], cwd=folder, log=log)
+
+
 def _require_tools(name: BackendName) -> None:
+    if name in {"phoenix", "mlflow"}:
+        return  # uv is in the environment of the tests
     if name != "kafka":
         gotool.require_go()
         return

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_protobuf
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 
 SHARED = Path(__file__).parents[3] / "shared"
 needs_shared = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from tests.contract.recorded import SHARED, needs_shared, read, runs_in
 
 pytestmark = needs_shared

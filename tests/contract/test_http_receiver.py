@@ -23,15 +23,9 @@ import pytest
 import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from collector_processor.core.http_server import ListenError
 from collector_processor.otlp import Address, Receipt, RefusedError, Signal, grpc_path
-from collector_processor.receivers import (
-    AdmissionRules,
-    GrpcReceiver,
-    HttpReceiver,
-    HttpTimeouts,
-    ListenError,
-    TlsFiles,
-)
+from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, HttpTimeouts, TlsFiles
 from tests.contract.doors import LOOPBACK, MemorySink, listening, make_tls
 
 PROTOBUF: Final = {"Content-Type": "application/x-protobuf"}
@@ -139,6 +133,34 @@ async def test_json_arrives_as_protobuf() -> None:
     request = ExportTraceServiceRequest.FromString(service.sink.arrivals[0].body)
     (span,) = request.resource_spans[0].scope_spans[0].spans
     assert (span.name, span.trace_id.hex()) == ("chat", "5b8efff798038103d269b633813fc60c")
+
+
+async def test_a_failure_said_by_name_is_forwarded_and_one_of_an_unknown_name_is_refused() -> None:
+    spoken = TRACE_JSON.replace(b'"name"', b'"status": {"code": "ERROR"}, "name"')
+    async with serving() as service:
+        reply = await service.send("/v1/traces", spoken, JSON)
+        refused = await service.send("/v1/traces", spoken.replace(b"ERROR", b"FAILED"), JSON)
+    request = ExportTraceServiceRequest.FromString(service.sink.arrivals[0].body)
+    assert (reply.status, request.resource_spans[0].scope_spans[0].spans[0].status.code) == (200, 2)
+    assert (refused.status, len(service.sink.arrivals)) == (400, 1)
+    place = "resourceSpans[0].scopeSpans[0].spans[0].status.code"
+    assert json.loads(refused.body)["message"].startswith(f"{place}: expected a number or a name")
+
+
+async def test_spans_of_instrumentation_libraries_are_kept() -> None:
+    async with serving() as service:
+        old = TRACE_JSON.replace(b"scopeSpans", b"instrumentationLibrarySpans")
+        reply = await service.send("/v1/traces", old, JSON)
+        await service.send("/v1/traces", TRACE_JSON, JSON)
+    assert reply.status == 200
+    assert service.sink.arrivals[0].body == service.sink.arrivals[1].body
+
+
+async def test_json_that_holds_nothing_of_its_path_is_not_accepted_as_empty() -> None:
+    async with serving() as service:
+        reply = await service.send("/v1/logs", TRACE_JSON, JSON)
+    assert (reply.status, service.sink.arrivals) == (400, [])
+    assert json.loads(reply.body)["message"] == "expected resourceLogs, found 'resourceSpans'"
 
 
 async def test_json_answers_say_partial_success_in_json() -> None:

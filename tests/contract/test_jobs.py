@@ -204,6 +204,7 @@ def test_replicas_announce_themselves_and_the_difference_of_their_clocks(db: Sto
 
 def test_the_hours_budget_holds_over_replicas_that_spend_at_the_same_time(database: Database) -> None:
     """Each reservation sees those of the others: at most ten of $0.10 fit into a dollar."""
+    database.connect().close()  # Alembic migrates once a process at a time, as a service does at its start
     now_ns = 10**18
 
     def spend(_worker: int) -> int:

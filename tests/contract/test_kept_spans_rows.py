@@ -13,15 +13,16 @@ from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import NoSuchRun
 from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import RUNS, open_database
+from collector_processor.store.database.places import open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows, PackedSpans
-from collector_processor.store.records import Commit
 from collector_processor.store.verdicts import RunStore
 from tests.factories import agent, chat, workflow
 from tests.verdicts import stored

@@ -29,6 +29,8 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from collector_processor.core.headers import WRONG_TOKEN_S
+from collector_processor.core.http_server import ListenError
 from collector_processor.otlp import (
     Address,
     Cause,
@@ -40,8 +42,7 @@ from collector_processor.otlp import (
     grpc_path,
 )
 from collector_processor.otlp.answers import RETRY_INFO_KEY, STATUS_DETAILS_KEY, read_retry_delay
-from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, ListenError
-from collector_processor.receivers.admission import WRONG_TOKEN_S
+from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver
 from collector_processor.receivers.intake import LoopError
 from tests.contract.doors import LOOPBACK, Door, GrpcClient, HttpClient, MemorySink, listening
 

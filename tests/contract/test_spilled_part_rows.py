@@ -7,10 +7,12 @@ from typing import Final
 
 import pytest
 
+from collector_processor.core.records import SpilledPart
+from collector_processor.kafka.spilling import pack, unpack
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.spilled_parts import KEPT_S, SpilledPart, SpilledPartRows, pack, unpack
+from collector_processor.store.spilled_parts import KEPT_S, SpilledPartRows
 from semconv.model import TraceId
 
 ACME: Final = Tenant("x=acme")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,20 +17,24 @@ from analyzer.issues.agent_counts import Place
 from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.issue_rows import NotedRun
 from analyzer.issues.labels.label_store import PackedRun
+from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
+from analyzer.issues.labels.track_records import track_records
 from analyzer.issues.recurrence.issue import Notice, NoticeKind
 from analyzer.issues.recurrence.watch import Count
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunQuery
+from collector_processor.core.analysis import TrackRecord
+from collector_processor.core.disk import RUNS, StoreError
+from collector_processor.core.records import EXPERIMENT, AbsentParent, Commit, Outgoing, RunFacts, RunIdentity
+from collector_processor.core.records import Place as RunPlace
+from collector_processor.core.runs import RunTotals
+from collector_processor.core.scores import Lane
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
-from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.database.connection import StoreConnection, StoreError
-from collector_processor.store.database.places import RUNS, Database, open_database
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.database.places import Database, open_database
 from collector_processor.store.database.upgrade import SCHEMA
 from collector_processor.store.deletion import delete_run
-from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity
-from collector_processor.store.records import Place as RunPlace
-from collector_processor.store.run_history import RunFacts
 from collector_processor.store.schema import METADATA
 from collector_processor.store.verdicts import RunStore
 from semconv.model import TraceId
@@ -84,6 +89,26 @@ def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | st
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     engine.dispose()
+
+
+def test_labels_and_proofs_say_what_a_model_has_earned_with_its_tenant(bench: Bench) -> None:
+    named = {"model": {"step": 1}, "without_model": {"step": 2}}
+    document, opinions = json.dumps({"model": "large", "pooled": named}), OpinionStore(bench.db)
+    for tenant, run_id in ((NO_TENANT, "run-1"), (NO_TENANT, "run-2"), (OTHER, "run-1")):
+        told = stored(tenant=tenant, run_id=run_id, document=document)
+        bench.verdicts.commit(Commit(analysed=(), verdicts=(told, replace(told, version=2, document="{}"))))
+    label = Label(
+        tenant=NO_TENANT, run_id="run-1", kind=LabelKind.CONFIRMED, version=1, service="", labelled_ns=1
+    )
+    bench.labels.add(replace(label, agent="clerk", step=1))
+    proved = json.dumps({"status": "attributed", "step": 2})
+    one = Opinion(
+        tenant=NO_TENANT, run_id="run-2", method=EXPERIMENT, model="", run_digest="", given_ns=2, document=""
+    )
+    opinions.add(replace(one, document=proved))
+    found = track_records(bench.labels, bench.verdicts, opinions, NO_TENANT)
+    assert found == {"large": TrackRecord(labelled=1.5, right=1, won=1, lost=0.5)}
+    assert track_records(bench.labels, bench.verdicts, opinions, OTHER) == {}
 
 
 def test_a_run_is_one_row_of_the_list_with_its_newest_verdict_and_its_totals(bench: Bench) -> None:
@@ -197,6 +222,23 @@ def test_the_outbox_skips_tenants_and_keeps_its_order(db: StoreConnection) -> No
     assert [one.tenant for one in left] == tenants[2:]
     store.delivered([one.id for one in left])
     assert store.outbox_size() == 2
+
+
+def test_entries_of_sinks_that_are_not_set_any_more_are_deleted(db: StoreConnection) -> None:
+    store = RunStore(db)
+    lanes = (Signal.TRACES, Lane("scores:phoenix"), Lane("scores:mlflow"))
+    store.commit(Commit(analysed=(), outgoing=tuple(Outgoing(signal=lane, body=b"x") for lane in lanes)))
+    store.keep_lanes(lanes[1:2])
+    assert [len(store.outbox(lane)) for lane in lanes] == [1, 1, 0]
+    store.keep_lanes(())
+    assert [len(store.outbox(lane)) for lane in lanes] == [1, 0, 0]
+
+
+def test_a_run_is_deleted_together_with_the_notice_of_it(db: StoreConnection) -> None:
+    store, lane = RunStore(db), Lane("scores:phoenix")
+    store.commit(Trace(outgoing=()).commit())
+    assert delete_run(db, NO_TENANT, "run-1", [Outgoing(signal=lane, body=b"gone")])
+    assert ([one.body for one in store.outbox(lane)], store.recent(9)) == ([b"gone"], [])
 
 
 def test_what_a_refused_replacement_says_goes_late(db: StoreConnection) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 from semconv.model import SpanStatus
 from tests.contract.recorded import SHARED, needs_shared, runs_in
 

@@ -23,12 +23,11 @@ from analyzer.issues.workflow_reports import (
     to_json,
 )
 from analyzer.telemetry.issue_metrics import MAX_WORKFLOWS
+from collector_processor.core.records import Commit, RunFacts
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.deletion import delete_run
-from collector_processor.store.records import Commit
-from collector_processor.store.run_history import RunFacts
 from collector_processor.store.verdicts import RunStore
 from tests.runs import run, step
 from tests.verdicts import stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from collector_processor.settings import load_settings
 from tests.backends.fixtures import REQUIRE
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
@@ -77,10 +79,56 @@ def test_blamespan_runs_without_rights_and_asks_for_a_token(path: Path) -> None:
     assert ":?" in service["environment"]["BLAMESPAN_TOKEN"]
 
 
+VARIABLE: Final = re.compile(r"(?<!\$)\$\{([A-Z_]+)(:[-?][^}]*)?\}")
+
+
+def test_the_example_of_env_has_every_variable_with_its_default() -> None:
+    lines = (DEPLOY / "compose" / ".env.example").read_text(encoding="utf-8").splitlines()
+    given = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    asked = {found for path in FILES for found in VARIABLE.findall(path.read_text(encoding="utf-8"))}
+    assert {name for name, _ in asked} == set(given)
+    defaults = {(name, default[2:]) for name, default in asked if default.startswith(":-")}
+    differing = {(name, default) for name, default in defaults if given[name] != default}
+    assert differing == set(), "a copy that is filled in changes nothing else"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_agents_send_to_the_ports_of_opentelemetry(path: Path) -> None:
+    services = read(path)["services"]
+    assert services["collector"]["ports"] == [
+        "127.0.0.1:${OTLP_GRPC_PORT:-4317}:4317",
+        "127.0.0.1:${OTLP_HTTP_PORT:-4318}:4318",
+    ]
+    environ = services["collector"]["environment"]
+    assert (environ["COLLECTOR_GRPC_PORT"], environ["COLLECTOR_HTTP_PORT"]) == (4317, 4318)
+
+
+def test_processors_behind_kafka_find_topics_store_and_limits_that_fit() -> None:
+    services = read(DEPLOY / "compose" / "kafka.yaml")["services"]
+    given = {name: str(value) for name, value in services["blamespan"]["environment"].items()}
+    settings = load_settings(
+        {name: VARIABLE.sub("x" * 16, value) for name, value in given.items() if "OTEL" not in name}
+        | {"BLAMESPAN_WEB_URL": "", "BLAMESPAN_NOTIFY_URL": ""}
+    )
+    access = settings.kafka
+    assert access is not None
+    (script,) = services["topics"]["command"]
+    (topics,) = re.findall(r"for topic in (.+); do", script)
+    assert topics.split() == list(access.topics.values())
+    assert settings.store_url == f"postgresql+psycopg://blamespan:{'x' * 16}@postgres/blamespan"
+    exporter = yaml.safe_load((DEPLOY / "collector" / "kafka.yaml").read_text())["exporters"]["kafka"]
+    broker = services["kafka"]["environment"]["KAFKA_MESSAGE_MAX_BYTES"]
+    assert access.max_record_bytes == exporter["producer"]["max_message_bytes"] < broker
+    assert services["pages"]["environment"] == services["blamespan"]["environment"]
+    assert "volumes" not in services["blamespan"], "processors cannot share a data directory"
+
+
 def test_the_image_runs_as_a_user_without_rights_from_a_pinned_base() -> None:
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     bases = [line.split()[1] for line in lines if line.startswith("FROM")]
-    assert all(base.rpartition(":")[2].count(".") == 2 for base in bases)
+    assert bases == ["${BASE}"] * 2, "an argument, so that it can come from one's own registry"
+    (base,) = (line.removeprefix("ARG BASE=") for line in lines if line.startswith("ARG BASE="))
+    assert base.rpartition(":")[2].count(".") == 2
     last_stage = lines[max(n for n, line in enumerate(lines) if line.startswith("FROM")) :]
     assert "USER 10001:10001" in last_stage
     assert any("--require-hashes" in line for line in lines)

@@ -4,12 +4,14 @@ refused."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import jsonschema  # type: ignore[import-untyped]
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
@@ -20,7 +22,7 @@ from analyzer.telemetry.metric_table import OLDEST_ACTIONABLE
 from collector_processor.settings import Settings, load_settings
 from tests.backends import install
 from tests.backends.debian import insist_on_debian
-from tests.backends.fixtures import insist_on
+from tests.backends.fixtures import REQUIRE, insist_on
 from tests.deploy.test_prometheus_rules import Play
 from tools.monitoring.alert_rules import rule_file
 from tools.monitoring.dashboards import dashboards
@@ -29,8 +31,10 @@ from tools.release import ROOT, version_of
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "blamespan"
 KUBERNETES: Final = ("1.27", "1.37")
 """The oldest version that the chart supports, and the newest with published schemas."""
-NOT_KUBERNETES: Final = frozenset({"ServiceMonitor", "PrometheusRule", "ScaledObject"})
-"""Kinds of the Prometheus operator and of KEDA, which have their own definitions."""
+NOT_KUBERNETES: Final = frozenset({"ServiceMonitor", "PrometheusRule", "ScaledObject", "HTTPRoute"})
+"""Kinds of the Prometheus operator, of KEDA and of the Gateway API, which have their own definitions."""
+GATEWAY_API: Final = "sigs.k8s.io/gateway-api@v1.4.0"
+"""The Go module that contains the definition of HTTPRoute."""
 RELEASES: Final[Mapping[str, str]] = {
     "blamespan": "blamespan",
     "prod": "prod-blamespan",
@@ -85,6 +89,9 @@ CHOICES: Final[Mapping[str, Values]] = {
         "kafka": {"brokers": "kafka:9092"},
         "processor": {"replicas": 3, "autoscaling": {"enabled": False}},
         "web": {"enabled": True, "replicas": 3},
+        "webUrl": "https://blamespan.example:8443",
+        "ingress": {"enabled": True},
+        "networkPolicy": {"enabled": True},
         "tls": TLS,
     },
     "with TLS": {"tls": TLS, "serviceMonitor": {"enabled": True}, "analyzer": {"enabled": True}},
@@ -106,7 +113,25 @@ CHOICES: Final[Mapping[str, Values]] = {
             "podAnnotations": {"note": "x"},
             "topologySpreadConstraints": [],
         },
+        "ingress": {
+            "enabled": True,
+            "className": "nginx",
+            "annotations": {"nginx.ingress.kubernetes.io/backend-protocol": "HTTP"},
+            "tlsSecret": "blamespan-tls",
+        },
+        "httpRoute": {
+            "enabled": True,
+            "parentRefs": [{"name": "public", "namespace": "gateways", "sectionName": "https"}],
+        },
+        "serviceAccount": {"create": True, "annotations": {"example.com/role": "models"}},
+        "priorityClassName": "important",
+        "podLabels": {"team": "agents"},
+        "extraEnvFrom": [{"secretRef": {"name": "notify"}}, {"configMapRef": {"name": "more"}}],
+        "extraVolumes": [{"name": "mappings", "configMap": {"name": "mappings"}}],
+        "extraVolumeMounts": [{"name": "mappings", "mountPath": "/etc/mappings", "readOnly": True}],
         "networkPolicy": {
+            "enabled": True,
+            "pagesFrom": [{"namespaceSelector": {"matchLabels": {"team": "ingress"}}}],
             "from": [{"namespaceSelector": {"matchLabels": {"team": "agents"}}}],
             "monitoringNamespaces": ["prometheus", "victoria"],
         },
@@ -229,6 +254,7 @@ def test_every_selector_finds_pods(objects: list[Object]) -> None:
 
 
 WATCHED: Final[Values] = {
+    "networkPolicy": {"enabled": True},
     "analyzer": {"enabled": True},
     "serviceMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},
@@ -535,6 +561,19 @@ def test_every_kind_of_pod_has_a_disruption_budget_of_one(helm: Path, tmp_path: 
             "expected kafka.existingSecret",
         ),
         ({"web": {"enabled": True}}, "web.enabled needs store.existingSecret"),
+        ({"ingress": {"enabled": True}}, "ingress.enabled needs webUrl"),
+        (
+            {"httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}]}},
+            "httpRoute.enabled needs webUrl",
+        ),
+        (
+            {"httpRoute": {"enabled": True}, "webUrl": "https://blamespan.example"},
+            "httpRoute.enabled needs httpRoute.parentRefs",
+        ),
+        (
+            {"ingress": {"enabled": True}, "webUrl": "https://tools.example/blamespan"},
+            "served at the host's root",
+        ),
         (
             {"analyzer": {"enabled": True, "autoscaling": {"enabled": True, "keda": {"enabled": True}}}},
             "only jobs in a store wait",
@@ -547,12 +586,14 @@ def test_every_kind_of_pod_has_a_disruption_budget_of_one(helm: Path, tmp_path: 
         "KEDA without Prometheus",
         "SASL without a password",
         "pages without a store",
+        "an Ingress without a host",
+        "a route without a host",
+        "a route without a Gateway",
+        "pages below a path",
         "no store to take jobs from",
     ],
 )
-def test_what_cannot_work_with_a_store_is_refused(
-    helm: Path, tmp_path: Path, values: Values, told: str
-) -> None:
+def test_what_cannot_work_together_is_refused(helm: Path, tmp_path: Path, values: Values, told: str) -> None:
     done = ask(helm, tmp_path, values, "template", "blame", str(CHART), "--kube-version", "1.31.0")
     assert done.returncode != 0
     assert told in done.stderr
@@ -591,18 +632,148 @@ def test_what_a_setting_says_is_never_executed_by_the_template(helm: Path, tmp_p
     assert environ(pod)["BLAMESPAN_FAILURE_PATTERN"] == text
 
 
-def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path, tmp_path: Path) -> None:
-    chart = tmp_path / "blamespan"  # only an installation shows notes; here an object holds them
-    shutil.copytree(CHART, chart)
+def notes(helm: Path, folder: Path, values: Values) -> str:
+    """Return what an installation shows; rendering shows no notes, so here an object holds them."""
+    chart = folder / "blamespan"
+    if not chart.exists():
+        shutil.copytree(CHART, chart)
     holder = 'kind: Notes\ntext: {{ include "blamespan/templates/NOTES.txt" . | quote }}\n'
     (chart / "templates" / "shown.yaml").write_text(holder)
+    return str(only(rendered(helm, folder, values, chart), "Notes")["text"])
+
+
+def test_the_notes_say_whom_the_network_policy_blocks(helm: Path, tmp_path: Path) -> None:
+    assert "NetworkPolicy" not in notes(helm, tmp_path, {"networkPolicy": {"enabled": False}})
+    told = notes(helm, tmp_path, {})
+    assert "lets in the pods of the namespace agents, and Prometheus in monitoring." in told
+    assert "agents in other namespaces" in told
+    assert "pagesFrom" not in told
+    public = {"networkPolicy": {"enabled": True}, "ingress": {"enabled": True}, "webUrl": "https://x.example"}
+    told = notes(helm, tmp_path, public)
+    assert "The page: https://x.example, once your Ingress controller" in told
+    assert "is blocked too, unless it is among them: name it in networkPolicy.pagesFrom" in told
+    told = notes(helm, tmp_path, CHOICES["with all"])
+    assert (
+        "lets in the peers of networkPolicy.from, and those of networkPolicy.pagesFrom to the pages" in told
+    )
+    assert "is blocked too" not in told
+
+
+def definition(kind: str, folder: Path) -> dict[str, Any]:
+    """Return the schema of a kind of the Gateway API, from the module that defines it."""
+    if shutil.which("go") is None:
+        told = "the Gateway API's definitions come as a Go module, and there is no go"
+        pytest.fail(told) if os.environ.get(REQUIRE) == "true" else pytest.skip(told)
+    command = ["go", "mod", "download", "-json", GATEWAY_API]
+    environ = os.environ | {"GOFLAGS": "-mod=mod", "GOWORK": "off"}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=True)
+    crds = Path(json.loads(done.stdout)["Dir"]) / "config" / "crd" / "standard"
+    crd = yaml.safe_load((crds / f"gateway.networking.k8s.io_{kind}.yaml").read_text(encoding="utf-8"))
+    (schema,) = (one["schema"] for one in crd["spec"]["versions"] if one["name"] == "v1")
+    found: dict[str, Any] = schema["openAPIV3Schema"]
+    return found
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema that refuses unknown keys, as an API server with strict validation does."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: closed(value) for key, value in schema.items()}
+    return found | (
+        {"additionalProperties": False} if found.get("type") == "object" and "properties" in found else {}
+    )
+
+
+def test_the_route_is_one_of_the_gateway_api(helm: Path, tmp_path: Path) -> None:
+    route = only(rendered(helm, tmp_path, CHOICES["with all"]), "HTTPRoute")
+    assert route["apiVersion"] == "gateway.networking.k8s.io/v1"
+    schema = closed(definition("httproutes", tmp_path))
+    jsonschema.validate(
+        route | {"metadata": {}}, schema | {"properties": schema["properties"] | {"metadata": {}}}
+    )
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"spec": {"hostname": "x"}}, schema)
+
+
+@pytest.mark.parametrize(
+    ("choice", "service"),
+    [("with all", "blame-blamespan"), ("with pages by themselves", "blame-blamespan-web")],
+)
+def test_from_outside_only_the_pages_are_reached(
+    helm: Path, tmp_path: Path, choice: str, service: str
+) -> None:
+    objects = rendered(helm, tmp_path, CHOICES[choice])
+    ports = {one["name"]: one["port"] for one in named(objects, "Service", service)["spec"]["ports"]}
+    (rule,) = only(objects, "Ingress")["spec"]["rules"]
+    assert rule["host"] == "blamespan.example"
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    assert (backend["name"], ports[backend["port"]["name"]]) == (service, ports["web"])
+    if choice == "with all":
+        (reference,) = only(objects, "HTTPRoute")["spec"]["rules"][0]["backendRefs"]
+        assert reference == {"name": service, "port": ports["web"]}
+        (policy,) = (one for one in objects if one["kind"] == "NetworkPolicy")
+        of_ingress = policy["spec"]["ingress"][1]
+        assert "ingress" in json.dumps(of_ingress["from"])
+        assert [port["port"] for port in of_ingress["ports"]] == ["web"]
+
+
+def test_what_users_add_reaches_every_kind_of_pod(helm: Path, tmp_path: Path) -> None:
+    values = CHOICES["with all"] | {
+        "store": {"existingSecret": "database"},
+        "analyzer": {"enabled": True},
+        "web": {"enabled": True},
+    }
+    objects = rendered(helm, tmp_path, values)
+    found = list(pods(objects))
+    assert len(found) == 3
+    for _, pod in found:
+        (container,) = pod["containers"]
+        assert (pod["serviceAccountName"], pod["priorityClassName"]) == ("blame-blamespan", "important")
+        assert {"secretRef": {"name": "notify"}} in container["envFrom"]
+        keys = {"secretRef": {"name": "keys"}} in container["envFrom"]
+        assert keys == (container["name"] == "analyzer"), "only the part that asks a model has its keys"
+        assert {"name": "mappings", "mountPath": "/etc/mappings", "readOnly": True} in container[
+            "volumeMounts"
+        ]
+    labels = [
+        one["spec"]["template"]["metadata"]["labels"] for one in objects if "template" in one.get("spec", {})
+    ]
+    assert [one["team"] for one in labels] == ["agents"] * 3
+    account = only(objects, "ServiceAccount")
+    assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == (
+        "blame-blamespan",
+        False,
+    )
+
+
+def test_as_it_comes_nothing_is_public_or_added(helm: Path, tmp_path: Path) -> None:
+    objects = rendered(helm, tmp_path, {})
+    assert {one["kind"] for one in objects} == {
+        "NetworkPolicy",
+        "Secret",
+        "Service",
+        "StatefulSet",
+        "PodDisruptionBudget",
+    }
+    ((_, pod),) = pods(objects)
+    assert {"serviceAccountName", "priorityClassName"}.isdisjoint(pod)
+    assert "envFrom" not in pod["containers"][0]
+    named_one = rendered(helm, tmp_path, {"serviceAccount": {"name": "mine"}})
+    ((_, pod),) = pods(named_one)
+    assert pod["serviceAccountName"] == "mine"
+    assert "ServiceAccount" not in {one["kind"] for one in named_one}
+
+
+def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path, tmp_path: Path) -> None:
     values = {"processor": {"replicas": 3}, "analyzer": {"enabled": True}, "model": "openai/m"}
-    notes = only(rendered(helm, tmp_path, values, chart), "Notes")["text"]
-    assert "deploy/collector/gateway.yaml" in notes
-    assert "\n  blame-blamespan-headless.agents\n" in notes
-    assert "service account in gateway.serviceAccounts" in notes
-    assert "The budget of $5 an hour is for each analyzer: with 2" in notes
-    assert "No backend is set" in notes
+    told = notes(helm, tmp_path, values)
+    assert "deploy/collector/gateway.yaml" in told
+    assert "\n  blame-blamespan-headless.agents\n" in told
+    assert "service account in gateway.serviceAccounts" in told
+    assert "The budget of $5 an hour is for each analyzer: with 2" in told
+    assert "No backend is set" in told
 
 
 @pytest.mark.parametrize(
@@ -635,6 +806,19 @@ def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path
         pytest.param({"serviceMonitor": {"interval": "often"}}, id="an interval that is none"),
         pytest.param({"backend": {"logs": "off"}}, id="an endpoint for logs that is none"),
         pytest.param({"gateway": {"serviceAccounts": [{"namespace": "x"}]}}, id="an account without a name"),
+        pytest.param({"extraVolumes": [{"name": "x", "hostPath": {"path": "/"}}]}, id="the machine's disk"),
+        pytest.param({"extraVolumes": [{"name": "data", "emptyDir": {}}]}, id="a volume of the chart's own"),
+        pytest.param({"extraVolumes": [{"name": "x"}]}, id="a volume of no kind"),
+        pytest.param(
+            {"extraVolumeMounts": [{"name": "x", "mountPath": "/var/lib/blamespan/"}]}, id="over the data"
+        ),
+        pytest.param({"extraVolumeMounts": [{"name": "x", "mountPath": "etc"}]}, id="no absolute path"),
+        pytest.param({"extraEnvFrom": [{"secretRef": {}}]}, id="variables of a Secret without a name"),
+        pytest.param({"extraEnvFrom": [{"prefix": "X_"}]}, id="variables from nowhere"),
+        pytest.param({"podLabels": {"app.kubernetes.io/name": "x"}}, id="a label that the chart selects by"),
+        pytest.param({"priorityClassName": "Not A Name"}, id="a priority that is none"),
+        pytest.param({"ingress": {"hosts": ["x"]}}, id="hosts beside webUrl"),
+        pytest.param({"httpRoute": {"parentRefs": [{"namespace": "x"}]}}, id="a Gateway without a name"),
         pytest.param({"networkPolicy": {"monitoringNamespaces": ["*"]}}, id="all namespaces"),
         pytest.param({"processor": {"topologySpreadConstraints": [{"maxSkew": 1}]}}, id="half a constraint"),
     ],

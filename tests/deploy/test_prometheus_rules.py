@@ -18,6 +18,7 @@ RULES: Final = rule_file()
 MINUTE: Final = "1m"
 CALCULATOR: Final = '{service="shop", agent="calculator", mode="loop"}'
 RECURRING, SHARE = "BlamespanAgentKeepsFailing", "BlamespanAgentFailureShare"
+SUSPECTED = "BlamespanAgentKeepsBeingSuspected"
 ONE: Final = {"service": "shop", "agent": "calculator"}
 
 
@@ -207,6 +208,30 @@ def test_a_share_of_few_tasks_is_not_told(play: Play, tasks_now: int, told: list
     story = tasks(f"0+1x180 180x60 180+1x{tasks_now} {180 + tasks_now}x99")
     story |= failures(f"0x240 0+1x{tasks_now} {tasks_now}x99")
     play(story, SHARE, {"4h": [], "270m": told})
+
+
+def test_a_page_does_not_end_before_the_ticket_that_it_inhibits(play: Play) -> None:
+    """The tasks before the failures leave the hour first; then too few are left for a page to begin."""
+    story = tasks(f"0+1x{BEFORE} {BEFORE}+8x2 {BEFORE + 16}+0.3x53 {BEFORE + 32}x200")
+    story |= failures(f"0x{BEFORE + 2} 0+0.3x53 16x200")
+    moments = [f"{minute}m" for minute in range(350, 385, 5)]
+    play(story, RECURRING, {moment: [ONE] for moment in moments} | {"390m": []})
+    play(story, SHARE, {moment: [ONE] for moment in moments} | {"390m": []})
+
+
+def test_an_agent_that_is_suspected_again_and_again_gets_a_ticket(play: Play) -> None:
+    suspected = {
+        name.replace("failures", "suspicions"): values for name, values in failures("0 0 5x118").items()
+    }
+    moments: dict[str, list[dict[str, str]]] = {"3m": [], "8m": [ONE], "25m": [ONE], "40m": []}
+    play(suspected | tasks("0 0 9x118"), SUSPECTED, moments)
+    play(suspected | tasks("0 0 99x118"), SUSPECTED, {"8m": [], "25m": []})
+
+
+def test_suspicions_that_were_withdrawn_tell_nothing(play: Play) -> None:
+    story = failures("0 0 6x100", withdrawn="0 0 0 6x100")
+    suspected = {name.replace("failures", "suspicions"): values for name, values in story.items()}
+    play(suspected | tasks("0 0 9x100"), SUSPECTED, {"8m": [], "20m": []})
 
 
 def test_people_who_label_old_runs_page_nobody(play: Play) -> None:

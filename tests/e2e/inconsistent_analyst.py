@@ -15,7 +15,7 @@ from pathlib import Path
 
 from analyzer.service.all_in_one import running_service
 from analyzer.telemetry.json_lines import configure_logging
-from collector_processor.pipeline.analyst_protocol import Analysis
+from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned
 from collector_processor.settings import load_settings
 from semconv.model import Abstention, Attribution, Blame, SpanStatus, Status, Trajectory
 
@@ -25,7 +25,7 @@ LONGEST_S = 0.15
 class FickleAnalyst:
     """Blames a random step of a run that ended in error, with a new reason each time."""
 
-    async def analyse(self, trajectory: Trajectory) -> Analysis:
+    async def analyse(self, trajectory: Trajectory, _earned: Earned = NOTHING_EARNED) -> Analysis:
         await asyncio.sleep(random.uniform(0, LONGEST_S))
         return self.glance(trajectory)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -23,6 +23,7 @@ from tests.e2e.traffic import Doors
 
 StartProcessor: TypeAlias = Callable[..., Line]
 TENANT: Final = "x-scope-orgid"
+CONFIGURATION: Final = Path(__file__).parents[2] / "deploy" / "collector" / "kafka.yaml"
 
 
 @contextmanager
@@ -49,34 +50,15 @@ def processors(folder: Path, broker: KafkaBroker, server: PostgresServer) -> Ite
 
 @contextmanager
 def kafka_collector(binary: Path, folder: Path, broker: KafkaBroker) -> Iterator[Doors]:
-    """Run a Collector with the ``kafka`` exporter as ``docs/kafka.md`` shows it."""
-    (port,) = free_ports(1)
+    """Run a Collector with the shipped configuration that writes to Kafka."""
+    grpc, http = free_ports(2)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "collector.yaml").write_text(json.dumps(collector_config(port, broker.address)))
-    command = [str(binary), "--config", str(folder / "collector.yaml")]
-    with running("collector", command, log=folder / "collector.log", is_ready=lambda: listens(port)):
-        yield Doors(grpc=f"http://{HOST}:{port}", http="")
-
-
-def collector_config(port: int, brokers: str) -> dict[str, Any]:
-    exporter = {
-        "brokers": [brokers],
-        "producer": {"required_acks": -1},
-        "partition_traces_by_id": True,
-        "partition_logs_by_trace_id": True,
-        "include_metadata_keys": [TENANT],
-        "sending_queue": {"enabled": False},
-    }
-    grpc = {"endpoint": f"{HOST}:{port}", "include_metadata": True}
-    pipeline = {"receivers": ["otlp"], "exporters": ["kafka"]}
-    return {
-        "receivers": {"otlp": {"protocols": {"grpc": grpc}}},
-        "exporters": {"kafka": exporter},
-        "service": {
-            "telemetry": {"metrics": {"level": "none"}},
-            "pipelines": dict.fromkeys(("traces", "logs", "metrics"), pipeline),
-        },
-    }
+    ports = {"COLLECTOR_GRPC_PORT": str(grpc), "COLLECTOR_HTTP_PORT": str(http)}
+    environ = os.environ | ports | {"KAFKA_BROKERS": broker.address}
+    command = [str(binary), "--config", str(CONFIGURATION)]
+    log = folder / "collector.log"
+    with running("collector", command, log=log, is_ready=lambda: listens(grpc), environ=environ):
+        yield Doors(grpc=f"http://{HOST}:{grpc}", http="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,10 +25,11 @@ from typing import Final
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Signal
 from collector_processor.store.database.places import open_database
-from collector_processor.store.records import StoredVerdict
-from collector_processor.store.verdicts import RUNS, RunStore
+from collector_processor.store.verdicts import RunStore
 from semconv.attributes import ERROR, FAILURE_ID, FAILURE_VERSION
 from tests.backends.postgresql import PostgresServer, postgresql
 from tests.backends.supervise import BackendError, wait_until
@@ -44,6 +45,9 @@ LONGEST_S: Final = 1.3
 STARTING_S: Final = 1.5
 MOST_ROUNDS: Final = 5
 REST_S: Final = 240.0
+
+OURS: Final = ("blamespan.", "annotations.")
+"""Beginnings of the attributes that hold mode adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +203,7 @@ def _is_copy(raw: bytes, copy: bytes) -> bool:
     if not copy.startswith(raw):
         return False
     added = Span.FromString(copy[len(raw) :])
-    ours = all(pair.key.startswith("blamespan.") or pair.key == ERROR for pair in added.attributes)
+    ours = all(pair.key.startswith(OURS) or pair.key == ERROR for pair in added.attributes)
     return ours and Span(attributes=added.attributes).ByteSize() == len(copy) - len(raw)
 
 

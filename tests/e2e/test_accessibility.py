@@ -13,8 +13,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from analyzer.executor.analyst import Called, Choice, LocalOpinions
+from analyzer.executor.analyst import LocalOpinions
+from analyzer.methods.choice import Called, Choice
 from analyzer.web.requested_analyses import Jobs
+from collector_processor.core.analysis import NOTHING_EARNED, Earned
 from semconv.model import Attribution, Trajectory
 from tests.e2e.test_browser import LOG_FILE, PAGES, Site, opened_site
 from tests.web.browser import chromium
@@ -115,7 +117,9 @@ async def test_what_comes_of_a_form_shuts_nobody_out(
 class Endless(LocalOpinions):
     """Analyses that end only if they are cancelled."""
 
-    async def ask(self, _trajectory: Trajectory, _choice: Choice, called: Called) -> Attribution:
+    async def ask(
+        self, _trajectory: Trajectory, _choice: Choice, called: Called, _earned: Earned = NOTHING_EARNED
+    ) -> Attribution:
         called(1, 0.5)
         await asyncio.Event().wait()
         raise AssertionError

@@ -16,7 +16,7 @@ from analyzer.executor.executor import Executor, prepare_each
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.service.analyses import COMMAND, worker_settings
 from analyzer.service.preparing import work_from_settings
-from collector_processor.pipeline.analyst_protocol import AnalysisLostError
+from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.pipeline.prepare import Prepared
 from collector_processor.settings import ExportText, Settings, load_settings
 from tests.unit.test_executor import ANALYST, ENDLESS, Clock, lone, names, preparer, started, together

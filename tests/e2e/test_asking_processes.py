@@ -58,6 +58,12 @@ def _timeless(document: str) -> dict[str, object]:
     return found | {"duration_s": 0}
 
 
+async def test_an_exchange_ends_with_the_answer_of_the_process(started: list[WorkerProcess]) -> None:
+    started.append(await WorkerProcess.start(b"settings", ("cat",)))
+    async with asyncio.timeout(20):
+        assert [await started[0].exchange(said) for said in (b"one", b"two")] == [b"one", b"two"]
+
+
 async def test_a_model_that_fails_is_told_to_the_process(started: list[WorkerProcess]) -> None:
     failure = ModelError("gone", kind=ModelFailure.CONNECTION)
     found = await in_process(started, ScriptedModel(replies=[failure])).analyse(RUN)

@@ -156,6 +156,16 @@ class TestShapes:
         assert {one["n"] for one in said.objects} == {1}
         assert list(said.objects[0]["within"]) == ["1", "3", "5"]
 
+    def test_a_verdict_is_explained_in_one_document(self, cli: Cli, write: Write) -> None:
+        path = write("a", BODY)
+        (verdict,) = cli("attribute", path, "--format", "json").objects
+        said = cli("explain", path)
+        assert said.code == 0, said.err
+        assert said.out.startswith(f"# Run `{verdict['run_id']}`: {verdict['status']}\n")
+        assert f"step {verdict['step']}" in said.out
+        assert cli("explain", write("b", as_bytes(CONVERSATION)), "--for-agent").code == 0
+        assert "no such file" in cli("explain", "no-such-run").err
+
     def test_a_conversation_is_numbered_like_its_history(self, cli: Cli, write: Write) -> None:
         (found,) = cli("steps", write("a", as_bytes(CONVERSATION)), "--format", "json").objects
         assert [step["agent"] for step in found["steps"]] == ["user", "planner", "counter"]

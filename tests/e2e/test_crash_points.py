@@ -16,9 +16,10 @@ from pathlib import Path
 import grpc
 
 from analyzer.issues.issue_store import IssueStore
+from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.encode import encode
-from collector_processor.store.verdicts import RUNS, RunStore
+from collector_processor.store.verdicts import RunStore
 from semconv.attributes import FAILURE_ID, FAILURE_VERSION
 from semconv.model import TraceId
 from tests.backends.supervise import running, wait_until

@@ -42,9 +42,9 @@ def test_all_is_well_beside_a_service_and_an_analyzer(
 
 def test_neighbours_that_are_away_fail_with_what_mends_it(tmp_path: Path) -> None:
     away = f"http://{HOST}:{free_ports(1)[0]}"
-    code, found = consult(tmp_path, analyzer_endpoint=away, notify_slack=f"{away}/secret")
+    code, found = consult(tmp_path, analyzer_endpoint=away, notify_url=f"{away}/secret")
     assert code == 1
-    assert {found[name]["status"] for name in ("analyzer", "notifier slack")} == {"failed"}
+    assert {found[name]["status"] for name in ("analyzer", "notifier webhook")} == {"failed"}
     assert found["links"]["status"] == "warning"
     assert "BLAMESPAN_ANALYZER_ENDPOINT" in found["analyzer"]["mend"]
     assert "secret" not in json.dumps(found)

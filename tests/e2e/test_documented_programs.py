@@ -1,4 +1,4 @@
-"""The programs in README and docs/instrument.md run unchanged, and blamespan reads their runs."""
+"""The programs in docs/instrument.md and docs/programs.md run unchanged, and blamespan reads their runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.backends.supervise import wait_until
 from tests.e2e.line import Line, StartLine, environment
 from tests.shown import FIXTURES
@@ -14,6 +16,7 @@ from tools.markdown_blocks import DOCS, ROOT, blocks
 
 LONGEST_S = 600
 PROGRAM = "# … your program …"
+RIGHT = 'f"{seats * 12} euros"'
 
 
 def python_blocks(page: Path) -> list[str]:
@@ -43,17 +46,22 @@ def run_of(program: str, line: Line, folder: Path) -> dict[str, Any]:
     return line.verdict(line.runs()[0]["run_id"])
 
 
-def test_the_program_in_the_readme_is_blamed(start_line: StartLine, tmp_path: Path) -> None:
-    (program,) = python_blocks(ROOT / "README.md")
-    verdict = run_of(program, start_line(), tmp_path)
-    assert (verdict["status"], verdict["agent"]) == ("attributed", "purser")
-
-
-def test_the_program_on_instrumenting_passes(start_line: StartLine, tmp_path: Path) -> None:
+def instrumented(*, seats: int) -> str:
+    """Return the page's program, which multiplies by another number of seats unless it is 120."""
     exporting, program = python_blocks(DOCS / "instrument.md")
     assert PROGRAM in exporting
-    verdict = run_of(exporting.replace(PROGRAM, program), start_line(), tmp_path)
-    assert (verdict["status"], verdict["agent"]) == ("no_failure", None)
+    assert RIGHT in program
+    outcome = "success" if seats == 120 else "failure"
+    told = program.replace(RIGHT, f'f"{{{seats} * 12}} euros"').replace('"success"', f'"{outcome}"')
+    return exporting.replace(PROGRAM, told)
+
+
+@pytest.mark.parametrize(("seats", "expected"), [(120, ("no_failure", None)), (12, ("attributed", "purser"))])
+def test_the_program_on_instrumenting_is_judged(
+    seats: int, expected: tuple[str, str | None], start_line: StartLine, tmp_path: Path
+) -> None:
+    verdict = run_of(instrumented(seats=seats), start_line(), tmp_path)
+    assert (verdict["status"], verdict["agent"]) == expected
 
 
 def test_the_programs_on_recorded_runs_print_who_broke_it(tmp_path: Path) -> None:
@@ -67,13 +75,12 @@ def test_the_programs_on_recorded_runs_print_who_broke_it(tmp_path: Path) -> Non
     assert lines[-1].startswith("StepPair(change=<Change.TEXT: 'text'>, left=8, right=8")
     assert printed(waiting, tmp_path) == "['purser']\n"
     advised, answer = printed(retrying, tmp_path).splitlines()
-    assert advised.startswith("clerk 1 ")
+    assert advised.startswith("clerk 0 ")
     assert answer.endswith("= 840")
 
 
 def test_the_program_on_a_running_service_prints_its_runs(start_line: StartLine, tmp_path: Path) -> None:
     line = start_line()
-    (failing,) = python_blocks(ROOT / "README.md")
-    run_of(failing, line, tmp_path)
+    run_of(instrumented(seats=12), line, tmp_path)
     program = python_blocks(DOCS / "programs.md")[4].replace("http://127.0.0.1:8500", line.web)
     assert " purser " in printed(program, tmp_path).splitlines()[0]

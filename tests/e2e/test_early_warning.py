@@ -96,7 +96,7 @@ def test_the_warning_arrives_before_the_last_span_and_to_its_tenant_only(
     start_line: StartLine, half: dict[str, str]
 ) -> None:
     with Webhook() as (url, notices):
-        line = start_line(**half, notify_webhook=url, **SETTINGS)
+        line = start_line(**half, notify_url=url, **SETTINGS)
         play_in_parts(line, "red", range(1, PASSING + 1))
         unlike = spans(100, "delete_everything")
         post_each(line, "red", unlike[:2])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -14,7 +16,7 @@ import pytest
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
 from analyzer.experiment.running.checks import CheckFailed, CommandCheck, Contains, every
-from analyzer.experiment.running.workflow import Command, Ended, Function
+from analyzer.experiment.running.workflow import Command, Ended, Function, run_command
 from semconv.emit.tool_playback import TRIAL_VARIABLE
 
 FAMILY = """
@@ -25,7 +27,8 @@ open(sys.argv[1], "w").write(" ".join(map(str, [os.getpid(), *pids])))
 print("hello", flush=True)
 time.sleep(float(sys.argv[2]))
 """
-ENVIRONMENT = {TRIAL_VARIABLE: "http://127.0.0.1:1/t/0123456789"}
+ENVIRONMENT = {TRIAL_VARIABLE: f"http://127.0.0.1:1/t/{os.getpid():010}"}
+"""Of this test process alone: the end of a trial kills all processes that have its variable."""
 
 
 def is_running(pid: int) -> bool:
@@ -161,3 +164,9 @@ async def test_ids_in_requests_do_not_make_draws_differ() -> None:
     one, other = ledger.draws("t")
     assert one == other
     assert one.is_greedy
+
+
+def test_a_child_that_escapes_with_the_output_leaves_no_pipe_open() -> None:
+    ended = asyncio.run(run_command(["sh", "-c", "echo hello; setsid sleep 20 &"], os.environ, b"", 60))
+    assert (ended.output, ended.code) == ("hello\n", 0)
+    gc.collect()  # finds a pipe that is still open, which fails the test

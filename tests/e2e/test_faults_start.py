@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from collector_processor.core.disk import RUNS
 from collector_processor.rebuild.encode import encode
-from collector_processor.store.verdicts import RUNS
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import Line, StartLine, environment
 from tests.e2e.traffic import send

@@ -178,7 +178,7 @@ def test_where_no_analyzer_is_signals_answer_and_say_so_and_telemetry_passes(
         assert line.verdict(played.trace_id, version=2)["status"] == "no_failure"
         corrected = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS + 3)
         assert [one.span.name for one in carriers(corrected)[CARRIERS:]] == [
-            "no failure found",
+            "no failure found, replaces verdict 1",
             *["withdrawn: calculator"] * 2,
         ]
 

@@ -113,7 +113,7 @@ def test_doctor_ends_and_says_what_is_wrong(name: str, protocol: str, tmp_path: 
             "forward_endpoint": url,
             "forward_protocol": protocol,
             "analyzer_endpoint": url,
-            "notify_slack": url,
+            "notify_url": url,
             "data_dir": str(tmp_path / "data"),
             "web_listen": url.removeprefix("http://"),
         }
@@ -131,6 +131,6 @@ def test_doctor_ends_and_says_what_is_wrong(name: str, protocol: str, tmp_path: 
     assert not {"\x1b", "\x07", "\0"} & set(said)
     found = {one["check"]: one["status"] for one in map(json.loads, done.stdout.decode().splitlines())}
     assert done.returncode in {0, 1}
-    assert {"analyzer", "notifier slack", "backend traces"} <= found.keys()
+    assert {"analyzer", "notifier webhook", "backend traces"} <= found.keys()
     assert found["analyzer"] == "failed" or name in READY
     assert found["backend traces"] != "ok" or (name in READY and protocol != "grpc")

@@ -102,7 +102,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     url, told = pager
-    line = start_line(notify_webhook=url, web_url="https://blame.example")
+    line = start_line(notify_url=url, web_url="https://blame.example")
     fail(line, 0)
     fail(line, 1)
     issue = await_count(line, 2)
@@ -206,11 +206,28 @@ def test_without_a_store_it_says_what_was_expected(
 def test_a_receiver_that_never_answers_holds_nothing_up(start_line: StartLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections, and says nothing
         address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        line = start_line(notify_webhook=address, notify_slack=address)
+        line = start_line(notify_url=f"{address},{address}/2")
         for number in range(3):
             fail(line, number)
         await_count(line, 3)
         assert line.terminate() == 0, "a receiver is not waited for"
+
+
+def test_a_service_behind_apprise_is_told_by_a_running_service(
+    start_line: StartLine, pager: tuple[str, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    """The service is apprise's ``json://`` at a local server; no real one is tested."""
+    pytest.importorskip("apprise", reason="the extra `notify` is not installed")
+    url, told = pager
+    line = start_line(notify_url=f"{url.replace('http', 'json')}T0k3nHidden")
+    fail(line, 0)
+    wait_until(lambda: len(told) == 1, what="the notice")
+    assert (told[0]["title"], told[0]["type"]) == ("blamespan: New issue", "warning")
+    wait_until(lambda: line.labelled("blamespan_notices_sent", "receiver") == {"json": 1}, what="the count")
+    assert line.terminate() == 0
+    logs = "".join(path.read_text() for path in tmp_path.glob("*.log"))
+    assert logs
+    assert "T0k3nHidden" not in logs
 
 
 def test_a_verdict_below_the_least_confidence_accuses_no_agent(start_line: StartLine) -> None:
@@ -241,4 +258,5 @@ def test_a_verdict_below_the_least_confidence_accuses_no_agent(start_line: Start
         assert "a verdict needs 19%" in told
         assert "2 of 2 steps cannot be read" in told
         assert line.terminate() == 0
-        assert backend.records() == []
+        (evaluated,) = backend.records()
+        assert {"task_success", "unknown"} <= {one.value.string_value for one in evaluated.attributes}

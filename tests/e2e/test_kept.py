@@ -92,6 +92,8 @@ def test_runs_are_opened_after_a_kill_without_their_secrets_and_deleted_by_their
     shown = cli(data, "steps", trace_id(1)[:6], "--format", "json").json
     assert (shown["run_id"], [step["agent"] for step in shown["steps"]]) == (trace_id(1), ["clerk", "clerk"])
     assert cli(data, "attribute", trace_id(0), "--format", "json").json["status"] == "attributed"
+    explained = cli(data, "explain", trace_id(0)[:6], "--for-agent")
+    assert (explained.code, f"blamespan label {trace_id(0)} wrong" in explained.out) == (0, True)
     exported = tmp_path / "run.json"
     assert cli(data, "runs", "export", trace_id(0), "--out", exported).code == 0
     assert cli(data, "steps", exported, "--format", "json").json["run_id"] == trace_id(0)
@@ -139,7 +141,7 @@ def unpacked(value: object) -> str:
 
 def test_the_values_of_a_deleted_run_are_left_nowhere(start_line: StartLine, tmp_path: Path) -> None:
     """Its lineage and the facts that its workflow's runs are compared by go with it."""
-    line = start_line(notify_webhook=f"http://127.0.0.1:{free_ports(1)[0]}/", notify_text="full")
+    line = start_line(notify_url=f"http://127.0.0.1:{free_ports(1)[0]}/", notify_text="full")
     spans = [
         chat(3, parent=2, answer="", calls=[("lamp", "{}", "c1")]),
         tool(4, "lamp", parent=2, arguments="{}", result=json.dumps({"id": MARK, "oil": 71.25})),

@@ -55,7 +55,11 @@ def test_no_original_reaches_the_backend_before_the_verdict(start_line: StartLin
         assert ERROR not in changes[span_id(played.root)]
         assert {RUN_ID, FAILURE_AGENT_NAME} <= set(changes[span_id(played.root)])
         assert FAILURE_DECISIVE not in changes[span_id(played.root)]
-        assert [event.span_id.hex() for event in backend.await_records()] == [span_id(played.decisive)]
+        of_run, of_step = backend.await_records(2)
+        assert (of_run.span_id.hex(), of_step.span_id.hex()) == (
+            span_id(played.root),
+            span_id(played.decisive),
+        )
         assert line.terminate() == 0
         assert len(backend.spans(played.trace_id)) == DEMO_SPANS, "nothing beside the originals"
 

@@ -215,11 +215,11 @@ def test_a_signal_may_have_an_endpoint_of_its_own(start_line: StartLine) -> None
         played = play_demo()
         send(line, played.body)
         send(line, metric_request([1]), signal=Signal.METRICS)
-        events = logs.await_records()
+        events = logs.await_records(2)
         traces.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
 
     assert {one.signal for one in traces.requests} == {Signal.TRACES}
     assert {one.signal for one in logs.requests} == {Signal.LOGS}
     assert originals(traces.spans(played.trace_id)) == by_id(placed(played.body))
-    assert [event.span_id.hex() for event in events] == [span_id(played.decisive)]
+    assert [event.span_id.hex() for event in events] == [span_id(played.root), span_id(played.decisive)]
     assert line.balance(Signal.METRICS) == {"received": 1, "acknowledged": 1, "kept": 1}

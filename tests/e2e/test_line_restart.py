@@ -40,7 +40,7 @@ def test_a_run_cut_by_a_restart_gets_one_verdict(start_line: StartLine, write_ba
         told = second.verdict(played.trace_id)
         assert (told["status"], told["agent"], told["step"]) == ("attributed", "calculator", 9)
         came = backend.await_spans(played.trace_id, DEMO_SPANS + (CARRIERS if write_back == "late" else 0))
-        assert len(backend.await_records()) == 1
+        assert len(backend.await_records(2)) == 2
         assert second.terminate() == 0
         came = backend.spans(played.trace_id)
         (decisive,) = (one for one in came if one.is_decisive)
@@ -79,12 +79,12 @@ def test_what_the_backend_did_not_take_before_the_restart_it_gets_after_it(start
     with grpc_backend() as backend:
         second = start_line(forward_endpoint=backend.url)
         came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
-        events = backend.await_records(2)
+        events = backend.await_records(3)
 
         assert originals(came) == by_id(placed(played.body))
         assert second.verdict(played.trace_id) == before, "the verdict of before, not a second one"
         assert {one.attributes["blamespan.failure.id"] for one in carriers(came)} == {before["failure_id"]}
-        assert len(events) == 2
+        assert len(events) == 3
         assert second.terminate() == 0
         assert len(backend.spans(played.trace_id)) == DEMO_SPANS + CARRIERS
 

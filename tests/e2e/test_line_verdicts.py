@@ -19,13 +19,14 @@ from semconv.attributes import (
     FAILURE_VERSION,
     GEN_AI_EVALUATION_NAME,
     GEN_AI_EVALUATION_SCORE_LABEL,
+    GEN_AI_EVALUATION_SCORE_VALUE,
     RUN_COMPLETE,
 )
 from semconv.model import TraceId
 from tests.backends.fixtures import CollectorFactory
 from tests.backends.processes import Forwarding
 from tests.backends.supervise import wait_until
-from tests.e2e.backend import grpc_backend
+from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine
 from tests.e2e.spans import Placed, by_id, carriers, originals, placed
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Played, play_demo, request, send, span_id, without_mistake
@@ -56,6 +57,22 @@ def brief(spans: Sequence[Placed]) -> list[tuple[str, str, int]]:
     return [(one.span.name, one.parent_id, one.attributes[FAILURE_VERSION]) for one in carriers(spans)]
 
 
+PASSED: Final = ("task_success", "pass", 1.0)
+
+
+def evaluations(backend: Backend) -> list[tuple[str, str, float | None]]:
+    """Return name, label and score of each evaluation that arrived."""
+    told = [plain(record.attributes) for record in backend.records()]
+    return [
+        (
+            one[GEN_AI_EVALUATION_NAME],
+            one[GEN_AI_EVALUATION_SCORE_LABEL],
+            one.get(GEN_AI_EVALUATION_SCORE_VALUE),
+        )
+        for one in told
+    ]
+
+
 def test_a_run_that_went_well_gets_no_span(start_line: StartLine) -> None:
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url)
@@ -63,7 +80,7 @@ def test_a_run_that_went_well_gets_no_span(start_line: StartLine) -> None:
         send(line, played.body)
         assert line.verdict(played.trace_id)["status"] == "no_failure"
         assert line.terminate() == 0
-        assert (backend.records(), len(backend.spans(played.trace_id))) == ([], DEMO_SPANS)
+        assert (evaluations(backend), len(backend.spans(played.trace_id))) == ([PASSED], DEMO_SPANS)
 
 
 def test_where_all_runs_are_wanted_one_that_went_well_says_so_on_its_root(start_line: StartLine) -> None:
@@ -82,7 +99,7 @@ def test_where_all_runs_are_wanted_one_that_went_well_says_so_on_its_root(start_
         assert list(carrier.span.links) == []
         assert originals(spans) == by_id(placed(played.body))
         assert line.terminate() == 0
-        assert (backend.records(), len(backend.spans(played.trace_id))) == ([], DEMO_SPANS + 1)
+        assert (evaluations(backend), len(backend.spans(played.trace_id))) == ([PASSED], DEMO_SPANS + 1)
 
 
 def test_a_late_span_that_changes_nothing_is_passed_on_and_nobody_is_blamed_twice(
@@ -102,7 +119,7 @@ def test_a_late_span_that_changes_nothing_is_passed_on_and_nobody_is_blamed_twic
         after = backend.spans(played.trace_id)
         assert originals(after) == by_id(placed(played.body))
         assert carriers(after) == carriers(before)
-        assert len(backend.records()) == 1
+        assert [name for name, *_ in evaluations(backend)] == ["task_success", "failure_attribution"]
 
 
 def test_a_changed_verdict_supersedes_the_old_one_and_withdraws_its_blame(
@@ -122,14 +139,15 @@ def test_a_changed_verdict_supersedes_the_old_one_and_withdraws_its_blame(
         decisive, root = span_id(played.decisive), span_id(played.root)
         assert brief(after[len(before) :]) == [
             ("calculator: wrong computation", decisive, 2),
-            ("failure: calculator (wrong computation)", root, 2),
+            ("failure: calculator, replaces verdict 1", root, 2),
             ("withdrawn: writer → calculator", wrong.parent_id, 2),
             ("withdrawn: writer → calculator", root, 2),
         ]
         old = wrong.attributes[FAILURE_ID]
         assert {one.attributes[FAILURE_SUPERSEDES] for one in carriers(after[len(before) :])} == {old}
         assert originals(after) == by_id(placed(played.body))
-        assert [one.span_id.hex() for one in backend.await_records(2)] == [wrong.parent_id, decisive]
+        of_steps = [one for one in backend.await_records(4) if "failure_attribution" in str(one.attributes)]
+        assert [one.span_id.hex() for one in of_steps] == [wrong.parent_id, decisive]
         told = line.verdict(played.trace_id, version=2)
         assert (told["agent"], told["step"]) == (played.expected.agent, played.expected.step)
         await_analyses(tmp_path, played, 2)
@@ -194,13 +212,17 @@ def test_the_evaluation_event_goes_through_a_real_collector(
         played = play_demo()
         send(line, played.body)
 
-        (event,) = backend.await_records()
+        of_run, event = backend.await_records(2)
 
-        assert event.event_name == "gen_ai.evaluation.result"
+        assert {of_run.event_name, event.event_name} == {"gen_ai.evaluation.result"}
+        assert (of_run.trace_id.hex(), of_run.span_id.hex()) == (played.trace_id, span_id(played.root))
+        said = plain(of_run.attributes)
+        assert (said[GEN_AI_EVALUATION_NAME], said[GEN_AI_EVALUATION_SCORE_LABEL]) == ("task_success", "fail")
         assert (event.trace_id.hex(), event.span_id.hex()) == (played.trace_id, span_id(played.decisive))
         told = plain(event.attributes)
         assert told[GEN_AI_EVALUATION_NAME] == "failure_attribution"
-        assert told[GEN_AI_EVALUATION_SCORE_LABEL] == "calculator"
+        assert told[GEN_AI_EVALUATION_SCORE_LABEL] == "wrong_computation"
+        assert told[FAILURE_AGENT_NAME] == "calculator"
         spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
         (decisive,) = (one for one in spans if one.is_decisive)
         assert told[FAILURE_ID] == decisive.attributes[FAILURE_ID]

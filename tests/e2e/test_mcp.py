@@ -25,11 +25,11 @@ from analyzer.api.mcp_server import DATA, MOST_ANSWER, answer, shown
 from analyzer.cli.main import run as command
 from analyzer.issues.issue_store import IssueStore
 from analyzer.web.reads.workflow_reads import WorkflowReader
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import Commit
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import Tenant
-from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.places import open_database
-from collector_processor.store.records import Commit
-from collector_processor.store.verdicts import RUNS
 from semconv.model import Trajectory
 from semconv.record import replace
 from tests.backends.supervise import accepts

@@ -15,9 +15,9 @@ from typing import Final
 
 import pytest
 
+from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
-from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.record import replace as replace_record
 from tests.backends.supervise import Server, free_ports, listens, running

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.cli.experiment_options import require_prices
+from analyzer.cli.output import WrongUsage
+
 
 @pytest.mark.parametrize(
     ("library", "arguments"),
@@ -28,3 +31,11 @@ def test_without_the_extra_a_command_names_it(library: str, arguments: list[str]
     )
     assert ended.returncode == 1
     assert ended.stderr.strip().endswith("it is in the extra history: pip install '.[server,history]'")
+
+
+def test_trials_without_litellm_need_a_number_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_prices([], 5.0, None, ["gpt-4o"])
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    require_prices([], 5.0, 20, ["gpt-4o"])
+    with pytest.raises(WrongUsage, match=r"or litellm, which lists prices \(pip install '.\[models\]'"):
+        require_prices([], 5.0, None, ["gpt-4o"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -14,12 +15,14 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
 from analyzer.programs.child import run_child
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
+from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
 
 PLAIN = """
@@ -260,10 +263,31 @@ def test_output_that_nobody_reads_any_more_ends_nothing(tmp_path: Path) -> None:
 
 def test_output_counts_although_a_process_left_behind_holds_it_open() -> None:
     with Path(os.devnull).open("w") as out:
-        ended = asyncio.run(
-            run_child(["sh", "-c", "echo hi; sleep 20 &"], os.environ, out, watches_output=True)
-        )
+        leaving = run_child(["sh", "-c", "echo hi; sleep 120 &"], os.environ, out, watches_output=True)
+        ended = asyncio.run(asyncio.wait_for(leaving, 60))
     assert (ended.code, ended.output) == (0, "hi\n")
+    gc.collect()  # finds a pipe that is still open, which fails the test
+
+
+def test_a_program_goes_on_if_the_command_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text(
+        "import pathlib, sys, time\n"
+        "print('waits', flush=True)\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.05)\n"
+        "pathlib.Path('done').write_text('done')\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "analyzer", "run", "--", sys.executable, "long.py"],
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        while "waits" not in (line := process.stdout.readline()):
+            assert line, "the program ended"
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        (tmp_path / "go").touch()
+        wait_until(lambda: (tmp_path / "done").exists() or None, what="the program's end")
 
 
 def test_after_ctrl_c_what_is_there_is_judged(plain: Path, provider: str) -> None:
@@ -286,3 +310,100 @@ def test_after_ctrl_c_what_is_there_is_judged(plain: Path, provider: str) -> Non
                 os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode in {1, 130}
     assert "analyst, at step 3 of 4" in told
+
+
+FLAKY = f"""
+import pathlib, sys
+count = pathlib.Path("count")
+number = len(count.read_text()) if count.exists() else 0
+count.write_text("x" * (number + 1))
+{INSTRUMENTED.replace("3,530", "{3530 if number % 2 else 3630:,}").replace('"1,200', 'f"1,200')}
+sys.exit(5 if number == 3 else 0)
+"""
+
+
+def test_many_runs_are_ranked_by_what_breaks_them(tmp_path: Path) -> None:
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    ended = run(
+        tmp_path, "-n", "4", "--format", "json", "--save", "runs.json", "--", sys.executable, "flaky.py"
+    )
+    *verdicts, final = map(json.loads, ended.stdout.splitlines())
+    assert [one["status"] for one in verdicts] == ["no_failure", "suspected", "no_failure", "attributed"]
+    assert [(one["repetition"], one["exit_code"]) for one in verdicts] == [(1, 0), (2, 0), (3, 0), (4, 5)]
+    assert (final["final"], final["repetitions"], final["exit_codes"]) == (True, 4, {"0": 3, "5": 1})
+    assert (final["failed"]["count"], final["suspected"]["count"]) == (1, 1)
+    assert {one["agent"] for one in final["broken_by"]} == {"analyst"}
+    assert "3 of 4: exit code 0, no failure" in ended.stderr
+    assert ended.returncode == 5
+    assert len((tmp_path / "runs.json").read_text().splitlines()) == 4
+
+
+ENTRY_POINTS = """
+[opentelemetry_configurator]
+configurator = stand_in:Configurator
+[opentelemetry_instrumentor]
+stand_in = stand_in:Instrumentor
+"""
+
+
+@pytest.fixture
+def auto_instrumented(tmp_path: Path) -> dict[str, str]:
+    """A stand-in for the packages of auto-instrumentation, which sets up the SDK and emits a run."""
+    site = tmp_path / "site"
+    place = site / "opentelemetry" / "instrumentation" / "auto_instrumentation"
+    metadata = site / "opentelemetry_distro-0.dist-info"
+    place.mkdir(parents=True)
+    metadata.mkdir()
+    (place.parent / "__init__.py").touch()
+    (place / "__init__.py").touch()
+    (place / "sitecustomize.py").write_text(
+        "import os; assert os.environ['OTEL_TRACES_EXPORTER'] == 'otlp'\n" + INSTRUMENTED
+    )
+    (metadata / "METADATA").write_text("Name: opentelemetry-distro\nVersion: 0\n")
+    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+    return {"PYTHONPATH": f"{site}{os.pathsep}{Path.cwd()}"}
+
+
+def test_a_python_program_without_telemetry_is_instrumented_if_its_python_can(
+    tmp_path: Path, auto_instrumented: dict[str, str]
+) -> None:
+    (tmp_path / "plain.py").write_text("print('done')")
+    (tmp_path / "own.py").write_text("import opentelemetry.trace\nprint('done')")
+    ended = run(tmp_path, "--", sys.executable, "plain.py", **auto_instrumented)
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert "auto-instrumentation is on (stand_in); --no-instrument leaves it off" in ended.stderr
+    assert "analyst, at step 0" in ended.stderr
+    for words in (["--no-instrument", "--", sys.executable, "plain.py"], ["--", sys.executable, "own.py"]):
+        other = run(tmp_path, *words, **auto_instrumented)
+        assert (other.returncode, other.stdout) == (0, "done\n")
+        assert "nothing to judge" in other.stderr
+        assert "auto-instrumentation" not in other.stderr
+
+
+def test_a_framework_without_instrumentation_is_named_with_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("print('done')")
+    metadata = tmp_path / "site" / "langgraph-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Name: langgraph\nVersion: 1\n")
+    path = f"{tmp_path / 'site'}{os.pathsep}{Path.cwd()}"
+    ended = run(tmp_path, "--", sys.executable, "plain.py", PYTHONPATH=path)
+    assert "more can be seen of langgraph: pip install opentelemetry-distro" in ended.stderr
+    assert "openinference-instrumentation-langchain in the program's environment" in ended.stderr
+
+
+def test_the_page_of_the_run_is_served_until_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "agents.py").write_text(INSTRUMENTED)
+    command = ["run", "--open", "--expect", "3,630", "--", sys.executable, "agents.py"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "analyzer", *command],
+        cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "page: http" in line)
+        with build_opener(ProxyHandler({})).open(line.split()[2], timeout=60) as answer:
+            page = answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert "analyst" in page
+    assert "3,530" in page
+    assert "Suspected" not in page  # the user said that it failed, and the page knows

@@ -21,10 +21,10 @@ from analyzer.cli.recorded_runs import load_runs, reader_here
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Tape
 from benchmarks.hostile.attack_requests import agents
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import to_json
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.stages import Run
 from tests.backends import install
 from tests.backends.fixtures import insist_on
 from tests.backends.kafka_broker import start_kafka

@@ -115,12 +115,12 @@ def test_corrected_by_a_person_twice_the_trace_says_each_time_who_it_was_and_who
     assert sorted(story(corrected)[2:]) == sorted(
         [
             (f"{agent}: decisive error", given["span_id"], 2),
-            (f"failure: {agent}", root, 2),
+            (f"failure: {agent}, replaces verdict 1", root, 2),
             (withdrawn, decisive, 2),
             (withdrawn, root, 2),
         ]
     )
-    (of_root,) = named(corrected, f"failure: {agent}")
+    (of_root,) = named(corrected, f"failure: {agent}, replaces verdict 1")
     assert tags(of_root)[ERROR] is True
     assert tags(of_root)[RUN_URL] == f"{PAGES}/runs/{run.trace_id}"
     assert (tags(of_root)[FAILURE_METHOD], tags(of_root)[FAILURE_CONFIDENCE]) == ("person", 1)
@@ -144,7 +144,7 @@ def test_corrected_by_a_person_twice_the_trace_says_each_time_who_it_was_and_who
     ended = look(jaeger, run.trace_id, spans=expected + 1 + WITHDRAWALS)
     assert sorted(story(ended)[6:]) == sorted(
         [
-            ("no failure found", root, 3),
+            ("no failure found, replaces verdict 2", root, 3),
             (f"withdrawn: {agent}", given["span_id"], 3),
             (f"withdrawn: {agent}", root, 3),
         ]
@@ -172,7 +172,7 @@ def test_superseded_by_a_late_span_the_old_blame_is_withdrawn_beside_it(
     assert sorted(story(after)[2:]) == sorted(
         [
             (NAMES[0], span_id(run.decisive), 2),
-            (NAMES[1], root, 2),
+            ("failure: calculator, replaces verdict 1", root, 2),
             (withdrawn, mark, 2),
             (withdrawn, root, 2),
         ]
@@ -254,7 +254,8 @@ def test_with_too_little_confidence_no_step_is_marked_until_a_person_confirms(
 
     label_over_http(line, run.trace_id, "confirm", None)
     after = look(jaeger, run.trace_id, spans=DEMO_SPANS + is_late + CARRIERS)
-    assert names_of(named(after, NAMES[0]) + named(after, NAMES[1])) == NAMES
+    confirmed = [NAMES[0], "failure: calculator, replaces verdict 1"]
+    assert [name for each in confirmed for name in names_of(named(after, each))] == confirmed
     assert [one["references"][0]["spanID"] for one in after.decisive()] == [span_id(run.decisive)]
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.recordings.read_files import read_recording
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Signal
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import Trace
 from tests.contract.recorded import SHARED
 from tests.frameworks.catalogue import FOLDER

@@ -17,12 +17,11 @@ from analyzer.executor.analyst import analysis_of
 from analyzer.executor.composition import carrier_policy, kept_texts, open_analyst, open_cleaner
 from analyzer.issues.labels.kept_run import Clean, pack, unpack
 from analyzer.signals.triage import triage
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.runs import CleanRun, Run
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.decode import decode, decode_logs
-from collector_processor.rebuild.redact_run import CleanRun
 from collector_processor.rebuild.redaction import omit
-from collector_processor.rebuild.stages import Run
 from collector_processor.settings import load_settings
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, WriteBack, write_back

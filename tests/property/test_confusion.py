@@ -16,10 +16,10 @@ from typing import Any, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collector_processor.core.runs import Run
 from collector_processor.lint import lint
 from collector_processor.rebuild.repair import repair
 from collector_processor.rebuild.runs import group_runs
-from collector_processor.rebuild.stages import Run
 from collector_processor.trajectory import order
 from semconv.model import Event, Span, Trace
 from tests.frameworks.catalogue import catalogue

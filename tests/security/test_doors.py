@@ -13,11 +13,11 @@ import aiohttp
 import pytest
 
 from analyzer.web.app import web_server
+from collector_processor.core.headers import names_this_machine
+from collector_processor.core.http_server import ProtocolLogger
 from collector_processor.otlp import Arrival, Receipt, RefusedError
 from collector_processor.otlp.answers import MediaType, RpcCode, read_reason
 from collector_processor.receivers import AdmissionRules, HttpLimits, HttpReceiver, HttpTimeouts
-from collector_processor.receivers.admission import names_this_machine
-from collector_processor.receivers.http_receiver import ProtocolLogger
 from collector_processor.receivers.overload import BufferBudget
 from collector_processor.settings import SettingsError, load_settings, require_token
 from tests.contract.doors import LOOPBACK, MemorySink, listening

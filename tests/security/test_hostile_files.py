@@ -82,7 +82,7 @@ COMMANDS: Final[Mapping[str, Sequence[str]]] = {
     "lint": ["lint", HERE],
     "map": ["map", HERE, "--out", "-"],
     "replay": ["replay", HERE, "--endpoint", "http://127.0.0.1:9"],
-    "gateway": ["gateway", "--tape", HERE],
+    "gateway": ["gateway", "--tape", HERE, "--trial", "refused"],  # after the file is read
     "experiment": ["experiment", HERE, "--dry-run", "--", "blamespan-must-not-run"],
     "retry": ["experiment", HERE, "--retry", "--dry-run", "--", "blamespan-must-not-run"],
     "inject": ["inject", HERE, "--dry-run", "--", "blamespan-must-not-run"],

@@ -18,6 +18,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.executor.composition import tls_files
 from analyzer.web.app import WebParts, web_server
+from collector_processor.core.http_server import ListenError
 from collector_processor.exporters import open_exporter
 from collector_processor.otlp import (
     NO_TENANT,
@@ -31,7 +32,7 @@ from collector_processor.otlp import (
 )
 from collector_processor.otlp.destination import Destination, Protocol
 from collector_processor.otlp.tls import ClientFiles, ClientTls, Renewals, Renewed, ServerTls
-from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, ListenError, Receiver
+from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver, Receiver
 from collector_processor.settings import SettingsError, load_settings
 from tests.backends.supervise import free_ports
 from tests.contract.doors import LOOPBACK, MemorySink, listening

@@ -6,6 +6,7 @@ from hmac import compare_digest
 
 import pytest
 
+from collector_processor.core.headers import bears
 from collector_processor.otlp import CollectorError, MalformedRequestError, RefusedError, Tenant
 from collector_processor.otlp.answers import RpcCode
 from collector_processor.receivers.admission import (
@@ -14,7 +15,6 @@ from collector_processor.receivers.admission import (
     Caller,
     TurnedAwayError,
     admit,
-    bears,
     refusal_of,
 )
 

@@ -20,7 +20,7 @@ from collector_processor.writeback.annotate import (
     decisive_attributes,
     root_attributes,
 )
-from collector_processor.writeback.carriers import MAX_NAME, carriers, evaluation_log, withdrawal
+from collector_processor.writeback.carriers import MAX_NAME, carriers, evaluation_logs, withdrawal
 from semconv.model import (
     Abstention,
     Attribution,
@@ -29,6 +29,7 @@ from semconv.model import (
     Evidence,
     Link,
     Origin,
+    Outcome,
     Passed,
     Ranked,
     Resource,
@@ -153,14 +154,15 @@ def test_what_stands_on_the_decisive_carrier() -> None:
             "blamespan.failure.explanation": "the tool said 480, mail [e-mail]",
             "blamespan.failure.agent.name": "calculator",
             "blamespan.failure.step.index": 0,
+            "blamespan.failure.accused": True,
             "blamespan.failure.step.span_id": "00000000000000bb",
             "blamespan.failure.mode": "contradicts_tool",
             "blamespan.failure.confidence": 0.8,
             "blamespan.failure.fix": "report 480",
             "openinference.span.kind": "EVALUATOR",
             "evaluations.0.evaluation.name": "failure_attribution",
-            "evaluations.0.evaluation.score": 0.8,
-            "evaluations.0.evaluation.label": "calculator",
+            "evaluations.0.evaluation.score": 0.0,
+            "evaluations.0.evaluation.label": "contradicts_tool",
             "evaluations.0.evaluation.explanation": "the tool said 480, mail [e-mail]",
             "evaluations.0.evaluation.annotator_kind": "CODE",
             "evaluations.0.evaluation.identifier": "221642f76cfc2bb1879c562c710ab252",
@@ -233,10 +235,18 @@ def test_what_stands_on_the_roots_carrier() -> None:
             "blamespan.failure.explanation": "the tool said 480, mail [e-mail]",
             "blamespan.failure.agent.name": "calculator",
             "blamespan.failure.step.index": 0,
+            "blamespan.failure.accused": True,
             "blamespan.failure.step.span_id": "00000000000000bb",
             "blamespan.failure.mode": "contradicts_tool",
             "blamespan.failure.confidence": 0.8,
             "blamespan.failure.fix": "report 480",
+            "openinference.span.kind": "EVALUATOR",
+            "evaluations.0.evaluation.name": "task_success",
+            "evaluations.0.evaluation.score": 0.0,
+            "evaluations.0.evaluation.label": "fail",
+            "evaluations.0.evaluation.explanation": "the tool said 480, mail [e-mail]",
+            "evaluations.0.evaluation.annotator_kind": "CODE",
+            "evaluations.0.evaluation.identifier": "221642f76cfc2bb1879c562c710ab252",
         }
     )
 
@@ -251,7 +261,6 @@ def test_a_verdict_without_blame_writes_only_the_roots_carrier() -> None:
     assert root.parent_id == ROOT
     assert root.attributes["blamespan.failure.status"] == "no_failure"
     assert "error" not in root.attributes
-    assert evaluation_log(judgement(PASSED), RUN, CarrierPolicy(), now_ns=7) == ()
 
 
 def test_the_same_version_gives_the_same_span_ids_and_another_version_others() -> None:
@@ -290,7 +299,7 @@ def test_prose_leaves_as_the_policy_says(clean: object, explanation: str | None)
     policy = CarrierPolicy(clean=clean)  # type: ignore[arg-type]
     attributes = decisive_attributes(judgement(), policy)
     assert attributes.get("blamespan.failure.explanation") == explanation
-    (log,) = evaluation_log(judgement(), RUN, policy, now_ns=7)
+    _, log = evaluation_logs(judgement(), RUN, policy, now_ns=7)
     assert log.event.attributes.get("gen_ai.evaluation.explanation") == explanation
 
 
@@ -321,7 +330,7 @@ def test_the_status_of_carriers_that_blame_is_a_setting() -> None:
 
 
 def test_the_evaluation_event_belongs_to_the_decisive_span() -> None:
-    (log,) = evaluation_log(judgement(), RUN, CarrierPolicy(), now_ns=7)
+    _, log = evaluation_logs(judgement(), RUN, CarrierPolicy(), now_ns=7)
     assert (log.trace_id, log.span_id, log.event.name, log.event.time_ns) == (
         TRACE,
         CHAT,
@@ -329,12 +338,13 @@ def test_the_evaluation_event_belongs_to_the_decisive_span() -> None:
         7,
     )
     assert log.event.attributes["gen_ai.evaluation.name"] == "failure_attribution"
-    assert log.event.attributes["gen_ai.evaluation.score.label"] == "calculator"
+    assert log.event.attributes["gen_ai.evaluation.score.label"] == "contradicts_tool"
+    assert log.event.attributes["blamespan.failure.agent.name"] == "calculator"
     assert log.resource == RESOURCE
 
 
 def test_the_evaluation_event_says_in_a_list_of_logs_what_it_is_about() -> None:
-    (log,) = evaluation_log(judgement(), RUN, CarrierPolicy(clean=omit), now_ns=7)
+    _, log = evaluation_logs(judgement(), RUN, CarrierPolicy(clean=omit), now_ns=7)
     assert isinstance(log.event.body, str)
     assert log.event.body.startswith("calculator broke the run at step ")
     assert "480" not in log.event.body, "prose stays out of it"
@@ -347,7 +357,7 @@ def test_the_evaluation_event_says_in_a_list_of_logs_what_it_is_about() -> None:
 
 
 def test_where_logs_have_nowhere_to_go_there_is_no_evaluation_event() -> None:
-    assert evaluation_log(judgement(), RUN, CarrierPolicy(logs=False), now_ns=7) == ()
+    assert evaluation_logs(judgement(), RUN, CarrierPolicy(logs=False), now_ns=7) == ()
 
 
 def test_a_changed_verdict_names_the_one_it_supersedes_and_withdraws_it_where_it_stands() -> None:
@@ -433,7 +443,7 @@ def test_a_suspicion_says_how_likely_the_run_failed_beside_how_likely_it_was_thi
         assert carrier.attributes["blamespan.failure.probability"] == 0.9
     for carrier in carriers(judgement(), RUN, CarrierPolicy()):
         assert "blamespan.failure.probability" not in carrier.attributes
-    (log,) = evaluation_log(judgement(SUSPICION), RUN, CarrierPolicy(), 1)
+    _, log = evaluation_logs(judgement(SUSPICION), RUN, CarrierPolicy(), 1)
     assert log.event.body == (
         "suspected failure (0.90): calculator at step 0 (contradicts tool), confidence 0.30"
     )
@@ -451,12 +461,84 @@ def test_a_suspicion_is_marked_by_the_probability_that_the_run_failed() -> None:
     assert len(carriers(judgement(SUSPICION), RUN, CarrierPolicy(min_confidence=0.91))) == 1
 
 
-def test_the_score_of_a_suspicion_is_the_probability_that_the_run_failed() -> None:
-    (log,) = evaluation_log(judgement(SUSPICION), RUN, CarrierPolicy(), 0)
-    decisive, _ = carriers(judgement(SUSPICION), RUN, CarrierPolicy())
-    assert log.event.attributes["gen_ai.evaluation.score.value"] == SUSPICION.failed_probability
-    assert decisive.attributes["evaluations.0.evaluation.score"] == SUSPICION.failed_probability
-    assert decisive.attributes["blamespan.failure.confidence"] == SUSPICION.confidence
+@pytest.mark.parametrize(
+    ("verdict", "outcome", "method", "score", "label"),
+    [
+        (BLAME, None, "signals", 0.0, "fail"),
+        (SUSPICION, None, "signals", None, "unknown"),
+        (PASSED, None, "signals", None, "unknown"),
+        (PASSED, Outcome.SUCCESS, "signals", 1.0, "pass"),
+        (PASSED, None, "person", 1.0, "pass"),
+        (Abstention(status=Status.UNDETERMINED, reason=""), Outcome.SUCCESS, "signals", None, "unknown"),
+        (Abstention(status=Status.UNREADABLE, reason=""), None, "signals", None, "unknown"),
+        (Abstention(status=Status.ERROR, reason=""), None, "signals", None, "unknown"),
+    ],
+)
+def test_a_run_is_scored_only_where_somebody_said_how_it_ended(
+    verdict: Blame | Abstention, outcome: Outcome | None, method: str, score: float | None, label: str
+) -> None:
+    told = replace(judgement(verdict), trajectory=replace(TRAJECTORY, outcome=outcome))
+    told = replace(told, attribution=replace(told.attribution, method=method))
+    log = evaluation_logs(told, RUN, CarrierPolicy(), 7)[0]
+    given = log.event.attributes
+    assert (log.span_id, given["gen_ai.evaluation.name"]) == (ROOT, "task_success")
+    assert (given.get("gen_ai.evaluation.score.value"), given["gen_ai.evaluation.score.label"]) == (
+        score,
+        label,
+    )
+    root = carriers(told, RUN, CarrierPolicy())[-1].attributes
+    assert (root.get("evaluations.0.evaluation.score"), root["evaluations.0.evaluation.label"]) == (
+        score,
+        label,
+    )
+
+
+@pytest.mark.parametrize(("verdict", "score"), [(BLAME, 0.0), (SUSPICION, None)])
+def test_the_blame_is_labelled_by_its_mode_and_scored_only_for_a_failure(
+    verdict: Blame, score: float | None
+) -> None:
+    log = evaluation_logs(judgement(verdict), RUN, CarrierPolicy(), 7)[1].event.attributes
+    decisive, _ = carriers(judgement(verdict), RUN, CarrierPolicy())
+    assert log.get("gen_ai.evaluation.score.value") == score
+    assert decisive.attributes.get("evaluations.0.evaluation.score") == score
+    assert log["gen_ai.evaluation.score.label"] == "contradicts_tool"
+    assert decisive.attributes["evaluations.0.evaluation.label"] == "contradicts_tool"
+    assert log["blamespan.failure.confidence"] == verdict.confidence
+
+
+@pytest.mark.parametrize("status", [Status.WAITING, Status.CANCELLED])
+def test_runs_that_have_not_ended_are_not_evaluated(status: Status) -> None:
+    waiting = judgement(Abstention(status=status, reason=""))
+    assert evaluation_logs(waiting, RUN, CarrierPolicy(), 7) == ()
+    (root,) = carriers(waiting, RUN, CarrierPolicy())
+    assert "evaluations.0.evaluation.name" not in root.attributes
+
+
+def test_one_search_finds_all_that_is_blamed() -> None:
+    for verdict in (BLAME, SUSPICION):
+        for policy in (CarrierPolicy(), CarrierPolicy(min_confidence=0.99)):
+            made = carriers(judgement(verdict), RUN, policy)
+            assert made
+            assert all(each.attributes["blamespan.failure.accused"] is True for each in made)
+    (passed,) = carriers(judgement(PASSED), RUN, CarrierPolicy())
+    assert "blamespan.failure.accused" not in passed.attributes
+
+
+@pytest.mark.parametrize(
+    ("verdict", "name"),
+    [
+        (BLAME, "failure: calculator, replaces verdict 1"),
+        (replace(BLAME, mode="loop"), "failure: calculator, replaces verdict 1"),
+        (replace(BLAME, agent="clerk", mode="loop"), "failure: clerk (loop), replaces verdict 1"),
+        (SUSPICION, "suspected: calculator, replaces verdict 1"),
+        (PASSED, "no failure found, replaces verdict 1"),
+    ],
+)
+def test_a_successor_says_in_its_name_what_it_replaces(verdict: Blame | Abstention, name: str) -> None:
+    new = judgement(verdict, version=2, supersedes=judgement().failure_id)
+    root = carriers(new, RUN, CarrierPolicy())[-1]
+    assert root.name == name
+    assert len(root.name) <= MAX_NAME
 
 
 def test_carriers_link_to_the_runs_page_and_to_its_step_where_we_have_pages() -> None:

@@ -28,13 +28,12 @@ from analyzer.cli.main import run as run_command
 from analyzer.history.elements import elements_of, pack
 from analyzer.issues.labels import kept_run
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from collector_processor.core.records import Commit, RunFacts, StoredVerdict
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import ALL_KINDS, keep, make_redactor
-from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import open_database
-from collector_processor.store.records import Commit, StoredVerdict
-from collector_processor.store.run_history import RunFacts
 from collector_processor.store.verdicts import RunStore
 from semconv.model import SpanStatus, StepKind
 from tests.runs import failed_tool, run, step, tool

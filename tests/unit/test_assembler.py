@@ -14,7 +14,7 @@ from collector_processor.assembly.open_trace import MAX_GROUP
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, REMOTE_BIT, TOP_BIT, SpanNote, span_note
 from semconv.model import Completion, TraceId
-from tests.unit.test_growth import operations
+from tests.operations import operations
 
 EPOCH_NS = 1_700_000_000_000_000_000
 KEY = TraceKey(NO_TENANT, TraceId("a" * 32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,19 +13,32 @@ import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from analyzer.cli.checks.local_checks import Finding, Health, check_certificate, check_store
+from analyzer.cli.checks.local_checks import (
+    Finding,
+    Health,
+    check_certificate,
+    check_earned,
+    check_privacy,
+    check_store,
+)
 from analyzer.cli.checks.neighbour_checks import (
     Neighbour,
     check_analyzer,
     check_clock,
     check_listener,
     check_notifiers,
+    check_scores,
 )
+from collector_processor.core.analysis import TrackRecord
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import AbsentParent
+from collector_processor.core.scores import ScoreBackend
 from collector_processor.otlp import NO_TENANT
 from collector_processor.settings import load_settings
-from collector_processor.store.records import AbsentParent
-from collector_processor.store.verdicts import RUNS, RunStore
+from collector_processor.settings.scores import ScoreTarget
+from collector_processor.store.verdicts import RunStore
 
+PROBES = ("/v1/projects", "/api/2.0/mlflow/experiments/search", "/api/public/projects")
 NOW_S = 1_800_000_000.0
 DAY_S = 86_400.0
 
@@ -109,11 +122,25 @@ async def test_receivers_that_cannot_be_reached_fail_without_their_secret() -> N
     url = f"{nobody()}/services/T0/B0/secret?token=hidden"
     found = [one.finding for one in await check_notifiers(dict.fromkeys(("slack", "webhook"), url))]
     assert [one.health for one in found] == [Health.FAILED] * 2
-    assert [one.mend.split(",")[0] for one in found] == [
-        "correct BLAMESPAN_NOTIFY_SLACK",
-        "correct BLAMESPAN_NOTIFY_WEBHOOK",
-    ]
+    assert [one.mend.split(",")[0] for one in found] == ["correct BLAMESPAN_NOTIFY_URL"] * 2
     assert [one for one in found if "secret" in one.detail or "hidden" in one.detail] == []
+
+
+async def test_backends_of_scores_are_asked_for_their_credentials_and_given_nothing(
+    somebody: Somebody,
+) -> None:
+    for backend in ScoreBackend:
+        target = ScoreTarget(backend=backend, tenant=NO_TENANT, url=somebody.url)
+        somebody.texts, somebody.statuses = dict.fromkeys(PROBES, "{}"), {}
+        (told,) = await check_scores([target])
+        assert (told.check, told.health) == (f"scores:{backend}", Health.OK)
+        somebody.statuses = dict.fromkeys(PROBES, 401)
+        (refused,) = await check_scores([target])
+        assert refused.health is Health.FAILED
+        assert target.variables[0] in refused.mend
+    (away,) = await check_scores([replace(target, url=nobody())])
+    assert (away.health, "refused" in away.detail) == (Health.FAILED, True)
+    assert {path for _, path in somebody.asked} == set(PROBES)
 
 
 async def test_our_own_door_is_known_from_another_program(somebody: Somebody) -> None:
@@ -207,6 +234,13 @@ def test_the_store_is_read_and_one_that_is_damaged_is_said(tmp_path: Path) -> No
     assert (found.health, found.check) == (Health.FAILED, "store")
 
 
+def test_what_a_model_has_earned_is_told() -> None:
+    (found,) = check_earned({"provider/large": TrackRecord(labelled=12, right=7, won=3, lost=1)})
+    assert (found.health, found.check) == (Health.OK, "trust in models")
+    assert found.detail.startswith("provider/large: named the right step in 7 of 12 labelled or proved runs;")
+    assert not list(check_earned({}))
+
+
 def absent(name: str, *, since_ns: int, service: str = "shop") -> AbsentParent:
     return AbsentParent(
         tenant=NO_TENANT, kind=since_ns, service=service, scope="tracer", name=name, since_ns=since_ns
@@ -236,3 +270,14 @@ def test_names_that_senders_chose_are_shown_short_and_on_one_line(tmp_path: Path
     (finding,) = parents(tmp_path)
     assert "1 kind, e.g. of span `plan [2Jxxx" in finding.detail
     assert ("service" in finding.detail, len(finding.detail) < 200) == (False, True)
+
+
+def test_a_data_directory_that_others_may_read_is_told_with_what_mends_it(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    assert not list(check_privacy(folder)), "it does not exist yet"
+    folder.mkdir()
+    folder.chmod(0o700)
+    assert not list(check_privacy(folder))
+    folder.chmod(0o755)
+    (finding,) = check_privacy(folder)
+    assert (finding.health, finding.mend) == (Health.WARNING, f"chmod 700 {folder}")

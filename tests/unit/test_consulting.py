@@ -13,13 +13,14 @@ from analyzer.executor import consulting
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.consulting import Order, Stepper, ThreadSteps
 from analyzer.executor.models.scripted import ScriptedModel
-from analyzer.executor.step_process import ProcessSteps
+from analyzer.executor.step_process import ProcessSteps, StepWorker
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.inquiry.method import Answer, Reply
 from analyzer.methods.attribution import Attributor, Steps
 from analyzer.service.analyses import worker_settings
 from collector_processor.settings import Settings, load_settings
 from semconv.model import SpanStatus, Status, Trajectory
+from semconv.record import record
 from tests.runs import run, step
 
 RUN: Final = run(
@@ -54,6 +55,37 @@ async def test_without_a_process_threads_run_the_steps() -> None:
     stepping = ProcessSteps(start, ThreadSteps(analyst(model).steps))
     found = await analyst(model, stepping=stepping).analyse(RUN)
     assert found.attribution.status is Status.ATTRIBUTED
+
+
+@record
+class Dying:
+    """A worker process that dies of the first step."""
+
+    used_up_cpu: bool
+
+    async def exchange(self, _: bytes) -> bytes:
+        raise WorkerLostError("it died", used_up_cpu=self.used_up_cpu)
+
+    async def end(self) -> None:
+        """It has ended already."""
+
+
+@pytest.mark.parametrize("used_up_cpu", [False, True])
+async def test_a_step_that_kills_its_process_is_tried_again_unless_it_took_too_long(
+    used_up_cpu: bool,  # noqa: FBT001
+) -> None:
+    workers = [Dying(used_up_cpu=used_up_cpu)]
+
+    async def start() -> StepWorker:
+        if not workers:
+            raise WorkerLostError("no memory")
+        return workers.pop()
+
+    model = ScriptedModel(replies=[REPLY])
+    stepping = ProcessSteps(start, ThreadSteps(analyst(model).steps))
+    found = (await analyst(model, stepping=stepping).analyse(RUN)).attribution
+    assert found.status is (Status.ERROR if used_up_cpu else Status.ATTRIBUTED)
+    assert ("CPU time" in (found.error or "")) is used_up_cpu
 
 
 async def test_a_thread_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,10 @@ WAITING = {
     "approval named in words": everywhere("shop.errors.ToolApprovalRequiredError", "lift 7"),
     "pending confirmation": lift(top=QUIET, middle=QUIET, call=raising("ConfirmationPending", "lift 7")),
     "calls for the caller": everywhere("requires_action", "submit the outputs of two calls"),
+    "input of a person": everywhere("HumanInputRequired", "ausstehend: Freigabe durch die Leitung"),
+    "review by hand": everywhere("clinic.ManualReviewNeededException", "dose above the limit"),
+    "paused for a person": everywhere("PausedForReviewer", "論文7"),
+    "interrupt for a person": everywhere("HumanInterrupt", "lift 7"),
 }
 
 
@@ -271,6 +275,12 @@ FAILURES = {
         lift(top=QUIET, middle=QUIET, call={"error": "cancelled by customer: order 5 cannot be changed"}),
         "warden",
     ),
+    "waited in vain": (everywhere("HumanInputRequiredTimeout", "nobody answered in 3 days"), "warden"),
+    "approval that timed out": (everywhere("ApprovalPendingTimeoutError", "after 60 s"), "warden"),
+    "proof of a person": (everywhere("HumanVerificationRequired", "solve the captcha"), "warden"),
+    "a user's rights": (everywhere("UserPermissionRequired", "key is read-only"), "warden"),
+    "a user's input": (everywhere("UserInputInvalid", "lift: not a number"), "warden"),
+    "a waiting list": (everywhere("QueueWaitingListFull", "no slot"), "warden"),
     "settings to confirm": (everywhere("ConfirmationError", "mail address is invalid"), "warden"),
     "name in the middle": (
         lift(top=QUIET, middle=QUIET, call={"error": "could not raise GraphInterrupt: x"}),

@@ -14,12 +14,12 @@ from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import LabelKind, Statement
+from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import keep
 from collector_processor.rebuild.stages import rebuild
-from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, write_back
@@ -106,7 +106,7 @@ def test_a_correction_is_a_new_version_with_carriers_and_withdraws_the_old_blame
     assert given.trace_obstacle is None
     assert world.follow() == [
         ("writer: decisive error", span_id(5)),
-        ("failure: writer", span_id(1)),
+        ("failure: writer, replaces verdict 1", span_id(1)),
         ("withdrawn: planner → writer", span_id(3)),
         ("withdrawn: planner → writer", span_id(1)),
     ]
@@ -123,7 +123,7 @@ def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_
     world.judge()
     world.say(DID_NOT_FAIL)
     assert world.follow() == [
-        ("no failure found", span_id(1)),
+        ("no failure found, replaces verdict 1", span_id(1)),
         ("withdrawn: planner", span_id(3)),
         ("withdrawn: planner", span_id(1)),
     ]
@@ -133,14 +133,20 @@ def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_
 def test_after_a_rejection_nobody_is_blamed(world: World) -> None:
     world.judge()
     world.say(REJECTED)
-    assert [name for name, _ in world.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
+    assert [name for name, _ in world.follow()] == [
+        "failure: undetermined, replaces verdict 1",
+        *["withdrawn: planner"] * 2,
+    ]
     assert world.verdict().status == "undetermined"
 
 
 def test_a_run_that_passed_can_be_blamed(world: World) -> None:
     world.judge(None)
     world.say(WRITER)
-    assert [name for name, _ in world.follow()] == ["writer: decisive error", "failure: writer"]
+    assert [name for name, _ in world.follow()] == [
+        "writer: decisive error",
+        "failure: writer, replaces verdict 1",
+    ]
 
 
 @pytest.mark.parametrize("statement", [WRITER, DID_NOT_FAIL, REJECTED])
@@ -163,21 +169,30 @@ def test_a_confirmation_changes_nothing_that_is_marked_already(world: World) -> 
     world.say(CONFIRMED)
     assert len(world.labels.labels(NO_TENANT, TRACE)) == 1
     world.say(REJECTED)
-    assert [name for name, _ in world.follow()] == ["failure: undetermined", *["withdrawn: planner"] * 2]
+    assert [name for name, _ in world.follow()] == [
+        "failure: undetermined, replaces verdict 1",
+        *["withdrawn: planner"] * 2,
+    ]
 
 
 def test_a_confirmation_marks_what_was_too_uncertain_to_be_marked(world: World) -> None:
     world.policy = CarrierPolicy(min_confidence=0.5)
     world.judge(confidence=0.3)
     world.say(CONFIRMED)
-    assert world.follow() == [("planner: loop", span_id(3)), ("failure: planner (loop)", span_id(1))]
+    assert world.follow() == [
+        ("planner: loop", span_id(3)),
+        ("failure: planner (loop), replaces verdict 1", span_id(1)),
+    ]
     assert world.follow() == []
 
 
 def test_an_agent_without_a_step_stands_under_the_root_alone(world: World) -> None:
     world.judge()
     world.say(Statement(kind=LabelKind.CORRECTED, agent="writer"))
-    assert [name for name, _ in world.follow()] == ["failure: writer", *["withdrawn: planner → writer"] * 2]
+    assert [name for name, _ in world.follow()] == [
+        "failure: writer, replaces verdict 1",
+        *["withdrawn: planner → writer"] * 2,
+    ]
     now = world.verdict()
     assert (now.agent, now.step, now.span_id, json.loads(now.document)["step"]) == (
         "writer",
@@ -186,7 +201,10 @@ def test_an_agent_without_a_step_stands_under_the_root_alone(world: World) -> No
         None,
     )
     world.say(WRITER)
-    assert [name for name, _ in world.follow()] == ["writer: decisive error", "failure: writer"]
+    assert [name for name, _ in world.follow()] == [
+        "writer: decisive error",
+        "failure: writer, replaces verdict 2",
+    ]
 
 
 def test_a_person_may_change_their_mind_and_a_late_span_changes_no_persons_word(world: World) -> None:
@@ -194,7 +212,10 @@ def test_a_person_may_change_their_mind_and_a_late_span_changes_no_persons_word(
     world.say(DID_NOT_FAIL)
     world.follow()
     world.say(WRITER)
-    assert [name for name, _ in world.follow()] == ["writer: decisive error", "failure: writer"]
+    assert [name for name, _ in world.follow()] == [
+        "writer: decisive error",
+        "failure: writer, replaces verdict 2",
+    ]
     assert world.verdict().version == 3
     world.judge(0)
     assert (world.sent(), world.verdict().agent) == ([], "writer")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from analyzer.evaluation.dataset import read_dataset
 from analyzer.inquiry.errors import UnreadableInput
@@ -48,6 +49,14 @@ def test_every_shape_is_read(
     assert {run.subset for run in runs} <= {"part"}
 
 
+def test_a_folder_may_hold_packed_files(tmp_path: Path) -> None:
+    line = json.dumps(ONE).encode()
+    (tmp_path / "a.json").write_bytes(line)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(line))
+    (tmp_path / "c.jsonl.zst").write_bytes(zstandard.compress(line))
+    assert len(read_dataset(tmp_path)) == 3
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -55,11 +64,11 @@ def test_every_shape_is_read(
         (json.dumps(ONE).encode() + b"\n{\n", ":2: not JSON"),
         (b"{\n" + json.dumps(ONE).encode(), ":1: not JSON"),
         (json.dumps(ONE).encode() + b"\n\xff\n", ":2: cannot be read"),
-        (b"\xff\xfe", ":1: cannot be read"),
+        (b"\xff", ":1: cannot be read"),
         (json.dumps([ONE, 7]).encode(), r"\[1\]: not a conversation"),
         (json.dumps(ONE).encode() + b"\n7\n", ":2: not a conversation"),
         (b"null", ": not a conversation"),
-        (gzip.compress(b"{}", mtime=0)[:-3], "plain or gzip"),
+        (gzip.compress(b"{}", mtime=0)[:-3], "gzip or zstd"),
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.methods.attribution import Attributor
+from collector_processor.core.records import CONFIRMED, PERSON, Standing, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.decide import AnalysedTraces, Decided, decide, decide_provisionally
 from collector_processor.pipeline.prepare import PreparedRun, Preparer, TraceBytes
@@ -16,7 +17,6 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import Redactor
-from collector_processor.store.records import CONFIRMED, PERSON, Standing, StoredVerdict
 from collector_processor.writeback.annotate import CarrierPolicy
 from semconv import attributes as names
 from semconv.model import Completion, Span, TraceId

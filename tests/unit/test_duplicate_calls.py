@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+
+import pytest
 
 from semconv.model import Span
 from tests.factories import ordered, outline, said, span
@@ -67,3 +70,49 @@ def test_a_call_around_tools_that_its_answer_does_not_ask_for_closes_them() -> N
         AGENT, call(2, "client", 10, 50, "85"), span(3, parent=2, start=20, end=30, attributes=named)
     )
     assert outline(steps) == [("clerk", "tool"), ("clerk", "llm")]
+
+
+def response(name: str, call: Span, parent: int = 1) -> Span:
+    of = span(parent).span_id
+    return replace(call, parent_id=of, attributes={**call.attributes, "gen_ai.response.id": name})
+
+
+GRAPH = span(9, name="graph", parent=1, start=5, end=95)
+
+
+@pytest.mark.parametrize(
+    ("spans", "outputs"),
+    [
+        pytest.param(
+            [response("r", call(2, "client", 10, 20, "85")), response("r", call(3, "callback", 11, 24), 9)],
+            ["85"],
+            id="under another parent, and it ends later",
+        ),
+        pytest.param(
+            [response("r", call(2, "client", 10, 20)), response("r", call(3, "client", 11, 19, "85"))],
+            ["85"],
+            id="of one instrumentation that was set up twice",
+        ),
+        pytest.param(
+            [
+                response("r", call(2, "a", 10, 20)),
+                response("r", call(3, "b", 11, 21)),
+                response("r", call(4, "c", 12, 19, "85"), 9),
+            ],
+            ["85"],
+            id="three",
+        ),
+        pytest.param(
+            [response("r", call(2, "client", 10, 20, "85")), response("r", call(3, "client", 30, 31, "85"))],
+            ["85", "85"],
+            id="a cached response is a call of its own",
+        ),
+        pytest.param(
+            [response("r", call(2, "client", 10, 20, "85")), response("s", call(3, "client", 10, 20, "40"))],
+            ["85", "40"],
+            id="two responses at a time",
+        ),
+    ],
+)
+def test_spans_with_one_response_at_one_time_are_one_step(spans: list[Span], outputs: list[str]) -> None:
+    assert [step.output for step in ordered(AGENT, GRAPH, *spans).steps] == outputs

@@ -17,14 +17,14 @@ from analyzer.methods.attribution import Attributor
 from analyzer.service.analyses import worker_settings
 from analyzer.service.early_warning import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning
 from analyzer.service.preparing import work_from_settings
+from collector_processor.core.analysis import EARLY, NOTES, Analysis
+from collector_processor.core.records import HistoryRow, RunOutcome
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import EARLY, NOTES, Analysis
 from collector_processor.pipeline.decide import decide_provisionally
 from collector_processor.pipeline.examine import Finding, without_others
 from collector_processor.pipeline.prepare import PreparedRun, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
-from collector_processor.store.run_history import HistoryRow, RunOutcome
 from semconv.model import Completion, Resource, Span, TraceId
 from semconv.record import replace
 from tests.factories import agent, chat, tool, workflow

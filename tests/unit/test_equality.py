@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collector_processor.pipeline.analyst_protocol import Analysis
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.runs import Run
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import omit
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import Attribution, Blame, Resource, SpanStatus, Status, Trajectory
 from tests.equality.__main__ import main
 from tests.equality.inputs import recorded_inputs

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from collector_processor.assembly.assembler import Released
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.disk import STORE_RETRY_S
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.pipeline.examine import Examined, ReadOutcomes
 from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import MAX_KEYS, PreparedRun
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
-from collector_processor.store.database.thread import STORE_RETRY_S
 from semconv.model import Completion, Link, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, span, workflow
 from tests.otlp_requests import log_request, record
@@ -60,7 +60,7 @@ async def test_the_verdict_and_its_bytes_are_committed_in_one(lane: SlowLane) ->
     (carriers,), (log,) = lane.store.outbox(Signal.TRACES), lane.store.outbox(Signal.LOGS)
     ids = {carrier.attributes["blamespan.failure.id"] for carrier in decode(carriers.body).spans}
     assert ids == {found.failure_id}
-    assert [entry.event.name for entry in decode_logs(log.body)] == ["gen_ai.evaluation.result"]
+    assert [entry.event.name for entry in decode_logs(log.body)] == ["gen_ai.evaluation.result"] * 2
     assert (analyses_of(lane.store, KEY), lane.wakes) == ((1, 1), 1)
 
 
@@ -71,12 +71,14 @@ async def test_what_was_analysed_is_not_analysed_again_without_anything_new(lane
     assert len(lane.analyst.asked) == 1
 
 
-async def test_nothing_is_written_into_the_trace_of_a_run_that_did_its_task(lane: SlowLane) -> None:
+async def test_a_run_that_did_its_task_gets_no_span_and_one_evaluation(lane: SlowLane) -> None:
     lane.analyst.answers = [None]
     store_run(lane)
     await examine(lane)
     assert lane.written() == []
-    assert lane.store.outbox(Signal.LOGS) == []
+    (log,) = lane.store.outbox(Signal.LOGS)
+    (entry,) = decode_logs(log.body)
+    assert entry.event.attributes["gen_ai.evaluation.name"] == "task_success"
 
 
 async def test_the_log_records_of_the_trace_are_part_of_the_run(lane: SlowLane) -> None:

@@ -39,8 +39,8 @@ from analyzer.executor.worker_process import WorkerLostError
 from analyzer.methods.attribution import Attributor
 from analyzer.service.analyses import NEEDED, processes, worker_settings
 from analyzer.service.preparing import preparer_of, work_from_settings
+from collector_processor.core.analysis import Analysis, AnalysisLostError
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analysis, AnalysisLostError
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
+from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.candidates import ArmKey, Candidate
+from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
 from analyzer.experiment.sequential import (
     Arm,
     Decision,
@@ -125,6 +128,16 @@ def counted(*trials: TrialResult) -> Arm:
 def test_equal_answers_to_equal_requests_count_once() -> None:
     same = TrialResult(success=True, draws=(draw("480"),))
     assert counted(same, same, same) == arm(1, 1, copies=2)
+
+
+async def test_requests_that_differ_in_the_order_of_their_keys_are_equal() -> None:
+    ledger, answered = Ledger(lambda *_: 0.0), LiveUsage(answer="480")
+    said = {"role": "user", "content": "How many seats?"}
+    for message in (said, dict(reversed(said.items())), said | {"content": "How many berths?"}):
+        live = LiveCall(trial="t", model="m", body=json.dumps({"messages": [message]}).encode())
+        await ledger.settle(live, answered)
+    first, same, other = (drawn.request for drawn in ledger.draws("t"))
+    assert first == same != other
 
 
 def test_equal_answers_of_a_model_that_is_known_to_sample_count_each() -> None:

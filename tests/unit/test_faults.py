@@ -183,6 +183,12 @@ def test_labels_that_lie_at_one_step_fail_the_gate_of_positions() -> None:
     assert verdicts(shortcut_gates(one_place[:3], passing))["position alone"] == "too few labels"
 
 
+def test_a_place_that_a_short_run_does_not_have_is_a_wrong_guess() -> None:
+    failures = [failure(0, "x", "y"), *(failure(2, "x", "y", "z") for _ in range(3))]
+    (gate,) = (one for one in shortcut_gates(failures, []) if one.name == "position alone")
+    assert gate.accuracy == 0.75
+
+
 def test_weights_take_the_frequency_of_places_out_but_cannot_invent_places() -> None:
     often_last = [failure(2, "x", "y", "z") for _ in range(24)]
     others = [failure(place, "x", "y", "z") for place in (0, 0, 0, 0, 1, 1, 1, 1)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from collector_processor.core.disk import STORE_RETRY_S
 from collector_processor.exporters.memory import MemoryExporter
 from collector_processor.forwarding.forwarder import Environment, Forwarder
 from collector_processor.forwarding.ledger import Counts, Ledger
@@ -28,7 +29,6 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.store.database.thread import STORE_RETRY_S
 from collector_processor.wire.scan import scan_traces
 from tests.otlp_requests import many_spans, metric_request, numbers_in, request, span
 

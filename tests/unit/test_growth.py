@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from functools import partial
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -14,25 +10,7 @@ from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.model import Span, Trace
 from tests.big_traces import SHAPES, flat_history, history
-
-
-def operations(work: Callable[[], object]) -> int:
-    """Count the bytecode operations of ``work``."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
+from tests.operations import operations
 
 
 def cost(spans: list[Span]) -> int:

@@ -17,8 +17,6 @@ from collector_processor.otlp.tls import TlsFiles
 from tests.security.authority import issue
 from tests.unit.test_web import PARTS
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,10 +82,3 @@ async def test_a_port_that_nobody_knows_cannot_be_asked(
     monkeypatch.setenv("BLAMESPAN_WEB_LISTEN", "127.0.0.1:0")
     assert await health() == 2
     assert "BLAMESPAN_WEB_LISTEN has port 0" in capsys.readouterr().err
-
-
-def test_the_image_asks_by_its_own_settings() -> None:
-    (probe,) = (
-        line for line in (ROOT / "deploy/Dockerfile").read_text().splitlines() if "HEALTHCHECK" in line
-    )
-    assert probe.endswith('CMD ["blamespan", "doctor", "--quick"]')

@@ -18,6 +18,7 @@ from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
 from analyzer.signals.suspicion.ending import Ending
 from analyzer.signals.suspicion.other_language import other_language
+from collector_processor.trajectory.blobs import without_base64
 from semconv.dialects.generic.speakers import bare_name
 from semconv.dialects.reading.messages import message_of
 from semconv.dialects.reading.python_repr import message_fields
@@ -56,6 +57,9 @@ def _ids(first: str) -> str:
         pytest.param(lambda: figures("page" + "\n" * _LENGTH + "1000 EUR"), id="lines"),
         pytest.param(lambda: figures("a." * (_LENGTH // 2) + " 7000"), id="mail"),
         pytest.param(lambda: figures("a" * _LENGTH + " 7000"), id="path"),
+        pytest.param(lambda: without_base64("a1B" * 20 * _LENGTH + "!"), id="base64 in one line"),
+        pytest.param(lambda: without_base64(("a" * 59 + "\n") * _LENGTH), id="base64 in short lines"),
+        pytest.param(lambda: without_base64(("a" * 60 + "\n!") * _LENGTH), id="base64 that never ends"),
         pytest.param(lambda: bare_name("agent x" + " step" * (_LENGTH // 5) + "!"), id="affixes"),
         pytest.param(lambda: message_fields("content='x' name='a' " + "tool_calls=[" * 5_000), id="calls"),
         pytest.param(lambda: _results(_LENGTH), id="results"),

@@ -188,6 +188,8 @@ def test_a_handoff_names_both_ends_and_takes_its_source_from_the_agent(recorder:
         names.HANDOFF_SOURCE: "guide",
         names.HANDOFF_TARGET: "driver",
         names.HANDOFF_MODE: "pass_control",
+        names.GEN_AI_TRANSFER_TARGET_NAME: "driver",
+        names.GEN_AI_TRANSFER_MODE: "pass_control",
         names.GEN_AI_AGENT_NAME: "guide",
         names.GEN_AI_INPUT_MESSAGES: (
             '[{"role": "user", "parts": [{"type": "text", "content": "To the station."}]}]'

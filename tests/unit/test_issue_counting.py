@@ -24,9 +24,10 @@ from analyzer.issues.report import (
     share_text,
     to_json,
 )
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.records import Commit
+from collector_processor.store.kept_spans_table import KeptSpansRows, PackedSpans
 from semconv.model import Abstention, Ranked, Status
 from tests.issues import DAY, START, Bench, judged
 from tests.verdicts import stored
@@ -99,6 +100,25 @@ def test_runs_whose_verdicts_never_come_make_room_for_others(bench: Bench) -> No
         bench.commit(number, "clerk")
     kept = [number for number in range(5) if bench.labels.kept(NO_TENANT, f"run-{number}")]
     assert (kept, bench.counted()) == ([3, 4], {"clerk": 2})
+
+
+def test_runs_lose_their_spans_before_a_run_is_dropped(bench: Bench) -> None:
+    rows = KeptSpansRows(bench.db)
+    beside = BesideVerdicts(bench.db, bench.labels, bench.counting, lambda: START, spans=rows, most_bytes=600)
+    for number in range(3):
+        noted = bench.noted(NO_TENANT, *judged(number, "clerk"))
+        packed = PackedRun(tenant=NO_TENANT, run_id=noted.run_id, is_failure=True, packed=b"x" * 100)
+        spans = PackedSpans(tenant=NO_TENANT, run_id=noted.run_id, is_failure=True, packed=b"y" * 200)
+        beside.add(AnalysedRun(noted=noted, packed=packed, spans=spans))
+    bench.verdicts.also = beside.write
+    for number in range(3):
+        bench.commit(number, "clerk")
+    assert bench.counted() == {"clerk": 3}
+    assert [rows.packed(NO_TENANT, f"run-{number}") is not None for number in range(3)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_runs_of_one_commit_count_as_if_each_were_committed_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, alarms_of, lows_of, standing_of
 from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState
 from analyzer.telemetry.issue_metrics import MAX_STANDING
-from collector_processor.store.database.connection import StoreError
+from collector_processor.core.disk import StoreError
 
 
 async def test_what_was_read_stands_while_the_store_refuses(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzer.telemetry.verdict_counters import Move, RunCount
-from collector_processor.store.records import Commit
-from collector_processor.writeback.outgoing import VerdictSummary
+from collector_processor.core.records import Commit, VerdictSummary
 from tests.issues import START, Bench, opened_issue_service
 from tests.verdicts import stored_without_blame
 

@@ -12,16 +12,18 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import Choice, Offer
 from analyzer.executor.codec import Progress, read_run, write_offer
 from analyzer.executor.job_client import ANALYZER, NO_ANALYZER, OFFER, JobAsk
 from analyzer.executor.remote import AwayError
+from analyzer.methods.choice import Choice, Offer
 from analyzer.service.analyzer_half import job_worker
 from analyzer.service.analyzer_half.job_worker import JobWorker
 from analyzer.service.analyzer_half.shared_answers import Answers
 from analyzer.service.replicas import Announcer
+from collector_processor.core.analysis import Earned, TrackRecord
+from collector_processor.core.disk import RUNS
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import RUNS, open_database
+from collector_processor.store.database.places import open_database
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.jobs import MOST_CLAIMS, JobRows, ReplicaRows
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
@@ -29,6 +31,7 @@ from tests.runs import run, step
 
 FAILED = run(step("planner"), step("clerk"))
 SHORT_S = 0.01
+EARNED: Earned = {"scripted": TrackRecord(labelled=2, right=1)}
 
 
 def said(trajectory: Trajectory) -> Attribution:
@@ -44,6 +47,7 @@ class Analyzer:
     answer: Callable[[Trajectory], Attribution] = said
     at_once: int = 4
     asked: list[tuple[Trajectory, Choice | None]] = field(default_factory=list)
+    earned: list[Earned] = field(default_factory=list)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     spent: Progress = field(default_factory=Progress)
 
@@ -51,9 +55,12 @@ class Analyzer:
     async def working(self, *, lease_s: float = 3600.0) -> AsyncIterator[JobWorker]:
         answers = Answers(at_once=self.at_once)
 
-        def begin(key: bytes, trajectory: Trajectory, choice: Choice | None) -> asyncio.Future[Attribution]:
+        def begin(
+            key: bytes, trajectory: Trajectory, choice: Choice | None, earned: Earned
+        ) -> asyncio.Future[Attribution]:
             async def analyse() -> Attribution:
                 self.asked.append((trajectory, choice))
+                self.earned.append(earned)
                 await self.may_answer.wait()
                 return self.answer(trajectory)
 
@@ -146,8 +153,9 @@ async def test_a_run_is_answered_through_the_store(store: Store) -> None:
     async with analyzer.working():
         assert await store.client()(FAILED) == said(FAILED)
         choice = Choice(method="judge", takes_as_failed=True, budget_usd=0.5)
-        assert await store.client()(FAILED, choice) == said(FAILED)
+        assert await store.client()(FAILED, choice, earned=EARNED) == said(FAILED)
     assert analyzer.asked == [(FAILED, None), (FAILED, choice)]
+    assert analyzer.earned == [{}, EARNED]
 
 
 async def test_calls_and_dollars_are_told_while_an_analysis_goes_on(store: Store) -> None:

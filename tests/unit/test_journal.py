@@ -144,6 +144,12 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
         assert (await pending(journal))[0].hops == ("far", "near")
 
 
+async def test_a_journal_makes_the_folders_that_it_lies_in(tmp_path: Path) -> None:
+    async with journal_in(tmp_path / "data" / "ingest") as journal:
+        await journal.append([entry(b"x")])
+        assert [chunk.body for chunk in await pending(journal)] == [b"x"]
+
+
 async def test_requests_that_come_together_share_a_commit(tmp_path: Path) -> None:
     async with journal_in(tmp_path) as journal:
         await journal.append([entry(b"opens the segment")])

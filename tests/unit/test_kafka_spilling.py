@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from collector_processor.core.disk import StoreError
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk
@@ -19,12 +20,12 @@ from collector_processor.journal.directory import Measure, Space, measure_space
 from collector_processor.kafka.custody import NO_ROOM_S, Custody
 from collector_processor.kafka.progress import Mark
 from collector_processor.kafka.record_form import Place, Record
-from collector_processor.kafka.spilling import MOST_BYTES, Spilling
+from collector_processor.kafka.spilling import MOST_BYTES, Spilling, pack
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.receivers.intake import Intake, IntakeRules
-from collector_processor.store.database.connection import StoreConnection, StoreError
+from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import open_database
-from collector_processor.store.spilled_parts import SpilledPartRows, pack
+from collector_processor.store.spilled_parts import SpilledPartRows
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import TraceId
 from tests.otlp_requests import log_request, numbers_in, record, request, span, trace_name

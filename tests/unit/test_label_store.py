@@ -10,8 +10,8 @@ import pytest
 
 from analyzer.issues.labels.label_store import MAX_LABELS_OF_A_RUN, LabelStore, PackedRun
 from analyzer.issues.labels.run_label import Label, LabelKind
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
-from collector_processor.store.database.connection import StoreError
 from semconv.model import SpanId
 
 LABEL = Label(

@@ -14,12 +14,11 @@ from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.service.preparing import keeping
+from collector_processor.core.analysis import Analysis, KeptRun
+from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.analyst_protocol import Analysis
-from collector_processor.pipeline.prepare import KeptRun
 from collector_processor.rebuild.redaction import keep, omit
 from collector_processor.settings import load_settings
-from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
 from tests.issues import Bench

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, as_label, place_of
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.store.records import StoredVerdict
 from semconv.model import SpanId, Trajectory
 from tests.runs import run, step, tool
 from tests.verdicts import stored, stored_without_blame
@@ -104,7 +104,8 @@ def test_a_rejection_names_nobody(verdict: StoredVerdict) -> None:
 def test_where_the_verdict_says_nothing_there_is_nothing_to_confirm_or_reject(
     kind: LabelKind, status: str
 ) -> None:
-    with pytest.raises(LabelRefused, match=f"nothing to .*{status}"):
+    word = "confirm" if kind is LabelKind.CONFIRMED else "reject"
+    with pytest.raises(LabelRefused, match=f"nothing to {word}.*{status}"):
         said(kind, stored_without_blame(status))
 
 

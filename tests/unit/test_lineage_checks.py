@@ -91,6 +91,14 @@ def test_a_figure_that_is_repeated_rounded_or_computed_is_right(second: str) -> 
     assert told('{"paths": 41.7, "yard": 26.2}', "We need 67.9 m³.", second) is None
 
 
+def test_a_call_that_is_made_again_with_what_was_heard_is_mended() -> None:
+    wrong = called("get_order", '{"order": 55210}', '{"order": 55210, "state": "SHIPPED"}')
+    right = called("get_order", '{"order": 55120}', '{"order": 55120, "state": "PACKING"}')
+    end = step("porter", "Order 55120 will go to 4 Mill Lane.")
+    heard = hearing(wrong[0], ("user", "Order 55120 goes to 4 Mill Lane."))
+    assert found("Order 55120 goes to 4 Mill Lane.", heard, wrong[1], *right, end) is None
+
+
 PAGE = '{"items": [{"id": "PL-1041"}, {"id": "PL-1077"}], "total": 5, "next_cursor": "abc"}'
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 from opentelemetry.sdk.trace import SpanLimits
 
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.core.runs import Run
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import ContentState
 from tests.renderings.openinference import OPENINFERENCE
 from tests.renderings.play import Act, Asked, ModelCall, Play, ToolUse, Turn

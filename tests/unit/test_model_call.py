@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from analyzer.programs.call_spans import spans_of_calls
 from analyzer.programs.model_call import PassedCall, read_model_call
 from semconv.record import replace
 
@@ -212,6 +213,98 @@ def test_a_tools_result_is_a_message_of_its_own(path: str, request_: Mapping[str
     asked, answered = found.messages
     assert asked["tool_calls"][0]["function"]["name"] == "look_up"
     assert (answered["role"], answered["tool_call_id"], answered["content"]) == ("tool", "c1", "sunny")
+
+
+SQL = "SELECT 1 -- free text, no JSON"
+OTHER_CALLS: dict[str, tuple[str, Mapping[str, Any], bytes, str, tuple[str, str, str]]] = {
+    "custom tool, responses": (
+        "/v1/responses",
+        {"input": [
+            {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": SQL},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"},
+        ]},
+        json.dumps(
+            {"output": [{"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": SQL}]}
+        ).encode(),
+        "application/json",
+        ("c1", "sql", SQL),
+    ),
+    "custom tool, chat": (
+        "/v1/chat/completions",
+        {"messages": [
+            {"role": "assistant", "tool_calls": [{"id": "c1", "custom": {"name": "sql", "input": SQL}}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "1"},
+        ]},
+        streamed(
+            delta(tool_calls=[{"index": 0, "id": "c1", "custom": {"name": "sql", "input": ""}}]),
+            delta(tool_calls=[{"index": 0, "custom": {"input": SQL}}]),
+        ),
+        "text/event-stream",
+        ("c1", "sql", SQL),
+    ),
+    "former function_call": (
+        "/v1/chat/completions",
+        {
+            "functions": [{"name": "sql"}],
+            "messages": [
+                {"role": "assistant", "content": None, "function_call": {"name": "sql", "arguments": "{}"}},
+                {"role": "function", "name": "sql", "content": "1"},
+            ],
+        },
+        json.dumps(
+            {"choices": [{"message": {"function_call": {"name": "sql", "arguments": "{}"}}}]}
+        ).encode(),
+        "application/json",
+        ("", "sql", "{}"),
+    ),
+    "former function_call, streamed": (
+        "/v1/chat/completions",
+        {"messages": [
+            {"role": "assistant", "content": None, "function_call": {"name": "sql", "arguments": "{}"}},
+            {"role": "function", "name": "sql", "content": "1"},
+        ]},
+        streamed(
+            delta(function_call={"name": "sql", "arguments": ""}),
+            delta(function_call={"arguments": "{}"}),
+        ),
+        "text/event-stream",
+        ("", "sql", "{}"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_CALLS)
+def test_custom_tools_and_former_functions_are_calls_with_results(name: str) -> None:
+    path, request, answer, kind, expected = OTHER_CALLS[name]
+    found = read_model_call(passed(path, request, answer, kind))
+    assert found is not None
+    asked, answered = found.messages
+    assert (answered["role"], answered["content"]) == ("tool", "1")
+    for (call,) in (asked["tool_calls"], found.said[-1]["tool_calls"]):
+        given = (call.get("id") or "", call["function"]["name"], call["function"]["arguments"])
+        assert given == expected
+    if "functions" in request:
+        assert [each["function"]["name"] for each in found.tools] == ["sql"]
+    spans = spans_of_calls([passed(path, request, answer, kind)], "program", lambda size: "ab" * size)
+    (tool,) = (span for span in spans if span.name == "execute_tool sql")
+    assert tool.attributes["gen_ai.tool.call.result"] == "1"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"role": "assistant", "function_call": "sql"},
+        {"role": "assistant", "tool_calls": [{"custom": "sql"}]},
+        {"role": "assistant", "tool_calls": 7},
+    ],
+)
+def test_a_call_of_an_odd_shape_is_unreadable_in_requests_and_said_of_answers(odd: Mapping[str, Any]) -> None:
+    path = "/v1/chat/completions"
+    assert read_model_call(passed(path, {"messages": [odd]}, b"{}")) is None
+    answer = json.dumps({"choices": [{"message": odd}]}).encode()
+    found = read_model_call(passed(path, CHAT, answer))
+    assert found is not None
+    assert found.error == "HTTP 200: its answer cannot be read"
 
 
 @pytest.mark.parametrize(

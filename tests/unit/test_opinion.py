@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
-from analyzer.executor.analyst import Choice, LocalOpinions, NotOffered, Offer, RunAnalyst
+from analyzer.executor.analyst import LocalOpinions, RunAnalyst
 from analyzer.executor.codec import (
     PATH,
     read_choice,
@@ -27,6 +27,7 @@ from analyzer.executor.remote import AwayError, HttpAsk
 from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
+from analyzer.methods.choice import Choice, NotOffered, Offer
 from analyzer.service.analyzer_half.open_remote import AWAY_S, FRESH_S, RemoteOpinions
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from collector_processor.otlp import Address

@@ -7,8 +7,17 @@ from collections.abc import Set as AbstractSet
 
 import pytest
 
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import Outgoing
+from collector_processor.core.scores import Lane
 from collector_processor.exporters.memory import MemoryExporter
-from collector_processor.forwarding.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, NO_SERVICE_S, OutboxDelivery
+from collector_processor.forwarding.outbox import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    NO_SERVICE_S,
+    ExportOutlet,
+    OutboxDelivery,
+)
 from collector_processor.otlp import (
     NO_TENANT,
     Delivered,
@@ -20,8 +29,6 @@ from collector_processor.otlp import (
     Tenant,
     TryLater,
 )
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.records import Outgoing
 
 ACME, BETA = Tenant("x-scope-orgid=acme"), Tenant("x-scope-orgid=beta")
 BUSY = TryLater(reason="busy")
@@ -36,6 +43,7 @@ class Outbox:
         has_backend: bool = True,
         exporter: MemoryExporter | None = None,
         signal: Signal = Signal.TRACES,
+        look_s: float | None = None,
     ) -> None:
         self.signal = signal
         self.delivered: list[Outgoing] = []
@@ -45,12 +53,13 @@ class Outbox:
         self.disk_is_full = self.disk_is_slow = False
         self.unreadable = 0
         self.rests: list[float] = []
-        exporters = {signal: self.exporter} if has_backend else {}
+        outlet = ExportOutlet(signal, self.exporter) if has_backend else None
         self.delivery = OutboxDelivery(
             signal,
             read=self.read,
             forget=self.forget,
-            exporters=exporters,
+            outlet=outlet,
+            look_s=look_s,
             now=lambda: self.now,
             pause=self.rest,
             delivered=self.delivered.append,
@@ -60,7 +69,7 @@ class Outbox:
         number = len(self.entries) + 1
         self.entries.append(Outgoing(signal=self.signal, body=body.encode(), id=number, tenant=tenant))
 
-    async def read(self, signal: Signal, skip: AbstractSet[Tenant]) -> list[Outgoing]:
+    async def read(self, signal: Signal | Lane, skip: AbstractSet[Tenant]) -> list[Outgoing]:
         for _ in range(3 * self.disk_is_slow):
             await asyncio.sleep(0)
         if self.unreadable:
@@ -278,6 +287,18 @@ async def test_it_sends_what_it_is_woken_for() -> None:
     await outbox.exporter.wait_for_requests(1)
     outbox.add("b")
     outbox.delivery.wake()
+    await outbox.exporter.wait_for_requests(2)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert outbox.taken() == ["a", "b"]
+
+
+async def test_it_finds_what_another_process_added() -> None:
+    outbox = Outbox(look_s=0.0)
+    outbox.add("a")
+    running = asyncio.create_task(outbox.delivery.run())
+    await outbox.exporter.wait_for_requests(1)
+    outbox.add("b")  # nobody wakes it
     await outbox.exporter.wait_for_requests(2)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

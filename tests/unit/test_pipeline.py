@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from collector_processor.core.disk import STORE_RETRY_S
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, TraceKey
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode_logs
-from collector_processor.store.database.thread import STORE_RETRY_S
-from collector_processor.store.records import StoredVerdict
 from semconv.model import Event, Link, LogRecord, SpanId, TraceId
 from tests.factories import TRACE, agent, chat, workflow
 from tests.otlp_requests import log_request, record
@@ -114,7 +114,7 @@ async def test_a_late_span_reopens_the_trace_and_a_changed_verdict_withdraws_the
     assert written_names(lane.written()) == [
         *BLAMED,
         "writer: decisive error",
-        "failure: writer",
+        "failure: writer, replaces verdict 1",
         *["withdrawn: planner → writer"] * 2,
     ]
     assert (verdict(lane).version, verdict(lane).agent) == (2, "writer")

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from collector_processor.writeback.annotate import CarrierPolicy, Judgement
 from collector_processor.writeback.carriers import carriers
 from collector_processor.writeback.span_places import MAX_PLACE_BYTES, pack_place, unpack_place

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model
+from analyzer.methods.pooled_model import UNPROVED, WEIGHT, Trust, pool_with_model, trust_of
 from analyzer.methods.without_model import judge_by_signals, signals_belief
-from semconv.model import Blame, Ranked, Trajectory
+from collector_processor.core.analysis import UNKNOWN, TrackRecord
+from semconv.model import Blame, Outcome, Pooled, Ranked, Trajectory
 from tests.runs import failed_tool, run, step, tool
 
 NAMES = ("scout", "buyer", "cook", "clerk", "critic", "host")
@@ -78,6 +83,67 @@ def test_trust_starts_low_and_follows_the_labels() -> None:
     assert Trust(right=0, labelled=60).accuracy < 0.06
     assert Trust(right=55, labelled=60).accuracy > 0.7
     assert Trust(right=0, labelled=200).hoped < 0.05
+
+
+def test_without_a_label_a_model_is_trusted_as_any() -> None:
+    assert trust_of(UNKNOWN) == UNPROVED
+
+
+@given(
+    parts=st.tuples(*[st.integers(0, 400)] * 3),
+    both=st.integers(0, 400),
+    step=st.sampled_from(["won", "right", "not wrong"]),
+)
+def test_one_more_hit_never_lowers_the_trust(parts: tuple[int, int, int], both: int, step: str) -> None:
+    won, lost, neither = parts
+
+    def trust(won: int, both: int, lost: int, neither: int) -> Trust:
+        total = won + both + lost + neither
+        return trust_of(TrackRecord(labelled=total, right=won + both, won=won, lost=lost))
+
+    before = trust(won, both, lost, neither)
+    after = {
+        "won": trust(won + 1, both, lost, neither),
+        "right": trust(won, both + 1, lost, neither),
+        "not wrong": trust(won, both + 1, max(0, lost - 1), neither),
+    }[step]
+    assert after.accuracy >= before.accuracy
+    assert after.weight >= before.weight
+    assert WEIGHT <= before.weight <= 1
+
+
+def test_few_labels_move_the_weight_little_and_many_make_the_model_an_equal() -> None:
+    def weight(won: int, lost: int) -> float:
+        return trust_of(TrackRecord(labelled=won + lost, right=won, won=won, lost=lost)).weight
+
+    assert weight(3, 0) == weight(0, 300) == weight(90, 300) == WEIGHT
+    assert WEIGHT < weight(10, 0) < 0.8
+    assert weight(60, 30) == 1
+
+
+def test_a_model_that_only_repeats_the_signals_earns_no_weight() -> None:
+    assert trust_of(TrackRecord(labelled=300, right=300)).weight == WEIGHT
+
+
+async def test_both_opinions_are_kept_beside_the_verdict() -> None:
+    reply = {"reason": "astray", "step": 4, "evidence": [{"step": 4, "quote": "critic speaks"}]}
+    model, failed = ScriptedModel(replies=[json.dumps(reply)]), replace(PLAIN, outcome=Outcome.FAILURE)
+    record = TrackRecord(labelled=4.5, right=1.0)
+    found = (
+        await RunAnalyst(attributor=Attributor(model=model)).analyse(failed, {"scripted": record})
+    ).attribution
+    assert found.pooled == Pooled(
+        step=4,
+        agent="critic",
+        own_step=0,
+        own_agent="scout",
+        weight=WEIGHT,
+        accuracy=0.2041,
+        right=1.0,
+        labelled=4.5,
+    )
+    assert isinstance(found.verdict, Blame)
+    assert found.verdict.step == 0
 
 
 def test_a_run_of_one_step_leaves_nothing_to_say() -> None:

@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 
 from collector_processor.assembly.assembler import Released
+from collector_processor.core.runs import MAY_JOIN, Run
 from collector_processor.lint import lint
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.examine import Examined
 from collector_processor.pipeline.load import Others
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.possible_joins import (
-    MAY_JOIN,
-    Continuation,
-    RecentRuns,
-    continuation_of,
-)
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.possible_joins import Continuation, RecentRuns, continuation_of
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import Completion, Span, SpanId, TraceId
 from semconv.record import replace as changed
 from tests.factories import TRACE, chat, workflow

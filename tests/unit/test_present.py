@@ -21,6 +21,7 @@ from semconv.model import (
     Evidence,
     Origin,
     Passed,
+    Pooled,
     Ranked,
     SpanStatus,
     Status,
@@ -114,6 +115,17 @@ def test_the_blamed_step_is_marked_and_the_verdict_says_who_where_and_why() -> N
     assert "the tool gave 6" in text
     assert "multiply(2, 3) → 6" in text
     assert text.count("“") == 1, "a quote that another contains is not shown again"
+
+
+def test_the_verdict_says_what_the_model_named_and_has_earned() -> None:
+    both = Pooled(
+        step=0, agent="a", own_step=2, own_agent="b", weight=0.3125, accuracy=0.4, right=6.5, labelled=12
+    )
+    judged = Attribution(run_id="r", verdict=BLAME, method="judge+signals", model="large", pooled=both)
+    text = " ".join(shown(verdict_panel(judged, RUN)).replace("│", "").split())
+    assert "model large · it named step 0, weight 0.3125, right in 6.5 of 12 labelled runs" in text
+    new = replace(judged, pooled=replace(both, right=0.0, labelled=0.0, weight=0.25))
+    assert "it named step 0, weight 0.25 ·" in shown(verdict_panel(new, RUN))
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,13 @@ from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.methods.learned.features import FEATURES, VERSION
 from analyzer.methods.learned.model_file import read_model, write_model
 from analyzer.methods.learned.ranker import Panel, Ranker, Record
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import Commit
+from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.redaction import keep
 from collector_processor.rebuild.run_totals import total_up
-from collector_processor.rebuild.stages import Run
-from collector_processor.store.records import Commit
-from collector_processor.store.verdicts import RUNS, RunStore
+from collector_processor.store.verdicts import RunStore
 from semconv.model import Trace
 from tests.runs import run as a_run
 from tests.runs import step
@@ -213,6 +214,7 @@ def test_the_queue_is_listed_without_the_verdict_of_blind_questions(
     ]
     assert run(["label", "--queue"]) == 0
     table = capsys.readouterr().out
+    assert "clerk, step" in table
     assert "hidden until you answer" in table
     assert "1 newest failed run with an answer" in table
 

@@ -24,12 +24,12 @@ from analyzer.issues.labels.opinion_store import WaitingExperiments
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.issues.second_opinions import Outcome
 from analyzer.service.proving import Proving
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper, unpack_spans
 from collector_processor.rebuild.redaction import make_redactor
-from collector_processor.store.database.connection import StoreError
 from collector_processor.store.deletion import delete_run
 from collector_processor.store.kept_spans_table import PackedSpans
 from collector_processor.store.small_tables import TrialArmRows
@@ -174,7 +174,7 @@ async def test_a_proof_is_a_version_of_the_verdict_and_supersedes_the_carriers(
     assert "is_second_opinion" not in now.fields
     assert [name for name, _ in room.sent()] == [
         "writer: decisive error",
-        "failure: writer",
+        "failure: writer, replaces verdict 1",
         *["withdrawn: planner → writer"] * 2,
     ]
     bodies = [one.body for one in room.second.store.outbox(Signal.TRACES)]

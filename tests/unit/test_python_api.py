@@ -43,6 +43,23 @@ def test_the_check_for_a_failure_knows_the_right_answer_whether_or_not_the_metho
     assert json.loads(capsys.readouterr().out)["status"] != "no_failure"
 
 
+def test_the_method_sees_a_right_answer_unless_it_is_hidden(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = [
+        {"role": "assistant", "name": "clerk", "content": "It is Lisbon."},
+        {"role": "assistant", "name": "writer", "content": "So it is Porto."},
+    ]
+    file = tmp_path / "log.json"
+    file.write_text(json.dumps({"question": "What is the capital of Portugal?", "history": history}))
+    sure = []
+    for option in ("--with-reference", "--without-reference", None):
+        told = ["--reference", "Lisbon", *filter(None, [option])]
+        assert blamespan(["attribute", str(file), *told, "--format", "json"]) == 0
+        sure.append(json.loads(capsys.readouterr().out)["confidence"])
+    assert sure[2] == sure[0] > sure[1]
+
+
 async def test_it_works_where_an_event_loop_runs() -> None:
     assert analyzer.attribute(CRASH).agent == (await analyzer.attribute_async(CRASH)).agent == "purser"
 

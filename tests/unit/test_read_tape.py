@@ -12,8 +12,9 @@ from analyzer.experiment.replay.trial import Request, Serve, Trial
 from analyzer.experiment.replay.trial_tools import ToolRules
 from analyzer.experiment.replay.wire import WIRES
 from analyzer.recordings.read_files import read_recording
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Signal
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from semconv.model import AttributeValue, Span
 from semconv.record import replace
 from tests.factories import ordered, span, trace
@@ -106,6 +107,10 @@ def test_a_call_is_on_the_tape_with_its_step_and_its_answer() -> None:
         (
             Obstacle.ENCRYPTED_REASONING,
             {"gen_ai__output__messages": CALLING, "answer": '[{"type": "thinking", "signature": "x"}]'},
+        ),
+        (
+            Obstacle.ENCRYPTED_REASONING,
+            {"gen_ai__output__messages": CALLING, "answer": f'{{"signature": "{"Eq" * 20}"}}'},
         ),
         (
             Obstacle.CUT,

@@ -11,7 +11,7 @@ import pytest
 from yarl import URL
 
 from analyzer.programs.child import child_environment
-from analyzer.programs.recording_gateway import recording, refused_key, upstreams
+from analyzer.programs.recording_gateway import recording, refused_key, unrecorded, upstreams
 from tests.scripted_upstream import Upstream, upstream
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "größer?"}]}).encode()
@@ -147,7 +147,9 @@ def test_a_key_of_another_provider_never_reaches_the_usual_one(key: str, may_pas
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080/v1", "http://u:p@127.0.0.1/v1", "http://[::1/v1", "ftp://x"])
 def test_an_address_that_is_no_plain_url_is_left_as_it_is(url: str) -> None:
-    assert "AZURE_OPENAI_ENDPOINT" not in upstreams({"AZURE_OPENAI_ENDPOINT": url})
+    environ = {"AZURE_OPENAI_ENDPOINT": url, "GROQ_BASE_URL": "https://groq.example", "OPENAI_BASE_URL": ""}
+    assert "AZURE_OPENAI_ENDPOINT" not in upstreams(environ)
+    assert unrecorded(environ) == ("AZURE_OPENAI_ENDPOINT",)
 
 
 @pytest.mark.parametrize("path", ["/00/v1/x", "/01/v1/x", "/0v1/x", "/1/v1/x", "/99/x"])

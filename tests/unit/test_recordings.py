@@ -12,6 +12,7 @@ import pytest
 import yaml
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from analyzer.api.local import read_runs
 from analyzer.cli.output import CommandFailed
 from analyzer.cli.recorded_runs import load_runs
 from analyzer.inquiry.errors import UnreadableInput
@@ -61,7 +62,7 @@ def test_protobuf_spans_and_logs_are_told_apart(pack: object) -> None:
     assert read_recording(pack(logs())).requests == ((Signal.LOGS, logs()),)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\x0a\x00", b"hello", b"\x0a\x02\x0a\x00"])
+@pytest.mark.parametrize("data", [b"", b"\x0a\x00", b"hello", b"\x0a\x02\x0a\x00"])
 def test_bytes_that_hold_neither_are_refused(data: bytes) -> None:
     with pytest.raises(UnreadableInput, match="expected OTLP"):
         read_recording(data)
@@ -90,19 +91,79 @@ def test_files_given_in_each_others_place_are_told(tmp_path: Path) -> None:
     [
         json.dumps(MESSAGES),
         json.dumps({"messages": MESSAGES}),
-        json.dumps({"chat_history": MESSAGES}),
         "\n".join(map(json.dumps, MESSAGES)),
+        json.dumps({"messages": MESSAGES}) + "\n",
         yaml.safe_dump(MESSAGES),
-        "# a run\n---\n" + yaml.safe_dump({"history": MESSAGES}),
     ],
-    ids=["list", "messages", "chat_history", "lines", "yaml list", "yaml"],
+    ids=["list", "messages", "lines", "line", "yaml list"],
 )
-def test_a_model_apis_messages_are_one_conversation(text: str) -> None:
+def test_a_model_apis_messages_are_a_run_like_its_spans(text: str) -> None:
+    recording = read_recording(text.encode())
+    (run,) = rebuild(recording.bodies(Signal.TRACES))
+    steps = [(one.agent, one.kind, one.target, one.output) for one in run.trajectory.steps]
+    assert steps == [
+        ("assistant", StepKind.LLM, None, "call multiply([3, 48])"),
+        ("assistant", StepKind.TOOL, "multiply", "144"),
+        ("assistant", StepKind.LLM, None, "It is 154."),
+    ]
+    assert (run.trajectory.task, run.trajectory.output) == ("What is 3 * 48?", "It is 154.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [json.dumps({"chat_history": MESSAGES}), "# a run\n---\n" + yaml.safe_dump({"history": MESSAGES})],
+    ids=["chat_history", "yaml"],
+)
+def test_a_history_is_a_conversation_log_whose_entries_are_steps(text: str) -> None:
     (read,) = read_recording(text.encode()).conversations
     said = [(step.agent, step.kind, step.target, step.input, step.output) for step in read.trajectory.steps]
     assert said[2] == ("assistant", StepKind.TOOL, "multiply", "[3, 48]", "144")
     assert said[3] == ("assistant", StepKind.LLM, None, "", "It is 154.")
     assert read.trajectory.task == "What is 3 * 48?"
+
+
+def test_an_agents_messages_are_no_failure_for_being_recorded() -> None:
+    right = [*MESSAGES[:-1], {"role": "assistant", "content": "It is 144."}]
+    (run,) = read_runs(json.dumps(right).encode())
+    assert not run.trajectory.is_recorded_conversation
+
+
+def test_a_line_that_a_dying_program_cut_short_is_left_out_with_a_warning() -> None:
+    lines = [json.dumps(one) for one in MESSAGES]
+    read = read_recording("\n".join([*lines, '{"role": "assist']).encode())
+    (warning,) = read.warnings
+    assert warning.startswith("line 5, the last one, is cut short and was left out: Unterminated string")
+    assert read.requests == read_recording("\n".join(lines).encode()).requests
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xef\xbb\xbf", b"\xef\xbb\xbf \n", b"\x1e\n\x1e"], ids=["mark", "space", "separators"]
+)
+def test_a_text_of_nothing_is_refused_in_a_sentence(data: bytes) -> None:
+    with pytest.raises(UnreadableInput, match="a text without content"):
+        read_recording(data)
+
+
+def test_a_broken_line_before_others_is_an_error_with_its_number() -> None:
+    lines = [json.dumps(MESSAGES[0]), '{"role": "assist', json.dumps(MESSAGES[1])]
+    with pytest.raises(UnreadableInput, match="broken JSON: line 2: Unterminated"):
+        read_recording("\n".join(lines).encode())
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"level": 30, "time": 1, "pid": 7, "name": "shop", "msg": "started"}, "the log of an application"),
+        (
+            {"levelname": "INFO", "name": "uvicorn.access", "message": "GET / 200"},
+            "the log of an application",
+        ),
+        ({"name": "shop", "message": "started"}, "unknown format: JSON lines with the keys name, message"),
+    ],
+)
+def test_the_log_of_an_application_is_no_conversation(record: dict[str, object], said: str) -> None:
+    with pytest.raises(UnreadableInput, match=said):
+        read_recording("\n".join([json.dumps(record)] * 3).encode())
 
 
 def test_the_step_by_step_methods_own_fields_are_read() -> None:

@@ -69,7 +69,17 @@ def test_the_convention_has_all_its_names(registry: Registry) -> None:
     failure = {
         f"blamespan.failure.{name}"
         for name in (
-            *("id", "status", "version", "supersedes", "decisive", "rank", "agent.name", "step.index"),
+            *(
+                "id",
+                "status",
+                "version",
+                "supersedes",
+                "accused",
+                "decisive",
+                "rank",
+                "agent.name",
+                "step.index",
+            ),
             *("step.span_id", "mode", "confidence", "fix", "method", "model", "fallback", "explanation"),
             *(
                 "step.trace_id",

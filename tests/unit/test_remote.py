@@ -13,19 +13,29 @@ import pytest
 from aiohttp import web
 
 from analyzer.executor.analyst import RunAnalyst, analysis_of
-from analyzer.executor.codec import PATH, Progress, read_answer, read_run, write_answer, write_run
+from analyzer.executor.codec import (
+    PATH,
+    Progress,
+    read_answer,
+    read_earned,
+    read_run,
+    write_answer,
+    write_earned,
+    write_run,
+)
 from analyzer.executor.remote import TRIES, AwayError, HttpAsk, RemoteAnalyst
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.methods.attribution import Attributor
 from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
 from analyzer.service.analyzer_half.shared_answers import Answers, BusyError
+from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned, TrackRecord
 from collector_processor.otlp import Address
-from collector_processor.pipeline.analyst_protocol import Analysis
 from semconv.model import (
     Abstention,
     Attribution,
     Blame,
     Evidence,
+    Pooled,
     Ranked,
     SpanId,
     SpanStatus,
@@ -72,6 +82,19 @@ BLAME: Final = Blame(
 )
 
 
+POOLED: Final = Pooled(
+    step=1,
+    agent="calculator",
+    own_step=0,
+    own_agent="planner",
+    weight=0.25,
+    accuracy=0.2,
+    right=1,
+    labelled=4,
+)
+EARNED: Final[Earned] = {"provider/large": TrackRecord(labelled=4.5, right=2, won=1, lost=1)}
+
+
 def attribution(verdict: Blame | Abstention = BLAME) -> Attribution:
     return Attribution(run_id=FAILED.run_id, verdict=verdict, method="judge", model="scripted")
 
@@ -84,9 +107,11 @@ class Thinking:
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     asked: int = 0
+    earned: Earned = field(default_factory=dict)
 
-    async def analyse(self, trajectory: Trajectory) -> Analysis:
+    async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
         self.asked += 1
+        self.earned = earned
         self.begun.set()
         await self.may_answer.wait()
         return analysis_of(self.says, trajectory)
@@ -152,6 +177,51 @@ def test_an_attribution_arrives_as_it_was(verdict: Blame | Abstention) -> None:
     assert read_answer(write_answer(attribution(verdict)), FAILED) == attribution(verdict)
 
 
+def test_what_was_pooled_arrives_as_it_was() -> None:
+    told = replace(attribution(), pooled=POOLED)
+    assert read_answer(write_answer(told), FAILED) == told
+
+
+def test_what_models_have_earned_arrives_as_it_was() -> None:
+    assert read_earned(write_earned(EARNED)) == EARNED
+    assert write_earned({}) == {}
+    assert read_earned({}) == {}
+
+
+def test_many_models_and_long_names_leave_room_in_the_address() -> None:
+    many = {f"model {n}": TrackRecord(labelled=n) for n in range(100)} | {
+        "x" * 9_000: TrackRecord(labelled=1e3)
+    }
+    assert list(read_earned(write_earned(many))) == [f"model {n}" for n in range(99, 91, -1)]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "",
+        "[]",
+        '{"m": 1}',
+        '{"m": {"labelled": -1}}',
+        '{"m": {"labelled": 1, "right": 2}}',
+        '{"m": {"labelled": 2, "right": 1, "won": 2}}',
+        '{"m": {"labelled": "NaN"}}',
+        '{"m": {"labelled": 1e300}}',
+        "[" * 100_000,
+    ],
+)
+def test_a_record_that_cannot_be_is_refused(told: str) -> None:
+    with pytest.raises(UnreadableInput):
+        read_earned({"earned": told})
+
+
+async def test_the_analyzer_is_told_what_models_have_earned() -> None:
+    analyst = Thinking()
+    analyst.may_answer.set()
+    async with serving(analyst) as url, asking(url) as ask:
+        await RemoteAnalyst(ask=ask, local=LOCAL).analyse(FAILED, EARNED)
+        assert analyst.earned == EARNED
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"run_id": 1, "steps": []}', b"\xff", b"[" * 100_000])
 def test_what_is_no_run_is_refused_without_being_quoted(body: bytes) -> None:
     with pytest.raises(UnreadableInput, match="expected a run as JSON"):
@@ -162,6 +232,13 @@ def test_what_is_no_run_is_refused_without_being_quoted(body: bytes) -> None:
     "told",
     [
         pytest.param(replace(attribution(), run_id="b" * 32), id="another run"),
+        pytest.param(
+            replace(attribution(), pooled=replace(POOLED, step=2)), id="a model's step there is not"
+        ),
+        pytest.param(
+            replace(attribution(), pooled=replace(POOLED, right=5.0)), id="right more than labelled"
+        ),
+        pytest.param(replace(attribution(), pooled=replace(POOLED, weight=1.5)), id="more than full weight"),
         pytest.param(attribution(replace(BLAME, step=2)), id="a step there is not"),
         pytest.param(attribution(replace(BLAME, step=-1)), id="a step before the first"),
         pytest.param(attribution(replace(BLAME, confidence=1.5)), id="more than certain"),

@@ -17,7 +17,7 @@ from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.experiment.replay.trial import Change
-from analyzer.experiment.replay.trial_tools import ToolRules, first_undeclared
+from analyzer.experiment.replay.trial_tools import ToolRules, first_undeclared, plan
 from semconv.model import ToolCall
 from semconv.record import replace
 from tests.tapes import call, chat_body, tape, tool
@@ -206,6 +206,16 @@ async def test_other_messages_never_reach_the_mcp_server(body: Any) -> None:
     assert server.asked == []
 
 
+async def test_an_mcp_server_that_is_away_makes_the_trial_invalid() -> None:
+    async with mcp_server() as ended:
+        pass
+    async with trial([], over_mcp(ended, "book")) as (gateway, opened, known):
+        status, text = await asked("POST", known["MCP"], {"jsonrpc": "2.0", "id": 1, "method": "initialize"})
+        report = gateway.report(opened.trial)
+    assert (status, "the MCP server of MCP did not answer" in text) == (502, True)
+    assert "the MCP server of MCP did not answer" in report.invalid
+
+
 async def test_a_read_only_mcp_tool_runs_where_nothing_is_recorded() -> None:
     allowed = frozenset({"find"})
     async with (
@@ -264,3 +274,17 @@ def test_a_tool_that_a_model_called_needs_no_span_to_be_named(
     transfer = ToolCall(name="transfer_to_savings", arguments='{"amount": 5}', call_id="c1")
     wired = call(0, "Wire it.", answer=Answer(calls=(transfer,)))
     assert first_undeclared(tape(wired), ToolRules()) is not None
+
+
+def test_a_plan_tells_of_each_tool_whether_it_really_runs() -> None:
+    recorded = [foreign(n, name, "ok") for n, name in enumerate(("book", "pay", "look_up", "hand_over"))]
+    over_mcp = RemoteTools(variable="MCP", tools=frozenset({"pay"}), mcp_server="http://pay.example/mcp")
+    rules = ToolRules(allowed=frozenset({"look_up"}), remotes=[over_http("book"), over_mcp])
+    planned = plan(tape(ASKS, tools=[*recorded, tool(4, "add")]), rules)
+    assert [(each.tool, each.fate.partition(";")[0], each.is_certain) for each in planned] == [
+        ("add", "gets recorded results by @tool", False),
+        ("book", "gets recorded results over HTTP (address in API)", False),
+        ("hand_over", "hands over to an agent", True),
+        ("look_up", "really runs in every trial (--allow-tool)", True),
+        ("pay", "gets recorded results over MCP (address in MCP)", True),
+    ]

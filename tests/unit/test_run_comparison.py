@@ -18,13 +18,13 @@ from analyzer.history.spectrum import LEAST_PASSING, Said
 from analyzer.methods.attribution import Attributor
 from analyzer.service.preparing import preparer_of
 from analyzer.service.run_comparison import FRESH_S, MOST_RUNS, RunComparison
+from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import Redactor
 from collector_processor.settings import load_settings
-from collector_processor.store.run_history import HistoryRow, RunFacts
 from semconv.model import Completion, Span, Status, Step, StepKind, TraceId, Trajectory
 from tests.factories import TRACE, agent, chat, tool, workflow
 from tests.unit.test_verdict_path import Way, opened

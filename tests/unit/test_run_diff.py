@@ -21,8 +21,8 @@ from analyzer.inquiry.run_diff import (
 )
 from analyzer.inquiry.whole_run import WholeRun, WholeStep, whole_steps
 from semconv.model import Trajectory
+from tests.operations import operations
 from tests.runs import failed_tool, run, step, tool
-from tests.unit.test_growth import operations
 
 
 def whole(trajectory: Trajectory) -> WholeRun:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
-from collector_processor.store.database.connection import StoreError
 from collector_processor.store.database.sqlite_driver import SqliteDriver
-from collector_processor.store.records import AbsentParent, Commit, Outgoing, RunIdentity, StoredVerdict
 from collector_processor.store.small_tables import MAX_ABSENT
 from collector_processor.store.verdicts import MOST_PRUNED, RunStore
 from semconv.model import SpanId, TraceId

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
 from collector_processor.rebuild.runs import MAX_KEY_CHARS, group_runs, join_logs, run_keys
 from semconv.dialects.conventions.langsmith import OPENAI_TRACE
-from semconv.model import Event, Link, LogRecord, Scope, Span, Trace, TraceId
+from semconv.model import AttributeValue, Event, Link, LogRecord, Scope, Span, Trace, TraceId
 from tests.factories import agent, chat, ordered, span, span_id, trace, workflow
 
 TEAM = "599c723a-8908-4131-9f13-750a9a98bbf1"
 RUN = "0b2c723a-8908-4131-9f13-750a9a98bb00"
+_PLACES_OF_IDS: Final = (
+    "gen_ai.agent.id",
+    "metadata.requester_metadata",
+    "session.id",
+    "tool_name",
+    "tool_use_id",
+    "user_prompt",
+)
 
 
 def trace_of(letter: str) -> TraceId:
@@ -71,6 +80,28 @@ def test_an_id_of_any_length_is_a_short_key_and_joins_all_the_same() -> None:
     assert len(run_keys(first) & run_keys(second)) == 1
     assert not run_keys(first) & run_keys(other)
     assert run_keys(trace(span(1, attributes={OPENAI_TRACE: "\ud800" * 1000})))
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds"),
+    [
+        pytest.param(True, set(), id="truth"),
+        pytest.param(7, set(), id="number"),
+        pytest.param(b"\xff", set(), id="bytes"),
+        pytest.param(("a", "b"), set(), id="list"),
+        pytest.param("", set(), id="empty"),
+        pytest.param("[" * 100_000, {"openai"}, id="deep"),  # any text is a workflow's id of openai-agents
+    ],
+)
+def test_only_text_is_an_id_of_a_run(value: AttributeValue, kinds: set[str]) -> None:
+    """Senders decide what stands where a framework has its ids."""
+    attributes = dict.fromkeys((OPENAI_TRACE, *_PLACES_OF_IDS), value)
+    resumed = {"input.value": value, "metadata": value, "langfuse.observation.metadata.langgraph_step": value}
+    hostile = trace(
+        span(1, attributes=attributes | resumed),
+        span(2, attributes=attributes, scope="com.anthropic.claude_code"),
+    )
+    assert {key.partition(":")[0] for key in run_keys(hostile)} == {"trace", *kinds}
 
 
 def test_one_team_asked_twice_is_two_runs() -> None:

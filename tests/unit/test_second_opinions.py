@@ -15,6 +15,7 @@ from analyzer.issues.labels.opinion_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.issues.second_opinions import Outcome, SecondOpinions, Wanted
 from analyzer.service.preparing import keeping
+from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Examiner
@@ -24,7 +25,6 @@ from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings
 from collector_processor.store.kept_spans_table import PackedSpans
-from collector_processor.store.records import Commit, StoredVerdict
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, write_back
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
@@ -108,7 +108,7 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
         leaving=Leaving(policy=policy, wall_ns=lambda: START, wake_outbox=lambda: None),
     )
     second = SecondOpinions(
-        examiner=examiner,
+        commits=examiner,
         store=bench.verdicts,
         opinions=OpinionStore(bench.db),
         beside=bench.beside,
@@ -129,7 +129,7 @@ async def test_an_opinion_that_differs_is_a_new_version_and_supersedes_the_carri
     assert (now.fields["method"], now.fields["is_second_opinion"]) == ("judge", True)
     assert [name for name, _ in room.sent()] == [
         "writer: loop",
-        "failure: writer (loop)",
+        "failure: writer (loop), replaces verdict 1",
         *["withdrawn: planner → writer"] * 2,
     ]
 

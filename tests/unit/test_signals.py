@@ -239,6 +239,12 @@ def test_the_crash_that_ends_the_run_is_blamed() -> None:
     assert verdict.confidence > 0.6
 
 
+def test_an_agent_that_failed_is_said_to_have_failed() -> None:
+    failed = replace(step("clerk", "", StepKind.AGENT), status=SpanStatus.ERROR, error="ValueError: 12")
+    reasons = [f.reason for f in findings(read(run(step("planner", "plan"), failed, step("clerk", "ok"))))]
+    assert "failed, and no later call succeeded in its place" in reasons
+
+
 def test_going_on_after_an_error_as_if_nothing_happened_is_blamed() -> None:
     trajectory = run(
         calling("researcher", ("lookup", "")),

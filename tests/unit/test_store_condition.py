@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.database.thread import REFUSING_S, SILENT_S, Condition, Fault, StoreThread
+from collector_processor.core.disk import REFUSING_S, SILENT_S, Condition, Fault, StoreError
+from collector_processor.store.database.thread import StoreThread
 
 
 class Clock:

@@ -10,8 +10,8 @@ from threading import Event, current_thread
 
 import pytest
 
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.database.thread import STORE_RETRY_S, StoreThread, patiently
+from collector_processor.core.disk import STORE_RETRY_S, StoreError, patiently
+from collector_processor.store.database.thread import StoreThread
 
 
 @pytest.fixture

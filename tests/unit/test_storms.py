@@ -21,6 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from benchmarks.hostile.attack_requests import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
+from collector_processor.core.fair import FairQueue, Places, Turns
 from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import SegmentDirectory
 from collector_processor.journal.keeper import JournalKeeper
@@ -35,10 +36,9 @@ from collector_processor.otlp import (
 )
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.pipeline.load import Rows
-from collector_processor.pipeline.queues import FairQueue, Places
 from collector_processor.rebuild.decode import decode
 from collector_processor.receivers.admission import TurnedAwayError
-from collector_processor.receivers.overload import BufferBudget, Turns
+from collector_processor.receivers.overload import BufferBudget
 from collector_processor.receivers.unpacking import Unpacking
 from collector_processor.store.verdicts import MAX_JOINED
 from collector_processor.wire.by_trace import TraceIndex, extract
@@ -48,9 +48,9 @@ from collector_processor.wire.scan import scan_request, scan_traces
 from collector_processor.wire.split import drop_invalid, split_for_reading
 from semconv.model import Link, SpanId, TraceId
 from tests.factories import agent, tool
+from tests.operations import operations
 from tests.otlp_requests import key_value, numbers_in, request, rows_of, span, trace_name
 from tests.slow_lane import LIMITS, MemorySource, ScriptedAnalyst, SlowLane
-from tests.unit.test_growth import operations
 from tests.unit.test_intake import door
 
 AGENT = {"gen_ai.operation.name": "invoke_agent"}
@@ -740,7 +740,7 @@ async def test_json_is_read_in_a_process_if_it_has_very_many_values() -> None:
     body = b'{"unknown":[%s0],"resourceSpans":[%s]}' % (b"0," * 100_000, spans)
     converted = await unpacking.convert(Signal.TRACES, body, "client")
     assert converted == to_protobuf(Signal.TRACES, body)
-    with pytest.raises(MalformedRequestError, match="expected an object"):
+    with pytest.raises(MalformedRequestError, match="expected objects in resourceSpans"):
         await unpacking.convert(Signal.TRACES, b'{"resourceSpans":[%s[]]}' % (b"[]," * 100_000), "client")
 
 

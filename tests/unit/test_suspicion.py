@@ -226,14 +226,13 @@ def test_equal_calls_with_an_equal_result_are_a_loop_and_waiting_for_a_job_is_no
 @pytest.mark.parametrize(
     ("answer", "kinds"),
     [
-        ("Filed under QX-4711.", 1),
+        ("Filed under QX-47118.", 1),
         ("Filed under ABC-12.", 0),
-        ("See https://other.example/report.", 1),
-        ("See https://docs.example/a/.", 0),
+        ("Any card from GTX-1080 on, or EN-60601 for clinics.", 0),
+        ("See https://other.example/report.", 0),
         ('It says that "the pump was switched off twice in May".', 1),
         ('It says that "the pump was switched on twice in May".', 0),
-        ("According to the Meridian Institute it is fine.", 1),
-        ("According to Jane Roe it is fine.", 0),
+        ("According to the Meridian Institute it is fine.", 0),
     ],
 )
 def test_references_that_no_tool_returned_are_clues(answer: str, kinds: int) -> None:
@@ -241,13 +240,17 @@ def test_references_that_no_tool_returned_are_clues(answer: str, kinds: int) -> 
     assert len(found(run(tool("a", text), step("a", answer), output=answer), ClueKind.UNSOURCED)) == kinds
 
 
-@pytest.mark.parametrize(
-    "link", ["https://[your-lake]/boats", "https://lake\u2100harbour/boats", "http://[::1/a"]
-)
-def test_a_link_that_is_no_address_has_no_known_host(link: str) -> None:
-    answer = f"The boats are listed at {link} today."
-    (clue,) = found(run(tool("a", "Boats: 3"), step("a", answer), output=answer), ClueKind.UNSOURCED)
-    assert clue.signs == {"link": 1.0, "known_host": 0.0}
+def test_who_first_says_what_no_tool_returned_is_named() -> None:
+    answer = "Filed under QX-471130."
+    steps = (
+        step("lead", "plan"),
+        tool("a", "3 boats"),
+        step("a", answer),
+        tool("b", "sent"),
+        step("b", answer),
+    )
+    (clue,) = found(run(*steps, output=answer), ClueKind.UNSOURCED)
+    assert clue.step == 2
 
 
 @pytest.mark.parametrize(

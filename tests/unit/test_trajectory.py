@@ -625,7 +625,8 @@ def judged(name: str, label: str, **more: Any) -> Event:
         pytest.param(judged("quality", "PASS"), Outcome.SUCCESS, id="passed"),
         pytest.param(judged("q", "", **{"gen_ai.evaluation.score.value": 0}), Outcome.FAILURE, id="score 0"),
         pytest.param(judged("q", "", **{"gen_ai.evaluation.score.value": 0.7}), None, id="score between"),
-        pytest.param(judged("failure_attribution", "fail"), None, id="our own"),
+        pytest.param(judged("task_success", "fail"), Outcome.FAILURE, id="another's"),
+        pytest.param(judged("task_success", "fail", **{"blamespan.failure.id": "7"}), None, id="our own"),
     ],
 )
 def test_an_evaluators_result_is_the_outcome(event: Event, outcome: Outcome | None) -> None:

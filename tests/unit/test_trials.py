@@ -138,7 +138,7 @@ async def test_claims_come_back_from_a_worker_process(lane: SlowLane) -> None:
 
 async def test_issued_ids_are_known_to_the_store_until_they_expire(tmp_path: Path) -> None:
     with closing(RunStore(tmp_path / "runs.sqlite")) as store:
-        trial = await TrialIds(rows=store.trials, tenant=SHOP, timeout_s=600, now_ns=lambda: 5)()
+        trial = await TrialIds(issue=store.trials.issue, tenant=SHOP, timeout_s=600, now_ns=lambda: 5)()
         day = int(86_400e9)
         assert store.trials.issued(SHOP, {trial, FORGED}, day) == {trial}
         assert store.trials.issued(NO_TENANT, {trial}, 5) == frozenset()
@@ -148,4 +148,4 @@ async def test_issued_ids_are_known_to_the_store_until_they_expire(tmp_path: Pat
 async def test_a_store_that_refuses_issues_no_id(tmp_path: Path) -> None:
     with closing(RunStore(tmp_path / "runs.sqlite")) as store:
         store._db.execute("PRAGMA query_only = ON")
-        assert await TrialIds(rows=store.trials, tenant=SHOP, timeout_s=600, now_ns=lambda: 5)() == ""
+        assert await TrialIds(issue=store.trials.issue, tenant=SHOP, timeout_s=600, now_ns=lambda: 5)() == ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from analyzer.executor.codec import write_run
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.uploads import json_bytes, read_runs
+from analyzer.recordings.uploads import json_bytes, read_runs, unpacked
 from collector_processor.rebuild.encode import encode
 from semconv.model import Heard, Trajectory
 from tests.factories import agent, chat, said, workflow
@@ -51,3 +53,17 @@ def test_results_within_outputs_and_evaluations_count() -> None:
     plain, full = run(step("a", "ok")), run(step("a", "ok", said=said, failed_evaluations=(name,)))
     grown = len(write_run(full)) - len(write_run(plain))
     assert grown <= json_bytes([full]) - json_bytes([plain]) < 1.1 * grown
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(
+            b"a,b,c\n" + b",,\n" * 2_000_000, "at most 5,000,000 values", id="a table of empty cells"
+        ),
+        pytest.param(gzip.compress(b"PAR1..."), "read by the command line", id="Parquet"),
+    ],
+)
+def test_a_table_is_refused_before_it_is_read(data: bytes, reason: str) -> None:
+    with pytest.raises(UnreadableInput, match=reason):
+        unpacked([data])

@@ -27,9 +27,9 @@ from analyzer.telemetry.verdict_counters import (
     VerdictCounters,
     exemplar_of,
 )
+from collector_processor.core.records import StoredVerdict
+from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, Signal
-from collector_processor.rebuild.stages import Run
-from collector_processor.store.records import StoredVerdict
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, provisional, summary_of, write_back
 from semconv.model import Abstention, Attribution, Blame, Effort, Resource, Span, Status, Verdict

@@ -15,27 +15,25 @@ import pytest
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.codec import read_prepared, read_traces, write_prepared, write_traces
 from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.run_label import Label, LabelKind
+from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from collector_processor.assembly.assembler import Released
+from collector_processor.core.analysis import AnalysisLostError, KeptRun
+from collector_processor.core.records import CONFIRMED, Commit, StoredVerdict, VerdictSummary
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.analyst_protocol import AnalysisLostError
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Compare, Examiner, without_others
 from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import (
-    KeptRun,
-    Prepared,
-    Preparer,
-    TraceBytes,
-)
+from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import Redactor
-from collector_processor.store.records import CONFIRMED, Commit, StoredVerdict
 from collector_processor.writeback.annotate import CarrierPolicy
-from collector_processor.writeback.outgoing import VerdictSummary
 from semconv.model import Completion, Link, Span, SpanId, Status, TraceId
 from tests.factories import TRACE, agent, chat, workflow
 from tests.run_store import analyses_of
@@ -206,7 +204,7 @@ async def test_a_failed_run_is_committed_along_with_its_bytes_and_announced(way:
     (carriers,), (log,) = way.store.outbox(Signal.TRACES), way.store.outbox(Signal.LOGS)
     ids = {carrier.attributes["blamespan.failure.id"] for carrier in decode(carriers.body).spans}
     assert ids == {verdict.failure_id}
-    assert len(decode_logs(log.body)) == 1
+    assert len(decode_logs(log.body)) == 2
     assert analyses_of(way.store, KEY) == (1, 1)
     assert [said for _, said in way.announced] == [verdict]
     (kept,) = way.kept
@@ -317,6 +315,59 @@ async def test_a_run_that_a_model_is_to_be_asked_of_is_kept_with_the_models_verd
         assert (len(way.kept), len(model.prompts)) == (1, 1)
         assert json.loads(way.kept[0].noted)["blamed"] == way.verdict().agent
         assert way.verdict().fields["method"] == "judge+signals"
+
+
+def dinner(number: int) -> list[Span]:
+    """Return a failed run in which nothing but a model's answer tells the agents apart."""
+    names = ("scout", "buyer", "cook", "clerk", "critic", "host")
+    trace: dict[str, Any] = {"trace_id": TraceId(f"{number + 1:032x}")}
+    said = [chat(9 + at, answer=f"{name} speaks", agent_name=name, **trace) for at, name in enumerate(names)]
+    return [workflow(1, task="dinner?", error="it failed", **trace), *said]
+
+
+async def test_a_model_that_labels_show_right_moves_the_blame_for_their_tenant_alone(tmp_path: Path) -> None:
+    quote = '{"step": 3, "quote": "clerk speaks"}'
+    model = ScriptedModel(replies=[f'{{"reason": "astray", "step": 3, "evidence": [{quote}]}}'] * 40)
+    with opened(tmp_path, by=analyst(model)) as way:
+        labels, opinions = LabelStore(way.store._db), OpinionStore(way.store._db)
+        way.examiner.earned = TrackRecords(
+            lambda tenant: way.examiner.in_db(track_records, labels, way.store, opinions, tenant),
+            iter(range(0, 10_000, 100)).__next__,
+        )
+
+        async def judged(number: int) -> StoredVerdict:
+            key = TraceKey(NO_TENANT, TraceId(f"{number + 1:032x}"))
+            way.receive(*dinner(number))
+            await way.examine(key)
+            return way.verdict(key)
+
+        first = await judged(0)
+        assert (first.step, first.fields["pooled"]["model"]["step"]) == (5, 3)
+        assert (first.fields["pooled"]["weight"], first.fields["pooled"]["labelled"]) == (0.25, 0)
+        for number in range(1, 31):
+            verdict = await judged(number)
+            kept = replace(label_of(verdict), step=3, span_id=SpanId(f"{12:016x}"), agent="clerk")
+            await way.examiner.in_db(labels.add, kept)
+        last = (await judged(31)).fields
+        assert (last["step"], last["agent"], last["reason"][:6]) == (3, "clerk", "astray")
+        assert last["pooled"] == first.fields["pooled"] | {
+            "weight": 1.0,
+            "accuracy": 0.68,
+            "right": 30,
+            "labelled": 30,
+        }
+        assert await way.examiner.earned(Tenant("another")) == {}
+
+
+def label_of(verdict: StoredVerdict) -> Label:
+    return Label(
+        tenant=verdict.tenant,
+        run_id=verdict.run_id,
+        kind=LabelKind.CORRECTED,
+        version=verdict.version,
+        service=verdict.service,
+        labelled_ns=AT_NS,
+    )
 
 
 async def test_no_model_is_asked_of_a_run_that_did_not_fail(tmp_path: Path) -> None:

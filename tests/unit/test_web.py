@@ -18,8 +18,8 @@ from analyzer.telemetry.metric_table import FAILURES
 from analyzer.telemetry.verdict_counters import Counter
 from analyzer.web.api import Labels
 from analyzer.web.app import WebParts, make_app
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.store.records import StoredVerdict
 from tests.verdicts import stored
 
 VERDICT = stored(

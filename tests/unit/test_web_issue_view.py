@@ -17,8 +17,8 @@ from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
 from analyzer.web.reads.page_records import RunRow, ShownIssue, row_of
 from analyzer.web.views.issue_page import FixedRow, IssueView, draw_trend, issue_view
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import NO_TENANT
-from collector_processor.store.records import StoredVerdict
 from tests.web.showcase import FIX
 
 NOW_NS = 20_000 * DAY_NS

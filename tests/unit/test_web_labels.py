@@ -16,9 +16,9 @@ from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, as_label
 from analyzer.web.api import Labels, read_statement
 from analyzer.web.app import WebParts, make_app
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import StoreError
-from collector_processor.store.records import StoredVerdict
 from tests.runs import run, step, tool
 from tests.verdicts import stored
 

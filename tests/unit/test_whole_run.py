@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
+from collector_processor.core.runs import Run
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.rebuild.repair import repair
-from collector_processor.rebuild.stages import Run
 from collector_processor.trajectory import order
 from semconv.dialects.reading.usage import ModelCall, model_call
 from semconv.model import Attributes, AttributeValue, Span, Trajectory
@@ -140,3 +140,19 @@ def test_the_tools_offered_keep_their_schemas_and_no_secret(*, is_text: bool) ->
         assert json.loads(step_.offered[0].parameters) == {"a": [1]}
         assert step_.offered[1].parameters == ""
         assert json.loads(step_.offered[2].parameters) == DEFINITIONS[3]["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("names", "total"),
+    [
+        ({"gen_ai.usage.cache_read.input_tokens": 900, "gen_ai.usage.cache_write.input_tokens": 200}, 1110),
+        ({"gen_ai.usage.cache_creation.input_tokens": 50}, 60),
+        ({"gen_ai.usage.cache_read.input_tokens": 8}, 10),
+        ({}, 10),
+    ],
+    ids=["present names", "former name", "counted in", "none"],
+)
+def test_cached_tokens_are_counted_once(names: dict[str, int], total: int) -> None:
+    """Ten tokens cannot hold nine hundred cached ones: the instrumentation did not count these in."""
+    read = model_call(span(1, attributes={"gen_ai.usage.input_tokens": 10, **names}))
+    assert read.input_tokens == total

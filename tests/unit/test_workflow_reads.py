@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -11,15 +12,17 @@ from typing import Final
 
 import pytest
 
+from analyzer.cli.main import run
 from analyzer.issues.issue_service import WORKFLOWS_EVERY_S
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.workflow_reports import WorkflowRefused
 from analyzer.web.reads.page_records import ShownWorkflow
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.remembered import CostlyReads
+from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import RUNS, open_database
+from collector_processor.store.database.places import open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
 from tests.workflows import RULE, Place, keep_runs
 
@@ -129,3 +132,15 @@ def test_a_quick_result_is_forgotten_soon_and_none_is_kept_for_longer_than_allow
     numbers = iter(range(10))
     asked = [reads.of("one", lambda: next(numbers), lambda _result: 1) for _ in range(7)]
     assert asked == [0, 0, 1, 1, 2, 2, 3]
+
+
+def test_the_command_counts_the_runs_of_each_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(open_database(tmp_path / RUNS)) as database, closing(database.own()) as db:
+        yesterday = Place(start_ns=time.time_ns() - DAY_NS)
+        keep_runs(db, yesterday, ["passed", "passed", "passed", "failed", "failed", "unsaid"])
+    assert run(["workflows", "--data-dir", str(tmp_path)]) == 0
+    assert ["refunds", "shop", "1.0", "3", "2", "1"] in map(str.split, capsys.readouterr().out.splitlines())
+    assert run(["workflows", "--data-dir", str(tmp_path), "--fix", "2.0"]) == 0
+    assert "No workflow has a run of 2.0" in capsys.readouterr().out

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from collector_processor.core.records import PERSON, Carriers, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
-from collector_processor.store.records import PERSON, StoredVerdict
-from collector_processor.writeback.annotate import CarrierPolicy, Carriers
+from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, WriteBack, provisional, write_back
 from semconv.model import Abstention, Attribution, Blame, Resource, Span, Status
 from tests.factories import TRACE, agent, chat, span_id, workflow
@@ -67,7 +67,7 @@ def test_the_first_verdict_is_version_1_with_carriers_and_an_evaluation() -> Non
         ("failure: planner", span_id(1)),
     ]
     (log,) = [out for out in back.outgoing if out.signal is Signal.LOGS]
-    assert [entry.span_id for entry in decode_logs(log.body)] == [span_id(3)]
+    assert [entry.span_id for entry in decode_logs(log.body)] == [span_id(1), span_id(3)]
     assert back.rewrites == ()
 
 
@@ -117,10 +117,18 @@ def test_a_step_that_late_spans_moved_is_the_same_step_under_its_new_number() ->
     [
         pytest.param(
             1,
-            ["writer: decisive error", "failure: writer", *["withdrawn: planner → writer"] * 2],
+            [
+                "writer: decisive error",
+                "failure: writer, replaces verdict 1",
+                *["withdrawn: planner → writer"] * 2,
+            ],
             id="another step",
         ),
-        pytest.param(None, ["no failure found", *["withdrawn: planner"] * 2], id="no failure after all"),
+        pytest.param(
+            None,
+            ["no failure found, replaces verdict 1", *["withdrawn: planner"] * 2],
+            id="no failure after all",
+        ),
     ],
 )
 def test_a_changed_verdict_supersedes_and_withdraws_beside_the_old_one(
@@ -143,7 +151,10 @@ def test_a_changed_verdict_supersedes_and_withdraws_beside_the_old_one(
 
 def test_nothing_is_withdrawn_where_nothing_was_blamed() -> None:
     back = write_back(decision(0, previous=told(None)), POLICY)
-    assert [one.name for one in carriers(back)] == ["planner: decisive error", "failure: planner"]
+    assert [one.name for one in carriers(back)] == [
+        "planner: decisive error",
+        "failure: planner, replaces verdict 1",
+    ]
     assert back.verdict.version == 2
 
 
@@ -229,13 +240,28 @@ class TestAPersonsWord:
         moved = write_back(decision(0, previous=before), POLICY).verdict
         assert (moved.step, moved.agent, json.loads(moved.document)["step"]) == (1, "writer", 1)
 
+    def test_turns_an_unknown_outcome_into_a_pass(self) -> None:
+        said = replace(decision(None).attribution, method=PERSON)
+        persons = replace(
+            decision(None, previous=told(None)), attribution=said, document='{"method": "person"}'
+        )
+        back = write_back(persons, POLICY)
+        (out,) = back.outgoing
+        (log,) = decode_logs(out.body)
+        assert (back.verdict.version, log.event.attributes["gen_ai.evaluation.score.label"]) == (2, "pass")
+        again = write_back(replace(persons, previous=back.verdict), POLICY)
+        assert again.outgoing == ()
+
     def test_is_marked_where_the_same_blame_was_too_uncertain(self) -> None:
         unsure = replace(told(1), document='{"confidence": 0.2}')
         said = replace(decision(1, confidence=1.0).attribution, method=PERSON)
         persons = replace(decision(1, previous=unsure), attribution=said, document='{"method": "person"}')
         assert carriers(write_back(persons, POLICY)) == []
         back = write_back(persons, CarrierPolicy(min_confidence=0.5))
-        assert [one.name for one in carriers(back)] == ["writer: decisive error", "failure: writer"]
+        assert [one.name for one in carriers(back)] == [
+            "writer: decisive error",
+            "failure: writer, replaces verdict 1",
+        ]
         assert back.verdict.version == 2
 
 
@@ -251,10 +277,30 @@ class TestHeld:
         assert DECISIVE not in sent[span_id(1)].attributes
         before = {span.span_id: span for span in decode(held[8]).spans}
         for name, span in sent.items():
-            added = {key for key in span.attributes if key.startswith("blamespan.")}
+            added = {key for key in span.attributes if key.startswith(("blamespan.", "annotations."))}
             added |= {"error"} if name == span_id(3) else set()
             own = {key: value for key, value in span.attributes.items() if key not in added}
             assert replace(span, attributes=own) == before[name]
+
+    def test_evaluations_are_annotations_at_the_next_free_index(self) -> None:
+        theirs = {"annotations.4.annotation.name": "tone", "annotations.x": "theirs"}
+        taken = replace(SPANS[2], attributes={**SPANS[2].attributes, **theirs})
+        spans = (*SPANS[:2], taken, *SPANS[3:])
+        (run,) = rebuild([encode(spans)])
+        held = {8: encode(spans)}
+        ((_, body),) = write_back(replace(decision(), run=run), POLICY, held).rewrites
+        sent = {span.span_id: span.attributes for span in decode(body).spans}
+        assert sent[span_id(1)]["annotations.0.annotation.name"] == "task_success"
+        decisive = sent[span_id(3)]
+        assert decisive["annotations.4.annotation.name"] == "tone"
+        assert decisive["annotations.5.annotation.name"] == "failure_attribution"
+        assert decisive["annotations.5.annotation.identifier"] == "blamespan"
+        assert decisive["annotations.5.annotation.metadata"] == json.dumps(
+            {"version": 1, "failure_id": decisive["blamespan.failure.id"]}
+        )
+        (again,) = rebuild([body])
+        assert again.trajectory.outcome is None, "our own evaluations are not read back"
+        assert not any(step.failed_evaluations for step in again.trajectory.steps)
 
     def test_what_is_in_two_rows_is_written_into_both(self) -> None:
         held = {8: encode(SPANS[:1]), 9: encode(SPANS[1:])}

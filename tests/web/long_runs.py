@@ -15,11 +15,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Span, StatusCode, set_span_in_context
 
+from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.run_totals import total_up
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.kept_spans_table import PackedSpans
 from semconv.model import Attribution
 from tests.web.stage import NOW_NS, Stage

@@ -33,14 +33,16 @@ from analyzer.web.reads.page_records import RunName, ShownIssue
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import Jobs
 from analyzer.web.views.run_page import TraceLink
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import Commit, StoredVerdict
+from collector_processor.core.runs import Run, RunTotals
 from collector_processor.otlp import NO_TENANT, Address, Signal, Tenant
-from collector_processor.rebuild.run_totals import RunTotals, total_up
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.run_totals import total_up
+from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings
 from collector_processor.store.database.places import open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.records import Commit, StoredVerdict
-from collector_processor.store.verdicts import RUNS, RunStore
+from collector_processor.store.verdicts import RunStore
 from semconv.model import Attribution, Blame, Status, Trace, Trajectory
 from tests.shown import fixtures
 

@@ -9,13 +9,15 @@ import json
 from dataclasses import replace
 
 import pytest
+import zstandard
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
-from analyzer.executor.analyst import Choice, LocalOpinions, RunAnalyst
+from analyzer.executor.analyst import LocalOpinions, RunAnalyst
 from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
+from analyzer.methods.choice import Choice
 from analyzer.web.app import make_app
 from analyzer.web.pages.try_pages import MAX_UPLOAD
 from analyzer.web.requested_analyses import Jobs
@@ -31,7 +33,9 @@ JSON = {"Content-Type": "application/json"}
 
 async def test_a_trace_is_judged_in_one_request(client: Client) -> None:
     data = next(path for path in fixtures() if path.name == "ag2_native-crash.json.gz").read_bytes()
-    for body, kind in ((data, "application/gzip"), (gzip.decompress(data), "application/json")):
+    plain = gzip.decompress(data)
+    packed = ((data, "application/gzip"), (zstandard.compress(plain), "application/zstd"))
+    for body, kind in (*packed, (plain, "application/json")):
         async with client.post("/api/analyse", data=body, headers={"Content-Type": kind}) as answer:
             found = await answer.json()
             checked("/api/analyse", "post", answer.status, answer.content_type).validate(found)

@@ -24,10 +24,11 @@ from analyzer.web.reads.recent_work import FRESH_NS as WORK_FRESH_NS
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Trends, bucket_width, trend_of
 from analyzer.web.run_list import read_filters, read_key, write_key
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import Commit
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.database.places import RUNS, open_database
-from collector_processor.store.records import Commit
+from collector_processor.store.database.places import open_database
 from semconv.model import Blame, Effort, Status
 from tests.runs import run, step
 from tests.web.stage import NOW_NS, Stage, verdict_of

@@ -20,12 +20,13 @@ from analyzer.web.app import make_app
 from analyzer.web.pages import compare_pages
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
+from collector_processor.core.disk import RUNS
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
-from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.database.places import RUNS, open_database
+from collector_processor.store.database.places import open_database
 from collector_processor.store.small_tables import TrialArm, TrialArmRows
 from semconv.model import StepKind, Trajectory
 from semconv.record import replace

@@ -10,8 +10,8 @@ import pytest
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.recurrence.issue import IssueState
 from analyzer.web.reads.issue_reads import IssueReader
+from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.verdicts import RUNS
 from tests.issues import DAY, START, Bench, opened_issue_service
 
 OTHER = Tenant("x-scope-orgid=b")

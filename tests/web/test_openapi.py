@@ -30,15 +30,15 @@ from analyzer.web.reads.page_records import Sort
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.run_list import FILTERS, MAX_LISTED
 from analyzer.web.schemas import openapi
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.disk import RUNS
+from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
-from collector_processor.pipeline.analyst_protocol import Analysis
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.database.places import open_database
 from collector_processor.store.kept_spans_table import PackedSpans
-from collector_processor.store.records import Commit
-from collector_processor.store.verdicts import RUNS
 from semconv.model import Status
 from tests.issues import Bench, opened_issue_service
 from tests.runs import run, step

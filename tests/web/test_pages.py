@@ -16,14 +16,15 @@ from analyzer.inquiry.verdict import to_json
 from analyzer.issues.recurrence.issue import Fingerprint, IssueState
 from analyzer.web.pages.run_pages import read_form
 from analyzer.web.rendering import usd, usd_more
-from collector_processor.rebuild.run_totals import RunTotals
-from collector_processor.store.records import Commit
+from collector_processor.core.records import Commit
+from collector_processor.core.runs import RunTotals
 from semconv.model import (
     UNKNOWN_AGENT,
     Abstention,
     Attribution,
     Blame,
     Evidence,
+    Pooled,
     Proof,
     ProofDecision,
     Ranked,
@@ -95,7 +96,7 @@ async def test_the_list_shows_who_is_to_blame_and_leads_to_the_run(stage: Stage,
     await stage.add(RUN, "shop", blame(RUN, 2))
     page = await text_of(client, "/runs")
     assert 'href="/runs/run-1"' in page
-    for shown in ("how much?", "shop", "analyst", "70%"):
+    for shown in ("how much?", "shop", "analyst", "70%", '<span class="reason">it is wrong'):
         assert shown in page
 
 
@@ -156,6 +157,36 @@ async def test_a_set_of_steps_is_shown_with_what_was_observed(stage: Stage, clie
         page = await text_of(client, path)
         assert '<a href="#step-1">1</a> or <a href="#step-2">2</a> in 90% of such runs' in page
         assert "observed 93% of 84 labelled runs" in page
+
+
+@pytest.mark.parametrize(
+    ("labelled", "told"),
+    [(0.0, "no labelled run says yet how often it is right"), (4.5, "right in 2 of 4.5 labelled runs")],
+)
+async def test_a_pooled_verdict_shows_both_opinions_and_what_the_model_has_earned(
+    stage: Stage, client: Client, labelled: float, told: str
+) -> None:
+    both = Pooled(
+        step=1,
+        agent="cl<i>erk",
+        own_step=2,
+        own_agent="analyst",
+        weight=0.25,
+        accuracy=0.2,
+        right=2.0 if labelled else 0.0,
+        labelled=labelled,
+    )
+    judged = replace(blame(RUN, 2), method="judge+signals", model="large", pooled=both)
+    await stage.add(RUN, "shop", judged)
+    for path in ("/runs/run-1", "/runs/run-1/report.html"):
+        page = await text_of(client, path)
+        assert 'The model named <a href="#step-1">step 1</a> of cl&lt;i&gt;erk' in page
+        assert "weight was 0.25" in page
+        assert told in page
+    async with client.get("/api/runs/run-1") as answer:
+        pooled = (await answer.json())["pooled"]
+    assert pooled["without_model"] == {"step": 2, "agent": "analyst", "span_id": RUN.steps[2].span_id}
+    assert (pooled["weight"], pooled["accuracy"], pooled["labelled"]) == (0.25, 0.2, labelled)
 
 
 async def test_a_suspicion_shows_two_probabilities_each_with_its_name(stage: Stage, client: Client) -> None:

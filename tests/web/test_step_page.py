@@ -15,8 +15,8 @@ from analyzer.web.reads import whole_runs
 from analyzer.web.views.formatted import formatted, json_html, shown_text
 from analyzer.web.views.marked_texts import MOST_TEXT
 from analyzer.web.views.verdict_versions import versions_of
+from collector_processor.core.records import PERSON, Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT
-from collector_processor.store.records import PERSON, Commit, StoredVerdict
 from tests.runs import run, step
 from tests.web.long_runs import Tape, add_spans, long_run, papers
 from tests.web.stage import Stage

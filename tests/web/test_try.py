@@ -22,10 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from analyzer.executor.analyst import Choice, LocalOpinions, Offer, RunAnalyst
+from analyzer.executor.analyst import LocalOpinions, RunAnalyst
 from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.methods.attribution import Attributor
+from analyzer.methods.choice import Choice, Offer
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.uploads import MAX_UNPACKED, reading_here
 from analyzer.web.app import make_app
@@ -340,7 +341,7 @@ ASKED = asyncio.Event()
 class Slow(LocalOpinions):
     """Analyses that end only if they are cancelled."""
 
-    async def ask(self, _trajectory: Trajectory, _choice: Choice, called: Any) -> Any:
+    async def ask(self, _trajectory: Trajectory, _choice: Choice, called: Any, _earned: Any = None) -> Any:
         called(1, 0.5)
         called(0, -0.25)
         ASKED.set()

@@ -22,10 +22,10 @@ from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.recurrence.issue import Issue
 from analyzer.web.app import make_app
 from analyzer.web.reads.workflow_reads import WorkflowReader
+from collector_processor.core.disk import RUNS
+from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.rebuild.run_totals import RunTotals
 from collector_processor.store.database.places import open_database
-from collector_processor.store.verdicts import RUNS
 from tests.security.test_hostile_text import HOSTILE
 from tests.web.stage import NOW_NS, Stage, close_parts, serving
 from tests.web.test_pages import MARK, RUN, Page, blame, text_of

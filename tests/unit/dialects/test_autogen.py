@@ -121,7 +121,8 @@ def test_a_manager_that_speaks_is_an_agent_and_one_that_only_passes_on_is_not() 
     speaking = creates(5, "GroupChatAgentResponse", parent=3, trace_id=trace_of(101))
     response = {"response": {"chat_message": message(1, "TextMessage", "Look it up.", "Manager")}}
     heard = receives(6, f"clerk_{TEAM}", response, of=speaking, trace_id=trace_of(102))
-    assert outline(read(*started(), speaking, heard)) == [("Manager", "llm")]
+    (spoken,) = read(*started(), speaking, heard).steps
+    assert (spoken.agent, spoken.kind, spoken.output) == ("Manager", "llm", "Look it up.")
     passing = creates(5, "GroupChatRequestPublish", parent=3, trace_id=trace_of(101))
     assert read(*started(), passing).steps == ()
 

@@ -18,7 +18,7 @@ from semconv.dialects.generic.clues import clues_of
 from semconv.dialects.generic.infer import infer
 from semconv.model import Attributes, Span, Trace, Trajectory
 from tests.factories import span
-from tests.unit.test_growth import operations
+from tests.operations import operations
 
 QUESTION = "How much power does the pump draw?"
 LEAD, ANALYST = "You are the lead. Delegate.", "You are the analyst. Compute."

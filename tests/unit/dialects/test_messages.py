@@ -61,6 +61,11 @@ RESULT = ("tool", "found", ())
         ),
         pytest.param({"type": "function_call", "name": "search", "call_id": "1"}, CALL, id="responses call"),
         pytest.param(
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hello"}], "content": []},
+            ("reasoning", "hello", ()),
+            id="responses reasoning",
+        ),
+        pytest.param(
             {"role": "assistant", "content": [{"type": "tool_use", "name": "search"}]},
             CALL,
             id="anthropic call",
@@ -211,3 +216,10 @@ def test_results_beside_an_agents_own_words_are_not_its_words() -> None:
     assert body_of(message).splitlines()[-1] == "85 seats"
     (answer,) = messages_of([{"role": "user", "parts": parts[2:]}])
     assert (answer.role, answer.text, answer.results) == ("tool", "85 seats", "")
+
+
+@pytest.mark.parametrize(("role", "text"), [("assistant", ""), ("tool", "[]")])
+def test_an_empty_list_is_no_words_of_a_model_but_a_tools_result(role: str, text: str) -> None:
+    """Semantic Kernel's messages that only call tools have no items left; a search may find nothing."""
+    (message,) = messages_of([{"role": role, "content": [], "name": "clerk"}])
+    assert message.text == text

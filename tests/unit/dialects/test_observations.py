@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -338,3 +339,8 @@ def test_langsmiths_traceback_is_no_part_of_the_error() -> None:
 def test_a_functions_only_text_is_the_task() -> None:
     made = langsmith(1, "chain", parent=None, attributes={"gen_ai.prompt": '{"q": "How many?"}'})
     assert read(made).task == "How many?"
+
+
+def test_logfires_own_spans_say_whose_the_calls_below_them_are() -> None:
+    turn = replace(logfire(1, "Turn of {name!r}", parent=None, agent_name="clerk"), end_ns=span(99).end_ns)
+    assert outline(ordered(turn, logfire(2, "Responses API with {model!r}"))) == [("clerk", "llm")]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from semconv.dialects import Action, ActionKind, Surroundings, read_action
-from semconv.model import AgentSource, Span
+from semconv.model import AgentSource, Span, StepKind
 from tests.factories import openinference, ordered, outline, span
 
 
@@ -423,3 +424,44 @@ def test_haystacks_messages_as_python_shows_them_give_way_to_the_model_calls_own
     call = span(2, parent=1, attributes={"openinference.span.kind": "LLM", **heard}, scope=scope)
     trajectory = ordered(top, call)
     assert (trajectory.task, trajectory.output) == ("How many?", "Three")
+
+
+@pytest.mark.parametrize(
+    ("end", "more", "kinds"),
+    [
+        pytest.param(3, {}, ["tool"], id="a note of the failure"),
+        pytest.param(3, {"tool.name": "query_ledger"}, ["tool", "tool"], id="a tool of that name"),
+        pytest.param(4, {}, ["tool", "tool"], id="it took time"),
+    ],
+)
+def test_the_moment_of_a_tools_failure_is_no_second_tool(
+    end: int, more: Mapping[str, str], kinds: list[str]
+) -> None:
+    """BeeAI writes each event of a tool as a span of the tool's kind."""
+    failed = {"openinference.span.kind": "TOOL", "output.value": "ToolError: no such ledger"}
+    scope = "openinference.instrumentation.beeai"
+    spans = (
+        span(1, start=0, end=9, name="clerk", scope=scope, attributes={"openinference.span.kind": "AGENT"}),
+        span(
+            2,
+            parent=1,
+            start=2,
+            end=5,
+            name="query_books",
+            scope=scope,
+            attributes={**failed, "tool.name": "query_books"},
+            error="Tool Error",
+        ),
+        span(
+            3,
+            parent=2,
+            start=3,
+            end=end,
+            name="error",
+            scope=scope,
+            attributes={**failed, **more},
+            error="Tool Error",
+        ),
+    )
+    steps = ordered(*spans).steps
+    assert [str(step.kind) for step in steps if step.kind is StepKind.TOOL] == kinds

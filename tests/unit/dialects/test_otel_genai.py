@@ -32,6 +32,9 @@ def operation(name: str, **attributes: Any) -> Span:
         ("execute_tool", ActionKind.TOOL),
         ("invoke_agent", ActionKind.AGENT),
         ("invoke_workflow", ActionKind.WORKFLOW),
+        ("handle_conversation_turn", ActionKind.WORKFLOW),
+        ("search_memory", ActionKind.TOOL),
+        ("upsert_memory", ActionKind.TOOL),
         ("create_agent", ActionKind.SETUP),
         ("embeddings", ActionKind.CONTAINER),
         ("something_new", ActionKind.CONTAINER),
@@ -39,6 +42,36 @@ def operation(name: str, **attributes: Any) -> Span:
 )
 def test_the_operation_says_the_kind(name: str, kind: ActionKind) -> None:
     assert read(operation(name)).kind is kind
+
+
+def test_an_operation_on_memory_is_a_tool_of_its_name() -> None:
+    assert read(operation("search_memory")).tool == "search_memory"
+    assert read(operation("search_memory", **{"gen_ai.tool.name": "recall"})).tool == "recall"
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        ("pass_control", ActionKind.HANDOFF),
+        (None, ActionKind.HANDOFF),
+        ("return_to_caller", ActionKind.TOOL),
+    ],
+)
+def test_a_transfer_names_its_target_and_says_whether_control_comes_back(
+    mode: str | None, kind: ActionKind
+) -> None:
+    stated = {"gen_ai.tool.name": "ask", "gen_ai.transfer.target.name": "writer"}
+    action = read(operation("execute_tool", **stated, **({"gen_ai.transfer.mode": mode} if mode else {})))
+    assert (action.kind, action.target) == (kind, "writer")
+
+
+@pytest.mark.parametrize("name", ["Registrar\n", "  Registrar", "Registrar"])
+def test_space_around_a_name_is_no_part_of_it(name: str) -> None:
+    assert read(operation("invoke_agent", **{"gen_ai.agent.name": name})).agent == "Registrar"
+
+
+def test_a_name_of_nothing_but_space_is_none() -> None:
+    assert read(operation("invoke_agent", **{"gen_ai.agent.name": " \n"})).agent is None
 
 
 SPOKEN = [said("user", "hello")]

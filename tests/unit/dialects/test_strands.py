@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from semconv.model import ContentState, Event, Span, SpanStatus
 from tests.factories import messages, ordered, outline, said, span
 
@@ -58,6 +60,15 @@ def clerk(text: str) -> Sequence[Span]:
 
 
 CLOSING = strands(5, "chat", answered("I have handed you over."), parent=2)
+
+
+@pytest.mark.parametrize("team", ["swarm", "graph"])
+def test_a_team_is_no_agent_of_what_runs_below_it(team: str) -> None:
+    top = strands(1, f"invoke_{team}", heard("How many seats?"), parent=None, gen_ai__agent__name=team)
+    node = strands(2, "execute_tool", gen_ai__tool__name="look_up")
+    called = strands(4, "chat", answered("200 seats"), parent=3)
+    trajectory = ordered(replace(top, end_ns=span(99).end_ns), node, agent(3, "clerk", end=59), called)
+    assert outline(trajectory) == [("unknown", "tool"), ("clerk", "llm")]
 
 
 def test_words_after_a_handoff_that_nobody_hears_are_no_step() -> None:

@@ -1,0 +1,120 @@
+"""A test suite of an agent program, with the plugin on and off: who broke it, in report, XML and files."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = """
+import json, pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
+@pytest.fixture(scope="session", autouse=True)
+def provider():
+    trace.set_tracer_provider(TracerProvider())
+
+def call(agent, said, heard=""):
+    with trace.get_tracer("desk").start_as_current_span(f"chat {agent}") as span:
+        span.set_attribute("gen_ai.operation.name", "chat")
+        span.set_attribute("gen_ai.agent.name", agent)
+        for name, role, text in (("input", "user", heard), ("output", "assistant", said)):
+            parts = [{"type": "text", "content": text}]
+            span.set_attribute(f"gen_ai.{name}.messages", json.dumps([{"role": role, "parts": parts}]))
+    return said
+
+def quote(price):
+    with trace.get_tracer("desk").start_as_current_span("invoke_workflow sales") as span:
+        span.set_attribute("gen_ai.operation.name", "invoke_workflow")
+        with trace.get_tracer("desk").start_as_current_span("execute_tool prices") as tool:
+            tool.set_attribute("gen_ai.operation.name", "execute_tool")
+            tool.set_attribute("gen_ai.agent.name", "researcher")
+            tool.set_attribute("gen_ai.tool.name", "prices")
+            tool.set_attribute("gen_ai.tool.call.result", "one seat: 121 EUR")
+        first = call("researcher", "One seat costs 121 EUR.")
+        return call("analyst", f"30 * 121 = {price} EUR", first)
+"""
+TESTS = """
+from conftest import quote
+import asyncio, pytest
+
+def test_right():
+    assert "3630" in quote(3630)
+
+@pytest.mark.parametrize("seats", [30])
+def test_wrong(seats):
+    assert "3630" in quote(3360)
+
+def test_wrong_in_a_loop():
+    async def main():
+        assert "3630" in quote(3360)
+    asyncio.run(main())
+
+def test_without_agents():
+    assert 1 == 2
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    (tmp_path / "conftest.py").write_text(SUITE)
+    (tmp_path / "test_desk.py").write_text(TESTS)
+    return tmp_path
+
+
+def run(suite: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
+        cwd=suite, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def test_a_failing_test_says_who_broke_it(suite: Path) -> None:
+    said = run(suite, "--blamespan", "--junitxml=junit.xml")
+    assert "3 failed, 1 passed" in said.stdout
+    assert said.stdout.count("blamespan: who broke it") == 2
+    assert len(re.findall(r"^analyst, step 2 \(\d\d%\): .*3360", said.stdout, re.MULTILINE)) == 2
+    assert "blamespan: 1 failing test ended no span of an agent" in said.stdout
+    xml = (suite / "junit.xml").read_text()
+    assert xml.count('<property name="blamespan.agent" value="analyst"') == 2
+
+
+def test_without_the_option_nothing_changes(suite: Path) -> None:
+    said = run(suite)
+    assert "3 failed, 1 passed" in said.stdout
+    assert "blamespan" not in said.stdout
+
+
+def test_processes_of_xdist_pass_their_verdicts_on(suite: Path) -> None:
+    said = run(suite, "--blamespan", "-n", "2")
+    assert said.stdout.count("blamespan: who broke it") == 2
+
+
+def test_the_configuration_switches_it_on(suite: Path) -> None:
+    (suite / "pytest.ini").write_text("[pytest]\nblamespan = true\n")
+    assert run(suite).stdout.count("blamespan: who broke it") == 2
+
+
+def test_runs_are_saved_and_can_be_judged_again(suite: Path) -> None:
+    run(suite, "--blamespan-save", "runs")
+    files = sorted(path.name for path in (suite / "runs").iterdir())
+    assert files == [f"test_desk.py_test_{name}.json" for name in ("right", "wrong_30_", "wrong_in_a_loop")]
+    command = (sys.executable, "-m", "analyzer", "attribute", "--failed", "--format", "json")
+    said = subprocess.run(
+        [*command, "runs/test_desk.py_test_wrong_30_.json"],
+        cwd=suite, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert json.loads(said.stdout)["agent"] == "analyst"
+
+
+def test_a_folder_that_cannot_be_written_fails_no_test(suite: Path) -> None:
+    (suite / "runs").write_text("a file")
+    said = run(suite, "--blamespan-save", "runs", "-k", "right")
+    assert "1 passed" in said.stdout
+    assert "blamespan: test_desk.py::test_right: FileExistsError" in said.stdout
+    assert said.returncode == 0

@@ -1,0 +1,114 @@
+"""Success that is claimed after failing tests, and answers that pass the failures on."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzer.lineage.failed_tests import failed_tests
+from analyzer.lineage.known import Known
+from analyzer.signals.run_view import read
+from semconv.model import StepKind
+from tests.runs import run, step
+
+DONE = "Done: the function is renamed and everything works."
+REPORTS = {
+    "pytest": "FAILED test_shop.py::test_total\n1 failed, 2 passed in 0.12s",
+    "unittest": "Ran 3 tests in 0.01s\n\nFAILED (failures=1)",
+    "jest": "Tests:       1 failed, 2 passed, 3 total",
+    "mocha": "  2 passing (9ms)\n  1 failing",
+    "go": "--- FAIL: TestTotal (0.00s)\nFAIL\tshop\t0.003s",
+    "cargo": "test result: FAILED. 2 passed; 1 failed; 0 ignored",
+    "maven": "Tests run: 3, Failures: 1, Errors: 0, Skipped: 0\nBUILD FAILURE",
+    "rspec": "3 examples, 1 failure",
+    "dotnet": "Failed!  - Failed:     1, Passed:     2",
+    "tap": "ok 1 - add\nnot ok 2 - total",
+}
+
+
+def clues(answer: str, report: str, *, command: str = "make test", task: str = "Rename total.") -> list[str]:
+    steps = (
+        step("coder", "", kind=StepKind.LLM),
+        step("coder", report, kind=StepKind.TOOL, target="Bash", input=command),
+        step("coder", answer, kind=StepKind.LLM),
+    )
+    return [clue.reason for clue in failed_tests(Known(read(run(*steps, task=task, output=answer))))]
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
+def test_success_after_the_report_of_any_runner_is_a_clue(report: str) -> None:
+    assert len(clues(DONE, report)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Fertig: Die Funktion ist umbenannt.",
+        "C'est fait : la fonction est renommée.",
+        "Listo: la función se ha renombrado.",
+        "完了しました。関数の名前を変更しました。",
+        "I renamed it; all tests pass.",
+        "Umbenannt, alle Tests laufen durch.",
+        "Функция переименована, тесты проходят.",
+    ],
+)
+def test_success_is_heard_in_other_languages(answer: str) -> None:
+    assert len(clues(answer, REPORTS["pytest"], task="x")) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '{"command": "cd shop && pytest -q | tail -5"}',
+        '{"command": "pytest -q 2>&1 | grep -c failed"}',
+        '["bash", "-lc", "cat notes.md && go test ./..."]',
+    ],
+)
+def test_a_command_that_also_prints_still_runs_its_tests(command: str) -> None:
+    assert len(clues(DONE, REPORTS["pytest"], command=command)) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '{"command": "grep -rn assert tests/"}',
+        "cat build/test-report.txt",
+        '{"command": "git show HEAD~3:tests/test_shop.py"}',
+        "ls tests; head -50 tests/test_shop.py",
+    ],
+)
+def test_a_file_that_quotes_a_report_is_none(command: str) -> None:
+    assert clues(DONE, REPORTS["pytest"], command=command) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Add a test that reproduces the bug.", "Done: the test that reproduces it is added."),
+        ("Schreibe einen Test, der den Bug zeigt.", "Fertig: der Test, der den Bug zeigt, ist da."),
+        ("Écris un test qui reproduit le bug.", "C'est fait : le test qui reproduit le bug est ajouté."),
+        ("Añade una prueba que reproduzca el error.", "Listo: he añadido la prueba que lo reproduce."),
+        ("バグを再現するテストを書いて。", "完了しました。バグを再現するテストを追加しました。"),
+    ],
+    ids=["en", "de", "fr", "es", "ja"],
+)
+def test_a_test_that_is_wanted_to_fail_is_no_clue(task: str, answer: str) -> None:
+    assert clues(answer, REPORTS["pytest"], task=task) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "report", "command", "task"),
+    [
+        (DONE, "3 passed in 0.12s", "pytest", "Rename total."),
+        (DONE, "Tests run: 3, Failures: 0, Errors: 0", "mvn test", "Rename total."),
+        (DONE, "ok  \tshop\t0.003s", "go test ./...", "Rename total."),
+        ("Done, but one test still fails.", REPORTS["pytest"], "pytest", "Rename total."),
+        ("Fertig, aber ein Test schlägt noch fehl.", REPORTS["pytest"], "pytest", "Benenne total um."),
+        ("Renamed; test_total is unrelated to it.", REPORTS["pytest"], "pytest", "Rename total."),
+        ("Done: I added the test.", REPORTS["pytest"], "pytest", "Write a failing test for the bug."),
+        ("Done: 40 rows are imported.", "40 rows imported, 3 failed", "import rows.csv", "Import the rows."),
+        ("The shop has three functions.", REPORTS["pytest"], "pytest", "How many functions has the shop?"),
+    ],
+    ids=["passed", "none failed", "go", "told", "told in German", "named", "wanted", "no test", "no claim"],
+)
+def test_an_answer_that_fits_its_tests_is_no_clue(answer: str, report: str, command: str, task: str) -> None:
+    assert clues(answer, report, command=command, task=task) == []

@@ -1,0 +1,352 @@
+"""Messages of other frameworks, data sets by column, and documents that are none of these."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzer.api.local import read_runs
+from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.read_files import read_recording
+from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, runs, told, tools
+
+
+def test_model_messages_of_the_ai_sdk_say_which_result_is_an_error() -> None:
+    def result(output: Any, **more: Any) -> dict[str, Any]:
+        part = {"type": "tool-result", "toolCallId": "c1", "toolName": "tide_table", "output": output, **more}
+        return {"role": "tool", "content": [part]}
+
+    call = {
+        "role": "assistant",
+        "content": [{"type": "tool-call", "toolCallId": "c1", "toolName": "tide_table", "input": {}}],
+    }
+    last = {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]}
+    failed = run([USER, call, result({"type": "error-text", "value": ERROR}), last])
+    works = run([USER, call, result({"type": "json", "value": {"high": "14:20"}}), last])
+    assert tools(failed) == [("assistant", "tide_table", ERROR, ERROR)]
+    assert tools(works) == [("assistant", "tide_table", '{"high": "14:20"}', "")]
+
+
+def test_version_4_of_the_ai_sdk_nests_the_call() -> None:
+    done = {
+        "state": "result",
+        "toolCallId": "c1",
+        "toolName": "tide_table",
+        "args": {"port": "Dover"},
+        "result": "14:20",
+    }
+    parts = [
+        {"type": "step-start"},
+        {"type": "reasoning", "reasoning": "hm"},
+        {"type": "tool-invocation", "toolInvocation": done},
+        {"type": "text", "text": ANSWER},
+    ]
+    newer = run(
+        {
+            "id": "chat",
+            "messages": [
+                {"role": "user", "content": TASK, "parts": [{"type": "text", "text": TASK}]},
+                {"role": "assistant", "content": ANSWER, "parts": parts},
+            ],
+        }
+    )
+    older = run([USER, {"role": "assistant", "content": ANSWER, "toolInvocations": [done]}])
+    assert tools(newer) == tools(older) == [("assistant", "tide_table", "14:20", "")]
+    assert newer.output == older.output == ANSWER
+
+
+def test_a_call_that_waits_or_was_denied_is_no_failure() -> None:
+    waits = {"type": "tool-pay", "toolCallId": "c1", "state": "approval-requested", "input": {}}
+    found = run(
+        [
+            {"role": "user", "parts": [{"type": "text", "text": "Pay."}]},
+            {"role": "assistant", "parts": [waits]},
+        ]
+    )
+    assert [step.error for step in found.steps] == [""]
+
+
+def sk(role: str, *items: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+    return {"Role": {"Label": role}, "AuthorName": name, "Items": list(items)}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param(
+            [
+                sk("user", {"$type": "TextContent", "Text": TASK}),
+                sk(
+                    "assistant",
+                    {
+                        "$type": "FunctionCallContent",
+                        "Id": "c1",
+                        "PluginName": "harbour",
+                        "FunctionName": "tides",
+                        "Arguments": {},
+                    },
+                    name="desk",
+                ),
+                sk(
+                    "tool",
+                    {
+                        "$type": "FunctionResultContent",
+                        "CallId": "c1",
+                        "PluginName": "harbour",
+                        "FunctionName": "tides",
+                        "Result": ERROR,
+                    },
+                ),
+                sk("assistant", {"$type": "TextContent", "Text": ANSWER}, name="desk"),
+            ],
+            id="Semantic Kernel, .NET",
+        ),
+        pytest.param(
+            {
+                "messages": [
+                    {"role": "user", "items": [{"content_type": "text", "text": TASK}]},
+                    {
+                        "role": "assistant",
+                        "name": "desk",
+                        "items": [
+                            {
+                                "content_type": "function_call",
+                                "id": "c1",
+                                "name": "harbour-tides",
+                                "arguments": "{}",
+                            }
+                        ],
+                    },
+                    {
+                        "role": "tool",
+                        "items": [
+                            {
+                                "content_type": "function_result",
+                                "id": "c1",
+                                "name": "harbour-tides",
+                                "result": ERROR,
+                            }
+                        ],
+                    },
+                    {
+                        "role": "assistant",
+                        "name": "desk",
+                        "items": [{"content_type": "text", "text": ANSWER}],
+                    },
+                ]
+            },
+            id="Semantic Kernel, Python",
+        ),
+        pytest.param(
+            {
+                "storeState": {
+                    "messages": [
+                        {"role": "user", "contents": [{"$type": "text", "text": TASK}]},
+                        {
+                            "role": "assistant",
+                            "authorName": "desk",
+                            "contents": [
+                                {
+                                    "$type": "functionCall",
+                                    "callId": "c1",
+                                    "name": "harbour-tides",
+                                    "arguments": {},
+                                }
+                            ],
+                        },
+                        {
+                            "role": "tool",
+                            "contents": [{"$type": "functionResult", "callId": "c1", "result": ERROR}],
+                        },
+                        {
+                            "role": "assistant",
+                            "authorName": "desk",
+                            "contents": [{"$type": "text", "text": ANSWER}],
+                        },
+                    ]
+                }
+            },
+            id="Agent Framework, .NET thread",
+        ),
+    ],
+)
+def test_microsofts_frameworks_are_read_in_each_spelling(messages: Any) -> None:
+    found = run(messages)
+    assert tools(found) == [("desk", "harbour-tides", ERROR, "")]
+    assert (found.task, found.output, found.agents) == (TASK, ANSWER, ("desk",))
+
+
+def test_a_store_of_llama_index_holds_dialogues() -> None:
+    def message(role: str, text: str, **more: Any) -> dict[str, Any]:
+        return {"role": role, "additional_kwargs": more, "blocks": [{"block_type": "text", "text": text}]}
+
+    asks = message("assistant", "", tool_calls=[CALL])
+    chat = [
+        message("user", TASK),
+        asks,
+        message("tool", "14:20", tool_call_id="c1"),
+        message("assistant", ANSWER),
+    ]
+    found = runs({"chat_store": {"store": {"anna": chat, "ben": chat[:1] + chat[-1:]}}, "token_limit": 9})
+    assert sorted(map(tools, found)) == [[], [("assistant", "tide_table", "14:20", "")]]
+
+
+def test_a_code_agent_of_smolagents_runs_its_code() -> None:
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "python_interpreter", "arguments": "print(1/0)"},
+    }
+    last = {
+        "id": "c2",
+        "type": "function",
+        "function": {"name": "python_interpreter", "arguments": "final_answer(3)"},
+    }
+    steps = [
+        {"system_prompt": "You are the clerk."},
+        {"task": TASK},
+        {"plan": "First divide.", "model_output_message": {}},
+        {
+            "step_number": 1,
+            "model_output": "I divide.",
+            "tool_calls": [call],
+            "observations": None,
+            "error": {"type": "AgentExecutionError", "message": "ZeroDivisionError"},
+        },
+        {
+            "step_number": 2,
+            "model_output": "Done.",
+            "tool_calls": [last],
+            "observations": "Last output: 3",
+            "error": None,
+            "action_output": 3,
+            "is_final_answer": True,
+        },
+    ]
+    found = run({"output": 3, "state": "success", "steps": steps})
+    assert tools(found) == [
+        ("clerk", "python_interpreter", "ZeroDivisionError", "ZeroDivisionError"),
+        ("clerk", "python_interpreter", "Last output: 3", ""),
+    ]
+    assert (found.task, found.output) == (TASK, "3")
+
+
+PILOT = 'task_name="find", task="Find the "high" tide.", agent="Pilot"'
+WRITER = 'task_name="write", task="Write it.", agent="Writer"'
+LOG = f'''2026-05-14 09:30:00: {PILOT}, status="started"
+2026-05-14 09:30:05: {PILOT}, status="completed", output="It is:
+- 14:20, says "agent="Pilot"""
+2026-05-14 09:30:06: {WRITER}, status="started"
+2026-05-14 09:30:09: {WRITER}, status="completed", output="At 14:20."
+'''
+
+
+def test_a_log_of_crewai_has_values_with_quotes_and_lines(tmp_path: Path) -> None:
+    path = tmp_path / "crew.txt"
+    path.write_text(LOG, encoding="utf-8")
+    (found,) = [run.trajectory for run in read_runs(path)]
+    assert told(found) == [
+        ("Pilot", "llm", 'It is:\n- 14:20, says "agent="Pilot""'),
+        ("Writer", "llm", "At 14:20."),
+    ]
+    assert found.task == 'Find the "high" tide.\nWrite it.'
+
+
+def test_the_last_entry_of_a_log_that_is_cut_short_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "crew.txt"
+    path.write_text(LOG[:-9], encoding="utf-8")
+    assert read_recording(path.read_bytes()).warnings == ("the last entry is cut short and was left out",)
+    (found,) = [run.trajectory for run in read_runs(path)]
+    assert found.agents == ("Pilot",)
+
+
+def test_a_log_of_crewai_may_be_json_and_hold_two_runs() -> None:
+    def entries(day: int) -> list[dict[str, str]]:
+        entry = {"timestamp": f"2026-05-{day} 09:30:00", "task_name": "find", "task": TASK, "agent": "Pilot"}
+        return [{**entry, "status": "started"}, {**entry, "status": "completed", "output": ANSWER}]
+
+    assert [one.output for one in runs([*entries(14), *entries(15)])] == [ANSWER, ANSWER]
+
+
+def test_the_output_of_a_crew_holds_its_tools_failures() -> None:
+    failure = {"tool_name": "tide_table", "tool_args": {"port": "Dover"}, "failure": {"message": ERROR}}
+    task = {"description": TASK, "raw": ANSWER, "agent": "Pilot", "tool_failures": [failure]}
+    found = run({"raw": ANSWER, "tasks_output": [task], "token_usage": {}})
+    assert tools(found) == [("Pilot", "tide_table", ERROR, ERROR)]
+
+
+def test_jobs_of_other_agents_are_no_crew() -> None:
+    job = {"timestamp": "2026-05-14 09:30:00", "task": "backup", "agent": "node-7", "status": "ok"}
+    with pytest.raises(UnreadableInput):
+        runs(job, job)
+
+
+def test_an_entry_of_another_log_is_no_crew(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text('2026-05-14 09:30:00: level="INFO", message="started"\n', encoding="utf-8")
+    with pytest.raises(UnreadableInput, match="application"):
+        read_runs(path)
+
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "question": f"Q{number}",
+        "mistake_agent": "Writer",
+        "mistake_step": "1",
+        "history": [
+            {"role": "human", "content": f"Q{number}", "name": "human"},
+            {"role": "assistant", "content": "Because of Mars.", "name": "Writer"},
+        ],
+    }
+    for number in range(2)
+]
+
+
+def by_column(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {key: [row[key] for row in rows] for key in rows[0]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(by_column(ROWS), id="columns"),
+        pytest.param(by_column([{**row, "history": by_column(row["history"])} for row in ROWS]), id="twice"),
+        pytest.param([{**row, "history": by_column(row["history"])} for row in ROWS], id="rows with columns"),
+        pytest.param({"rows": [{"row_idx": 0, "row": row} for row in ROWS]}, id="viewer"),
+        pytest.param(ROWS, id="rows"),
+    ],
+)
+def test_a_data_set_is_read_by_row_or_by_column(document: Any) -> None:
+    found = read_recording(json.dumps(document).encode()).conversations
+    assert [one.trajectory.task for one in found] == ["Q0", "Q1"]
+    assert [(one.label.agent, one.label.step) for one in found if one.label] == [("Writer", 1)] * 2
+    assert [[step.agent for step in one.trajectory.steps] for one in found] == [["human", "Writer"]] * 2
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param([{"type": "function_call_output"}, 5], id="a number among items"),
+        pytest.param([{"role": "user", "parts": [{"text": "only a question"}]}], id="no answer of Gemini"),
+        pytest.param(
+            [{"kind": "request", "parts": [{"part_kind": "user-prompt"}]}],
+            id="no answer of pydantic-ai",
+        ),
+        pytest.param(
+            {"input": [{"role": "user", "content": "x"}], "output": [{"role": "a", "content": "y"}]},
+            id="lists",
+        ),
+        pytest.param({"events": [{"author": "x", "title": "a book"}]}, id="authors of books"),
+        pytest.param({"steps": [{"task": "cook"}, {"task": "eat"}]}, id="tasks"),
+        pytest.param({"a": {"messages": "none"}, "b": {"x": 1}}, id="no updates"),
+        pytest.param({"contents": [{"parts": ["bolt"]}]}, id="parts of machines"),
+        pytest.param({"store": {"milk": [{"role": "x"}]}}, id="a shop"),
+    ],
+)
+def test_other_documents_are_refused_in_one_line(document: Any) -> None:
+    with pytest.raises(UnreadableInput) as refused:
+        read_recording(json.dumps(document).encode())
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,195 @@
+"""What a model earns: labels and proofs on its own steps, per tenant, until the run is deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.run_label import Label, LabelKind
+from analyzer.issues.labels.track_records import FRESH_S, TrackRecords, track_records
+from collector_processor.core.analysis import Earned, TrackRecord
+from collector_processor.core.disk import StoreError
+from collector_processor.core.records import EXPERIMENT, Commit
+from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.store.deletion import delete_run
+from semconv.model import SpanId
+from tests.issues import START, Bench
+from tests.verdicts import stored
+
+MODEL = "provider/large"
+OTHER = Tenant("x=b")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    found = Bench(folder=tmp_path)
+    yield found
+    found.close()
+
+
+def span(step: int) -> SpanId:
+    return SpanId(f"{step + 1:016x}")
+
+
+def named(step: int) -> dict[str, object]:
+    return {"step": step, "agent": "clerk", "span_id": span(step)}
+
+
+def document(model: object, own: object, asked: str | None = MODEL) -> str:
+    both = {"model": model, "without_model": own, "weight": 0.25, "right": 0, "labelled": 0}
+    return json.dumps({"model": asked, "pooled": both})
+
+
+def judged(bench: Bench, run_id: str = "run-1", *, model: int, own: int, **fields: Any) -> None:
+    """Commit a verdict that blames step 1, after a model and signals named these steps."""
+    told = {"run_id": run_id, "document": document(named(model), named(own))} | fields
+    bench.verdicts.commit(Commit(analysed=(), verdicts=(stored(**told),)))
+
+
+def labelled(bench: Bench, kind: LabelKind, step: int | None, **fields: Any) -> None:
+    told: dict[str, Any] = {"tenant": NO_TENANT, "run_id": "run-1", "version": 1, "service": "shop"}
+    place = None if step is None else span(step)
+    told |= {"agent": "clerk", "step": step, "span_id": place, "labelled_ns": START}
+    bench.labels.add(Label(kind=kind, **(told | fields)))
+
+
+def opinion(bench: Bench, method: str, text: str, given_ns: int = 9) -> None:
+    told = {"tenant": NO_TENANT, "run_id": "run-1", "method": method, "model": MODEL, "run_digest": ""}
+    OpinionStore(bench.db).add(Opinion(**told, given_ns=given_ns, document=text))  # type: ignore[arg-type]
+
+
+def records(bench: Bench, tenant: Tenant = NO_TENANT) -> Earned:
+    return track_records(bench.labels, bench.verdicts, OpinionStore(bench.db), tenant)
+
+
+def earned(**parts: float) -> Earned:
+    return {MODEL: TrackRecord(**parts)}
+
+
+@pytest.mark.parametrize(
+    ("model", "own", "known"),
+    [
+        pytest.param(1, 1, {"labelled": 1, "right": 1}, id="both right"),
+        pytest.param(1, 2, {"labelled": 1, "right": 1, "won": 1}, id="the model alone right"),
+        pytest.param(2, 1, {"labelled": 1, "lost": 1}, id="signals alone right"),
+        pytest.param(2, 3, {"labelled": 1}, id="neither right"),
+    ],
+)
+def test_a_label_says_whose_step_was_right(
+    bench: Bench, model: int, own: int, known: dict[str, float]
+) -> None:
+    judged(bench, model=model, own=own)
+    assert records(bench) == {}
+    labelled(bench, LabelKind.CORRECTED, 1)
+    assert records(bench) == earned(**known)
+
+
+def test_a_rejection_counts_only_against_a_model_that_named_the_step(bench: Bench) -> None:
+    judged(bench, model=1, own=1)
+    judged(bench, "run-2", model=2, own=1)
+    for run_id in ("run-1", "run-2"):
+        labelled(bench, LabelKind.REJECTED, None, run_id=run_id)
+    assert records(bench) == earned(labelled=1)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [(LabelKind.NOT_A_FAILURE, None), (LabelKind.CORRECTED, None)],
+    ids=["no failure", "an agent without a step"],
+)
+def test_a_label_without_a_step_says_nothing_of_the_model(
+    bench: Bench, label: tuple[LabelKind, int | None]
+) -> None:
+    judged(bench, model=1, own=1)
+    labelled(bench, *label)
+    assert records(bench) == {}
+
+
+def test_the_newest_label_of_a_run_counts(bench: Bench) -> None:
+    judged(bench, model=1, own=2)
+    labelled(bench, LabelKind.CONFIRMED, 1)
+    labelled(bench, LabelKind.CORRECTED, 2)
+    assert records(bench) == earned(labelled=1, lost=1)
+
+
+def test_a_moved_step_is_known_by_its_span_and_another_step_of_the_span_is_not_counted(bench: Bench) -> None:
+    judged(bench, model=1, own=2)
+    labelled(bench, LabelKind.CORRECTED, 1, span_id=span(7))
+    assert records(bench) == earned(labelled=1)  # the same number, another span
+    labelled(bench, LabelKind.CORRECTED, 5, span_id=span(1))
+    assert records(bench) == {}
+
+
+def test_a_proof_counts_half_and_a_persons_label_outranks_it(bench: Bench) -> None:
+    judged(bench, model=1, own=2)
+    opinion(bench, EXPERIMENT, json.dumps({"status": "attributed", "step": 1, "span_id": span(1)}))
+    assert records(bench) == earned(labelled=0.5, right=0.5, won=0.5)
+    labelled(bench, LabelKind.CORRECTED, 2)
+    assert records(bench) == earned(labelled=1, lost=1)
+
+
+def test_a_refutation_counts_half_against_the_model_that_named_the_step(bench: Bench) -> None:
+    judged(bench, model=1, own=2)
+    refuted = {"status": "undetermined", "proof": {"decision": "refuted", "step": 1, "span_id": span(1)}}
+    opinion(bench, EXPERIMENT, json.dumps(refuted))
+    assert records(bench) == earned(labelled=0.5)
+
+
+def test_a_model_counts_once_for_a_run_by_its_first_answer(bench: Bench) -> None:
+    judged(bench, model=2, own=3)
+    opinion(bench, "auto", document(named(1), named(3)))
+    judged(bench, model=1, own=3, version=2, decided_ns=10)
+    opinion(bench, "auto", document(named(1), named(3), "provider/small"))
+    labelled(bench, LabelKind.CORRECTED, 1)
+    assert records(bench) == {
+        MODEL: TrackRecord(labelled=1),
+        "provider/small": TrackRecord(labelled=1, right=1, won=1),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no JSON",
+        "[]",
+        document(None, None),
+        document({"step": "1"}, named(1)),
+        document(named(1), named(1), None),
+        json.dumps({"model": MODEL, "pooled": 7}),
+    ],
+)
+def test_a_damaged_document_counts_nothing(bench: Bench, text: str) -> None:
+    judged(bench, model=1, own=1, document=text)
+    labelled(bench, LabelKind.CORRECTED, 1)
+    assert records(bench) == {}
+
+
+def test_what_a_run_said_is_forgotten_with_it_and_is_no_other_tenants(bench: Bench) -> None:
+    for tenant in (NO_TENANT, OTHER):
+        judged(bench, model=1, own=2, tenant=tenant)
+    labelled(bench, LabelKind.CONFIRMED, 1, tenant=OTHER)
+    labelled(bench, LabelKind.REJECTED, None, tenant=OTHER, run_id="run-2")
+    assert (records(bench), records(bench, OTHER)) == ({}, earned(labelled=1, right=1, won=1))
+    assert delete_run(bench.db, OTHER, "run-1")
+    assert records(bench, OTHER) == {}
+
+
+async def test_a_store_that_refuses_leaves_what_was_known() -> None:
+    now, reads = [0.0], iter((1.0, None, 2.0))
+
+    async def read(_tenant: Tenant) -> Earned:
+        labelled = next(reads)
+        if labelled is None:
+            raise StoreError("disk full")
+        return earned(labelled=labelled)
+
+    reader = TrackRecords(read, lambda: now[0])
+    seen = []
+    for now[0] in (0.0, FRESH_S - 1, FRESH_S, 2 * FRESH_S):
+        seen.append((await reader(NO_TENANT))[MODEL].labelled)
+    assert seen == [1, 1, 1, 2]
