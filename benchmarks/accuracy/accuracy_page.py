@@ -34,7 +34,7 @@ from analyzer.signals.registry import SIGNALS, findings
 from analyzer.signals.run_view import Reading, Signal, read
 from analyzer.signals.scoring import posterior
 from benchmarks.accuracy.abstaining import TABLES as ABSTAINING
-from benchmarks.accuracy.model_pool import pool_table
+from benchmarks.accuracy.model_pool import learned_from_half, pool_table
 from benchmarks.accuracy.ranker_limits import TABLES as LIMITS
 from benchmarks.accuracy.trivial import best_agent, best_step
 from semconv.model import Attribution, Blame
@@ -278,6 +278,9 @@ TABLES: Final[Mapping[str, Callable[[Path], list[str]]]] = {
     "ablation": ablation_table,
     **ABSTAINING,
     "model_pool": lambda folder: pool_table(folder / WHO_AND_WHEN, folder / REPLIES),
+    "learned_pool": lambda folder: pool_table(
+        folder / WHO_AND_WHEN, folder / REPLIES, repool=learned_from_half
+    ),
     **{name: partial(limits_table, name) for name in LIMITS},
 }
 

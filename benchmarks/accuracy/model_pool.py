@@ -4,15 +4,19 @@
 Recorded replies of real models to the reference prompts (arXiv:2505.00212) are replayed through our readers; no model
 is called. ``REPLIES`` has one JSON object a line: kind, model, log, reply. A model asked twice about a log (with and
 without the right answer) counts as two. A verdict that a model does not give is wrong; the pool is signals' then.
+
+With ``--learned``, the trust in each model and method is learned from the labels of one half of the logs and applied to
+the other half, and the other way round.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -23,9 +27,10 @@ from analyzer.inquiry.conversation import Label
 from analyzer.inquiry.match_agents import same_agent
 from analyzer.inquiry.method import AttributionMethod, Reply
 from analyzer.inquiry.visible import visible_run
-from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model
+from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model, trust_of
 from analyzer.methods.published.reference import AllAtOnce, BinarySearch, StepByStep
-from analyzer.methods.without_model import signals_belief
+from analyzer.methods.without_model import Belief, signals_belief
+from collector_processor.core.analysis import TrackRecord
 from collector_processor.settings.fields import PRECISION
 from semconv.model import Blame, Trajectory, Verdict
 
@@ -43,7 +48,9 @@ _METHODS: Final[Mapping[str, AttributionMethod]] = {
 class Compared:
     """The verdicts on one run."""
 
+    run: Trajectory
     label: Label
+    own: Belief
     signals: Blame
     model: Verdict
     pooled: Blame
@@ -89,7 +96,32 @@ def compared(
         model = replayed(_METHODS[kind], seen, replies[run.trajectory.run_id])
         alone = own.blame(own.shares)
         both = pool_with_model(own, model, seen, trust) if isinstance(model, Blame) else alone
-        yield Compared(label=run.label, signals=alone, model=model, pooled=both)
+        yield Compared(run=seen, label=run.label, own=own, signals=alone, model=model, pooled=both)
+
+
+def is_first_half(run_id: str) -> bool:
+    """Tell which half of the logs a log belongs to."""
+    return hashlib.sha256(run_id.encode()).digest()[0] % 2 == 0
+
+
+def record_of(found: Iterable[Compared]) -> TrackRecord:
+    """Return what the labels of these runs say of the model."""
+    judged = [one for one in found if isinstance(one.model, Blame)]
+    pairs = Counter((step_right(one.model, one.label), step_right(one.signals, one.label)) for one in judged)
+    won, lost = pairs[True, False], pairs[False, True]
+    return TrackRecord(labelled=len(judged), right=won + pairs[True, True], won=won, lost=lost)
+
+
+def learned_from_half(found: Sequence[Compared]) -> Iterator[Compared]:
+    """Yield the verdicts, each pooled with the trust that the labels of the other half give."""
+    halves = {half: [one for one in found if is_first_half(one.run.run_id) is half] for half in (True, False)}
+    for half, runs in halves.items():
+        trust = trust_of(record_of(halves[not half]))
+        for one in runs:
+            if isinstance(one.model, Blame):
+                yield replace(one, pooled=pool_with_model(one.own, one.model, one.run, trust))
+            else:
+                yield one
 
 
 def row(name: str, found: Sequence[Compared]) -> str:
@@ -121,15 +153,25 @@ def agent_right(verdict: Verdict, label: Label) -> bool:
     return isinstance(verdict, Blame) and label.agent is not None and same_agent(verdict.agent, label.agent)
 
 
-def pool_table(dataset: Path, replies: Path, trust: Trust = UNPROVED) -> list[str]:
-    """Return a row for each model and method, and one for all."""
+def as_found(found: Sequence[Compared]) -> Iterable[Compared]:
+    """Return the verdicts unchanged."""
+    return found
+
+
+def pool_table(
+    dataset: Path,
+    replies: Path,
+    trust: Trust = UNPROVED,
+    repool: Callable[[Sequence[Compared]], Iterable[Compared]] = as_found,
+) -> list[str]:
+    """Return a row for each model and method, and one for all; ``repool`` pools those of each row again."""
     respects = " | ".join(
         f"{what} %: signals | model | pool | pool against signals" for what in ("step", "agent")
     )
     rows = [f"| model and method | n | {respects} | shown: right % at stated % |", "|---" * 11 + "|"]
     every: list[Compared] = []
     for name, told in recorded(replies).items():
-        found = list(compared(dataset, name, told, trust))
+        found = list(repool(list(compared(dataset, name, told, trust))))
         every += found
         rows.append(row(f"`{name}`", found))
     return [*rows, row("all", every)]
@@ -144,9 +186,11 @@ def main() -> None:
         "--weight", type=float, default=UNPROVED.weight, help="exponent of the model's opinion"
     )
     parser.add_argument("--accuracy", type=float, default=UNPROVED.accuracy, help="assumed step accuracy")
+    parser.add_argument("--learned", action="store_true", help="learn the trust from half of the labels")
     asked = parser.parse_args()
     trust = Trust(right=round(asked.accuracy * _MANY), labelled=_MANY, weight=asked.weight)
-    print("\n".join(pool_table(asked.dataset, asked.replies, trust)))
+    repool = learned_from_half if asked.learned else as_found
+    print("\n".join(pool_table(asked.dataset, asked.replies, trust, repool)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""21 stories: weeks of simulated agents with known correct alerts.
+"""22 stories: weeks of simulated agents with known correct alerts.
 
 Each story defines a service's number of runs, the share that each agent breaks and when, the delay and
 corrections of verdicts, and the expected alerts. It emits ``Move``s, as the issue service does:
@@ -91,6 +91,12 @@ def _ramp(tick: int) -> float:
 
 def _flaps(tick: int) -> float:
     return 1.0 if 4 * HOUR <= tick < 9 * HOUR and tick % 10 < 3 else 0.0
+
+
+def _burst(tick: int) -> float:
+    if tick < 4 * HOUR:
+        return 1.0
+    return 24.0 if tick == 4 * HOUR else 0.9 if tick < 4.9 * HOUR else 0.3
 
 
 def _seldom(tick: int) -> float:
@@ -232,6 +238,13 @@ STORIES: Final = (
         what="nine minutes all broken, 21 fine, for five hours",
         shares={"planner": steady(0.0), "calculator": _flaps},
         troubles=_trouble(4, 9),
+    ),
+    Story(
+        name="quiet after a burst",
+        what="24 runs in three minutes, then one in three, all broken, for an hour; then few, all fine",
+        shares={"planner": _FINE, "calculator": between(4.05, 4.9, 1.0)},
+        runs=_burst,
+        troubles=_trouble(4, 4.9),
     ),
     Story(
         name="recovery, regression",

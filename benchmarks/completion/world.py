@@ -19,11 +19,12 @@ from analyzer.service.analyses import open_executor
 from analyzer.service.preparing import keeping
 from benchmarks.completion.counting import Said, Seen, Truth
 from benchmarks.completion.stories import Story
+from collector_processor.core.analysis import Analyst
+from collector_processor.core.records import StoredVerdict
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk
 from collector_processor.otlp import NO_TENANT, Arrival, Signal, TraceKey
-from collector_processor.pipeline.analyst_protocol import Analyst
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Examiner
 from collector_processor.pipeline.limits import PipelineLimits
@@ -32,7 +33,6 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.settings import Settings
-from collector_processor.store.records import StoredVerdict
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Span, TraceId
 

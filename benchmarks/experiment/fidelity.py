@@ -19,8 +19,9 @@ from analyzer.experiment.replay.trial import Request, Serve, Trial
 from analyzer.experiment.replay.wire import WIRES
 from analyzer.inquiry.intervals import wilson
 from analyzer.recordings.read_files import read_recording
+from collector_processor.core.runs import Run
 from collector_processor.otlp import Signal
-from collector_processor.rebuild.stages import Run, rebuild
+from collector_processor.rebuild.stages import rebuild
 from tests.frameworks.catalogue import VARIANTS, catalogue
 from tests.frameworks.install import python_of
 from tests.frameworks.play import RunFailed

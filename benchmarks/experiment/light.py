@@ -14,8 +14,8 @@ from typing import Any
 
 import aiohttp
 
+from collector_processor.core.runs import Run
 from collector_processor.rebuild.repair import repair
-from collector_processor.rebuild.stages import Run
 from collector_processor.trajectory import order as steps_of
 from semconv.model import Span, SpanId, Trace, TraceId
 

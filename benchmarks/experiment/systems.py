@@ -26,7 +26,7 @@ from analyzer.experiment.running.workflow import Function
 from analyzer.inquiry.intervals import wilson
 from analyzer.methods.without_model import judge_by_signals
 from benchmarks.experiment.light import Said, talk
-from collector_processor.rebuild.stages import Run
+from collector_processor.core.runs import Run
 
 # isort: split
 from model_server import serving as scripted_model  # type: ignore[import-not-found]  # ``light`` sets the path

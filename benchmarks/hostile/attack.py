@@ -47,9 +47,9 @@ from benchmarks.hostile.attack_requests import (
     shared,
     star,
 )
+from collector_processor.core.disk import RUNS
 from collector_processor.otlp import Delivered, SendOutcome, Signal, Tenant
 from collector_processor.settings import load_settings
-from collector_processor.store.database.places import RUNS
 from collector_processor.wire.split import split_by_size
 from tests.otlp_requests import request, span
 

@@ -27,9 +27,10 @@ from benchmarks.accuracy.settled.agents import Deployment, Run, deployed, play
 from benchmarks.completion.counting import Counts, Said, Seen, count
 from benchmarks.completion.report import figures, heading, setting
 from benchmarks.completion.stories import KINDS, Shape, Story, tell
+from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Signal, TraceKey
 from collector_processor.rebuild.decode import decode
-from collector_processor.store.verdicts import RUNS, RunStore
+from collector_processor.store.verdicts import RunStore
 from semconv.attributes import CARRIER
 from semconv.model import Span, SpanId, TraceId
 from tests.backends.supervise import HOST, free_ports
