@@ -54,11 +54,13 @@ def pytest_of(folder: Path, **variables: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.fixture(scope="module")
-def written(recorded: Path) -> Path:
+def written(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pinned run, in a copy: what is recorded stays as it was for tests that run after it."""
+    folder = Path(shutil.copytree(recorded, tmp_path_factory.mktemp("written") / "project"))
     options = ("--expect", "3,630", "--out", "pinned", "--allow-tool", "sales")
-    ended = pin(recorded, "run.json", *options, "--", sys.executable, "report.py")
+    ended = pin(folder, "run.json", *options, "--", sys.executable, "report.py")
     assert ended.returncode == 0, ended.stderr
-    return recorded
+    return folder
 
 
 @pytest.fixture

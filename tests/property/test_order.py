@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,19 @@ from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.repair import repair
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.trajectory import order
-from semconv.model import Event, Link, Resource, Scope, Span, SpanId, SpanStatus, Trace, TraceId
+from semconv.model import (
+    Event,
+    Link,
+    Resource,
+    Scope,
+    Span,
+    SpanId,
+    SpanStatus,
+    Step,
+    StepKind,
+    Trace,
+    TraceId,
+)
 from tests.factories import TRACE, agent, chat, openinference, said, span, tool, workflow
 
 # Any span ----------------------------------------------------------------------
@@ -193,8 +206,25 @@ def test_every_leaf_comes_out_exactly_once(spans: list[Span]) -> None:
 @settings(max_examples=40, deadline=None)
 def test_steps_overlap_in_time_only_inside_a_group(spans: list[Span]) -> None:
     steps = order(repair(Trace(spans=tuple(spans)))).steps
-    for one in steps:
-        for other in steps:
-            if one.index < other.index and other.start_ns < one.end_ns and one.start_ns < other.end_ns:
-                assert one.group is not None
-                assert one.group == other.group
+    times = [_time_of(step, steps) for step in steps]
+    for one, other in combinations(steps, 2):
+        (one_began, one_ended), (other_began, other_ended) = times[one.index], times[other.index]
+        if other_began < one_ended and one_began < other_ended:
+            assert one.group is not None
+            assert one.group == other.group
+
+
+def _time_of(step: Step, steps: Sequence[Step]) -> tuple[int, int]:
+    """Return when a step began and ended.
+
+    An answer comes at its call's end if that lasted over earlier steps. A call's own text may still be
+    streamed while the tools of its agent run: it ends as they begin.
+    """
+    if any(step.start_ns < before.start_ns for before in steps[: step.index]):
+        return step.end_ns, step.end_ns
+    tools = [
+        after.start_ns
+        for after in steps[step.index + 1 :]
+        if step.kind is StepKind.LLM and after.kind is StepKind.TOOL and after.agent == step.agent
+    ]
+    return step.start_ns, min([step.end_ns, *tools])
