@@ -34,6 +34,12 @@ _OTHERWISE: Final = re.compile(
     r"fail|error|skip|pending|reject|would|duplicate|invalid|(?:^|[^a-z])(?:not|un|non)", re.IGNORECASE
 )
 """Keys that count what was not done; none of these is good news."""
+_ACCEPTED: Final = re.compile(
+    r"queue|accept|schedul|enqueue|in_?progress|processing|warteschlange|angenommen|geplant|en_?cola|aceptad|program"
+    r"|en_?file|accept[ée]|planifi|in_?coda|accettat|na_?fila|aceit|очеред|принят|受付|受理|排队|대기",
+    re.IGNORECASE,
+)
+"""Keys that count what a service has taken on and will do: who asked for it has done it."""
 _LONGEST: Final = 80
 _MOST_FIELDS: Final = 40
 _MOST_LATER: Final = 200
@@ -120,9 +126,11 @@ def _not_done(
     nothing to do.
     """
     fields = list(islice(row.items(), _MOST_FIELDS))
-    done = {act for key, value in fields if type(value) is int and value > 0 for act in _counted(str(key))}
+    counts = [(str(key), value) for key, value in fields if type(value) is int]
+    done = {act for key, value in counts if value > 0 for act in _counted(key)}
+    is_under_way = any(value > 0 and _ACCEPTED.search(key) for key, value in counts)
     for key, value in fields:
-        if type(value) is int and value == 0:
+        if type(value) is int and value == 0 and not is_under_way:
             denied = _counted(str(key))
             if denied & claimed and denied.isdisjoint(done):
                 yield str(key), "0", denied

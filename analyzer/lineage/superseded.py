@@ -7,7 +7,7 @@ task that asks for an old version, is right.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ _SUCCESSOR: Final = re.compile(
 """Keys that name the version which holds now."""
 _MOST_PIECES: Final = 60
 _MOST_RESULTS: Final = 100
+_MOST_MARKED: Final = 20
+"""A run in which more is marked lists what was replaced."""
 _LONGEST_FIELD: Final = 80
 _LEAST_NAME: Final = 3
 
@@ -65,16 +67,53 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
         return
     pieces = [one for result in islice(known.results(), _MOST_RESULTS) for one in _pieces(*result)]
     marked = [one for one in pieces if one.mark]
-    stated = (
-        {one.value: one.literal for one in figures(_affirmed(answer)) if not one.is_label} if marked else {}
-    )
+    if not marked or len(marked) > _MOST_MARKED:
+        return
+    literals = {one.value: one.literal for one in figures(_affirmed(answer)) if not one.is_label}
+    givers = _givers(pieces, literals.keys() - _values(known.asked))
+    opened = {place: words_in(text) for place, text in _calls(known, pieces)}
     for piece in marked:
-        own = [piece, *(one for one in pieces if _opens(known, one, piece, pieces))]
-        others = "\n".join([known.asked, *(one.text for one in pieces if one not in own)])
-        given = _values("\n".join(one.text for one in own)) - _values(others)
-        used = [literal for value, literal in stated.items() if value in given]
+        names = _own_names(piece, pieces)
+        if any(name in known.asked.casefold() for name in names) or _lists(piece, givers.values()):
+            continue
+        places = {
+            place for place, words in opened.items() if place > piece.position and not names.isdisjoint(words)
+        }
+        used = [
+            literals[value]
+            for value, given in givers.items()
+            if all(one is piece or one.position in places for one in given)
+        ]
         if used:
             yield _clue(known, piece, used[0])
+
+
+def _givers(pieces: Sequence[_Piece], wanted: Collection[float]) -> dict[float, list[_Piece]]:
+    """Return the pieces that give each of the wanted values, if any does."""
+    givers: dict[float, list[_Piece]] = {}
+    for piece in pieces if wanted else ():
+        for value in _values(piece.text).intersection(wanted):
+            givers.setdefault(value, []).append(piece)
+    return givers
+
+
+def _calls(known: Known, pieces: Sequence[_Piece]) -> Iterator[tuple[int, str]]:
+    """Yield the places of results that calls asked for, and what these calls were given."""
+    for place in dict.fromkeys(one.position for one in pieces):
+        step = known.reading.steps[place]
+        if step.kind is StepKind.TOOL:
+            yield place, step.input
+
+
+def _own_names(piece: _Piece, pieces: Sequence[_Piece]) -> frozenset[str]:
+    """Return the names of a record that no other record of its result has: a call opens it by one of them."""
+    others = (each.names for each in pieces if each is not piece and each.position == piece.position)
+    return piece.names.difference(*others)
+
+
+def _lists(piece: _Piece, givers: Iterable[Sequence[_Piece]]) -> bool:
+    """Tell whether the answer has figures of other records of the list: these are things, not versions."""
+    return any(all(one.position == piece.position and not one.mark for one in given) for given in givers)
 
 
 def _affirmed(answer: str) -> str:
@@ -123,16 +162,6 @@ def _piece(position: int, row: dict[str, Any]) -> _Piece:
         names=frozenset(text.casefold() for text in texts if len(text) >= _LEAST_NAME),
         mark=marks[0] if marks else "",
     )
-
-
-def _opens(known: Known, one: _Piece, piece: _Piece, pieces: list[_Piece]) -> bool:
-    """Tell whether a result is that of a call which names a record by what no other record has."""
-    step = known.reading.steps[one.position]
-    if one.position <= piece.position or step.kind is not StepKind.TOOL:
-        return False
-    shared = (each.names for each in pieces if each is not piece and each.position == piece.position)
-    own = piece.names.difference(*shared)
-    return not own.isdisjoint(words_in(step.input))
 
 
 def _values(text: str) -> set[float]:

@@ -175,6 +175,17 @@ def _drafted(number: int) -> Trajectory:
     return run(*drafts, step("a", "I have sent it."), task="Send it.", output="I have sent it.")
 
 
+def _replaced(number: int) -> Trajectory:
+    """Lists of sixty entries, twenty of which are marked as replaced, and calls that open each of them."""
+    rows = [
+        {"id": f"R-{at}", "state": "superseded" if at < 20 else "in force", "fee": 1000 + at}
+        for at in range(number)
+    ]
+    lists = [tool("a", json.dumps(rows[at : at + 60]), "search") for at in range(0, number, 60)]
+    opened = [tool("a", f"fee {at}", "open", input=f'{{"id": "R-{at}"}}') for at in range(number // 60)]
+    return run(*lists, *opened, step("a", "It is 1012."), task="What is the fee?", output="It is 1012.")
+
+
 @pytest.mark.parametrize(
     ("read_run", "made"),
     [
@@ -184,6 +195,7 @@ def _drafted(number: int) -> Trajectory:
         pytest.param(_read_lineage, _weighing, id="weights of one agent"),
         pytest.param(_read_lineage, _keyed, id="ids that nobody gave"),
         pytest.param(_read_lineage, _drafted, id="drafts"),
+        pytest.param(_read_lineage, _replaced, id="replaced versions"),
         pytest.param(lambda made: Ending(made).returned, _failing, id="failures and results"),
         pytest.param(lambda made: list(other_language(read(made))), _copying, id="sentences and results"),
         pytest.param(lambda made: repeats_of(read(made)), _repeating, id="repeated and given words"),

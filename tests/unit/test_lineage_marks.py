@@ -57,6 +57,24 @@ def test_the_version_in_force_or_one_that_was_asked_for_is_right(task: str, mark
     assert found(task, *called("search", "{}", TARIFFS.format(mark=mark)), step("porter", answer)) is None
 
 
+PARTS = (
+    '[{"part": "KX-10", "state": "obsolete", "stock": 310},'
+    ' {"part": "KX-20", "state": "active", "stock": 745}]'
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("How many KX-10 are left?", "310 are left."),
+        ("Wie viele Teile sind es je Sorte?", "310 und 745 Stück."),
+        ("部品ごとの在庫", "310個と745個です。"),
+    ],
+)
+def test_things_of_which_one_is_obsolete_are_no_versions(task: str, answer: str) -> None:
+    assert found(task, *called("stock", "{}", PARTS), step("porter", answer)) is None
+
+
 def test_a_document_that_was_opened_is_that_of_its_entry() -> None:
     steps = (
         *called("search", "{}", '{"hits": [{"id": "DR-8-C", "status": "OBSOLETE"}, {"id": "DR-8-D", "status": "CURRENT"}]}'),  # noqa: E501 - as an API returns it
@@ -156,6 +174,9 @@ def test_hours_that_the_task_rules_out(task: str, start: str, end: str, is_barre
         ('"deleted": 0', "There were no such accounts, so nothing had to go.", False),
         ('"deleted": 0, "rows_deleted": 12', "The 12 accounts were deleted.", False),
         ('"failed_deleted": 0', "The accounts were deleted.", False),
+        ('"messages_sent": 0, "queued": 12', "I sent the reminder to all 12.", False),
+        ('"deleted": 0, "geplant": 12', "Die 12 Konten wurden gelöscht.", False),
+        ('"messages_sent": 0, "queued": 0', "I sent the reminder to everybody.", True),
     ],
 )
 def test_a_deed_whose_result_counts_nothing(key: str, answer: str, is_claimed: bool) -> None:  # noqa: FBT001
