@@ -64,7 +64,7 @@ def older_values(known: Known) -> Iterator[Clue]:
 
 
 def _asks_for_now(known: Known) -> bool:
-    """Tell whether people, or an agent on their behalf, ask for what holds now."""
+    """Tell whether people ask for what holds now."""
     return phrases("current", known.languages).search(known.asked) is not None
 
 

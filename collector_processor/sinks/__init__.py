@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from collector_processor.core.scores import ScoreBackend
+from collector_processor.sinks.exchange import Sink
 from collector_processor.sinks.langfuse import LANGFUSE
 from collector_processor.sinks.mlflow import MLFLOW
 from collector_processor.sinks.phoenix import PHOENIX
-from collector_processor.sinks.talk import Sink
 
 SINKS: Final[Mapping[ScoreBackend, Sink]] = {
     ScoreBackend.PHOENIX: PHOENIX,

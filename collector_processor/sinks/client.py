@@ -1,4 +1,4 @@
-"""HTTP client of the sinks: holds a sink's talk with its backend once. Not pure: sockets, clocks.
+"""HTTP client of the sinks: sends a sink's calls to its backend, once each. Not pure: sockets, clocks.
 
 Redirects are not followed, because they would carry the credentials along. Reasons name the request and the
 status, never what the backend said, which may quote a run.
@@ -21,7 +21,7 @@ from collector_processor.exporters.backend import read_retry_after, unanswered, 
 from collector_processor.otlp import Delivered, Rejected, SendOutcome, Tenant, TryLater
 from collector_processor.settings.scores import ScoreTarget
 from collector_processor.sinks import SINKS
-from collector_processor.sinks.talk import Call, UnexpectedAnswerError
+from collector_processor.sinks.exchange import Call, UnexpectedAnswerError
 
 TIMEOUT_S: Final = 30.0
 MOST_BYTES: Final = 16 << 20
@@ -39,19 +39,19 @@ _REFUSED: Final = frozenset({401, 403})
 
 
 class _Failed(Exception):  # noqa: N818 - reads better at the ``raise``
-    """The talk cannot go on."""
+    """The exchange cannot go on."""
 
     def __init__(self, outcome: TryLater | Rejected, *, passes: bool = False) -> None:
         super().__init__(outcome.reason)
         self.outcome: Final = outcome
         self.passes: Final = passes
-        """Whether it is the backend's state, not this run's: then every entry would fail so."""
+        """Whether the backend is away or busy, so that other runs would fail too."""
 
 
 class SinkOutlet:
     """Outlet to one backend; create it inside the running loop."""
 
-    max_bytes: int = 0  # one run in each talk
+    max_bytes: int = 0  # one run in each exchange
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class SinkOutlet:
         return Delivered()
 
     async def _hold(self, change: ScoreChange) -> None:
-        talk = self._sink.deliver(change)
+        exchange = self._sink.deliver(change)
         answer: Any = None
         try:
             while True:
-                answer = await self._answer(talk.send(answer))
+                answer = await self._answer(exchange.send(answer))
         except StopIteration:
             return
         except UnexpectedAnswerError as error:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from collector_processor.core.scores import Score, ScoreChange
-from collector_processor.sinks.talk import Call, Sink, Talk
+from collector_processor.sinks.exchange import Call, Exchange, Sink
 from collector_processor.writeback.annotate import digest
 from collector_processor.writeback.evaluations import IDENTIFIER, TASK_SUCCESS
 from semconv import attributes as names
@@ -19,7 +19,7 @@ from semconv import attributes as names
 _SCORES: Final = "api/public/scores"
 
 
-def deliver_langfuse(change: ScoreChange) -> Talk:
+def deliver_langfuse(change: ScoreChange) -> Exchange:
     """Write the scores that hold, and delete those of the names that none has."""
     for score in change.scores:
         yield Call(method="POST", path=_SCORES, body=_body(score, change))

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from collector_processor.core.scores import Score, ScoreChange
-from collector_processor.sinks.talk import Call, Sink, Talk, listed
+from collector_processor.sinks.exchange import Call, Exchange, Sink, listed
 from collector_processor.writeback.evaluations import IDENTIFIER
 from semconv import attributes as names
 
@@ -24,7 +24,7 @@ _MAX_VALUE: Final = 1000
 """Characters of a value of the metadata."""
 
 
-def deliver_mlflow(change: ScoreChange) -> Talk:
+def deliver_mlflow(change: ScoreChange) -> Exchange:
     """Read our assessments of each trace, delete those that no longer hold, and write the missing ones."""
     wanted: dict[str, list[Score]] = {place.trace_id: [] for place in change.withdrawn}
     for score in change.scores:
@@ -33,7 +33,7 @@ def deliver_mlflow(change: ScoreChange) -> Talk:
         yield from _bring(change.run_id, f"{_TRACES}/tr-{quote(trace_id, safe='')}", scores)
 
 
-def _bring(run_id: str, path: str, scores: list[Score]) -> Talk:
+def _bring(run_id: str, path: str, scores: list[Score]) -> Exchange:
     answer = yield Call(method="GET", path=path, may_be_absent=not scores)
     missing = {_key(body): body for body in map(_assessment, scores)}
     found = [] if answer is None else listed(answer, "trace", "trace_info", "assessments")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from collector_processor.core.scores import Score, ScoreChange, ScorePlace
-from collector_processor.sinks.talk import Call, Sink, Talk, UnexpectedAnswerError, listed
+from collector_processor.sinks.exchange import Call, Exchange, Sink, UnexpectedAnswerError, listed
 from collector_processor.writeback.evaluations import IDENTIFIER, TASK_SUCCESS
 
 WITHDRAWN: Final = "withdrawn"
@@ -33,7 +33,7 @@ _SPANS: Final = _Kind(path="v1/span_annotations", key="span_id", mutation="delet
 _TRACES: Final = _Kind(path="v1/trace_annotations", key="trace_id", mutation="deleteTraceAnnotations")
 
 
-def deliver_phoenix(change: ScoreChange) -> Talk:
+def deliver_phoenix(change: ScoreChange) -> Exchange:
     """Write the annotations that hold, then delete the others."""
     for score in change.scores:
         for kind, owner in _owners(score.place, change.run_id):

@@ -1,7 +1,7 @@
 """What a sink asks its backend to do. Pure: a sink is a generator without a socket.
 
-It yields a ``Call`` and is sent the JSON of the answer. A talk that was interrupted is held again from its
-beginning, so each must lead to the same scores however often it is held.
+It yields a ``Call`` and is sent the JSON of the answer. An exchange that was interrupted is repeated from its
+first call, so each must lead to the same scores however often it is repeated.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Call:
     """Whether 404 means that nothing is left to do: the answer is then ``None``."""
 
 
-Talk: TypeAlias = Generator[Call, Any, None]
+Exchange: TypeAlias = Generator[Call, Any, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
     """A backend that shows scores."""
 
-    deliver: Callable[[ScoreChange], Talk]
+    deliver: Callable[[ScoreChange], Exchange]
     """Brings the backend to a run's new state."""
     probe: Call
     """Changes nothing; answered only to sound credentials."""
