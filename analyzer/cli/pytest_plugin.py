@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from analyzer.cli.pytest_repeats import MARKER, REPETITION, SECTION, Repeats
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
@@ -45,9 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start recording, if the plugin is on and the SDK is installed."""
+    config.addinivalue_line("markers", MARKER)
     folder: Path | None = config.getoption("--blamespan-save")
     if not (config.getoption("--blamespan") or folder or config.getini(_NAME)):
         return
+    config.pluginmanager.register(Repeats(), "blamespan-repeats")
     try:
         recorder = _Recorder()
     except ImportError:
@@ -141,9 +145,9 @@ class _Plugin:
         runs = _runs(spans) if spans else ()
         self._silent += report.failed and not runs
         if self._folder is not None and runs:
-            _save(self._folder, item.nodeid, runs)
+            _save(self._folder, f"{item.nodeid}{item.stash.get(REPETITION, '')}", runs)
         for trajectory, verdict in _judged(runs) if report.failed and runs else ():
-            report.sections.append(("blamespan: who broke it", "\n".join(_lines(trajectory, verdict))))
+            report.sections.append((SECTION, "\n".join(_lines(trajectory, verdict))))
             item.user_properties += _properties(verdict)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

@@ -118,3 +118,96 @@ def test_a_folder_that_cannot_be_written_fails_no_test(suite: Path) -> None:
     assert "1 passed" in said.stdout
     assert "blamespan: test_desk.py::test_right: FileExistsError" in said.stdout
     assert said.returncode == 0
+
+
+REPEATED = """
+import itertools, pytest
+from conftest import call, quote
+
+runs, rooms = itertools.count(), []
+
+@pytest.fixture(scope="module")
+def room():
+    rooms.append("made")
+    yield rooms
+    print("rooms made:", len(rooms))
+
+@pytest.fixture
+def place(room):
+    return room.append("place") or len(room)
+
+@pytest.mark.blamespan(repeat=10, at_least={at_least})
+def test_mostly_right(place):
+    assert place == next(runs) % 10 + 2  # a fixture of the test is made for each run, one of the module once
+    assert "3630" in quote(3360 if place % 3 == 0 else 3630)
+
+def test_next(room):
+    assert len(room) in (2, 11)
+"""
+
+
+@pytest.mark.parametrize(("at_least", "ended"), [("0.7", "2 passed"), ("0.8", "1 failed, 1 passed")])
+def test_a_marked_test_runs_repeatedly_and_says_how_sure_its_share_is(
+    suite: Path, at_least: str, ended: str
+) -> None:
+    (suite / "test_desk.py").write_text(REPEATED.replace("{at_least}", at_least))
+    said = run(suite, "--blamespan", "--strict-markers", "-rA", "--junitxml=junit.xml", "-p", "no:randomly")
+    assert ended in said.stdout, said.stdout
+    assert "7 of 10 runs passed (40% to 89%, 95 % interval)" in said.stdout
+    assert "3 of 3 failures: analyst, step 2" in said.stdout
+    assert said.stdout.count("rooms made: 11") == 1
+    assert ("if each run passes 80% of the time, 32.2% of such tests fail so" in said.stdout) is (
+        at_least == "0.8"
+    )
+    assert (suite / "junit.xml").read_text().count('name="blamespan.agent" value="analyst"') == 1
+
+
+def test_without_the_option_a_marked_test_runs_once(suite: Path) -> None:
+    (suite / "test_desk.py").write_text(REPEATED.replace("{at_least}", "1"))
+    said = run(suite, "--strict-markers", "-p", "no:randomly")
+    assert "2 passed" in said.stdout
+    assert "runs passed" not in said.stdout
+
+
+ENDED_EARLY = """
+import pytest
+
+@pytest.fixture(scope="module")
+def wide():
+    yield
+    print("wide ended")
+
+@pytest.fixture
+def broken(wide):
+    assert 1 == 2
+
+@pytest.mark.blamespan(repeat=3)
+def test_broken_fixture(broken): pass
+
+@pytest.mark.blamespan(repeat=3)
+def test_skipped(wide): pytest.skip("not today")
+
+def test_after(wide): pass
+"""
+
+
+def test_a_broken_fixture_and_a_skip_end_the_repetition(suite: Path) -> None:
+    (suite / "test_desk.py").write_text(ENDED_EARLY)
+    said = run(suite, "--blamespan", "-rA")
+    assert "1 passed, 1 skipped, 1 error" in said.stdout, said.stdout
+
+
+@pytest.mark.parametrize("wrong", ["repeat=2, at_least=2", "3"])
+def test_a_wrong_marker_is_refused_before_anything_runs(suite: Path, wrong: str) -> None:
+    (suite / "test_desk.py").write_text(
+        f"import pytest\n@pytest.mark.blamespan({wrong})\ndef test_x(): 1/0\n"
+    )
+    said = run(suite, "--blamespan")
+    assert said.returncode == 4
+    assert "expected blamespan(repeat=1 to 1000" in said.stderr + said.stdout
+
+
+def test_each_run_of_a_marked_test_is_saved(suite: Path) -> None:
+    (suite / "test_desk.py").write_text(REPEATED.replace("{at_least}", "0.7"))
+    run(suite, "--blamespan-save", "runs", "-k", "mostly")
+    assert len(list((suite / "runs").glob("*mostly_right-*.json"))) == 10
