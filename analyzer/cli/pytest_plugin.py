@@ -22,6 +22,7 @@ from analyzer.cli.pytest_repeats import MARKER, REPETITION, SECTION, Repeats
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
+    from analyzer.cli.pytest_calls import CallRecorder, Taken
     from collector_processor.core.runs import Run
     from semconv.model import Attribution, Trajectory
 
@@ -30,6 +31,9 @@ _MOST_SPANS: Final = 50_000
 """Spans of one test that are kept."""
 _LONGEST_NAME: Final = 150
 _MOST_EVIDENCE: Final = 3
+_NOTE: Final = "blamespan_note"
+"""Attribute of a report that could not be judged; xdist passes it on."""
+_SILENT: Final = "no span of an agent"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="Write each test's run to DIR as OTLP/JSON, without secrets; implies --blamespan.",
     )
+    group.addoption(
+        "--blamespan-calls",
+        action="store_true",
+        help="See programs without OpenTelemetry and subprocesses too: calls to model providers, and OTLP,"
+        " pass through a recorder on this machine; implies --blamespan.",
+    )
     parser.addini(_NAME, "Say of failing tests which agent broke them.", type="bool", default=False)
 
 
@@ -49,7 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start recording, if the plugin is on and the SDK is installed."""
     config.addinivalue_line("markers", MARKER)
     folder: Path | None = config.getoption("--blamespan-save")
-    if not (config.getoption("--blamespan") or folder or config.getini(_NAME)):
+    calls: bool = config.getoption("--blamespan-calls")
+    if not (config.getoption("--blamespan") or folder or calls or config.getini(_NAME)):
         return
     config.pluginmanager.register(Repeats(), "blamespan-repeats")
     try:
@@ -62,7 +73,15 @@ def pytest_configure(config: pytest.Config) -> None:
             2,
         )
         return
-    config.pluginmanager.register(_Plugin(recorder, folder), "blamespan-verdicts")
+    starts_workers = bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
+    plugin = _Plugin(recorder, folder, _call_recorder() if calls and not starts_workers else None)
+    config.pluginmanager.register(plugin, "blamespan-verdicts")
+
+
+def _call_recorder() -> CallRecorder:
+    from analyzer.cli.pytest_calls import CallRecorder  # noqa: PLC0415 - the receivers
+
+    return CallRecorder()
 
 
 class _Recorder:
@@ -113,9 +132,10 @@ class _Recorder:
 class _Plugin:
     """Judges the tests of one session."""
 
-    def __init__(self, recorder: _Recorder, folder: Path | None) -> None:
+    def __init__(self, recorder: _Recorder, folder: Path | None, calls: CallRecorder | None) -> None:
         self._recorder: Final = recorder
         self._folder: Final = folder
+        self._calls: Final = calls
         self._silent = 0
         self._troubles: Final[list[str]] = []
 
@@ -123,6 +143,8 @@ class _Plugin:
     def pytest_runtest_call(self) -> Generator[None]:
         """Forget the spans of fixtures before the test: they are no part of its run."""
         self._recorder.take()
+        if self._calls is not None:
+            self._calls.take()
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -135,20 +157,34 @@ class _Plugin:
             try:
                 self._judge(item, report)
             except Exception as error:  # noqa: BLE001 - a test must not fail for its report's sake
-                self._troubles.append(f"{item.nodeid}: {type(error).__name__}: {error}"[:300])
+                _note(report, f"{item.nodeid}: {type(error).__name__}: {error}"[:300])
         return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count what could not be judged; the workers of xdist have no summary of their own."""
+        note = getattr(report, _NOTE, None)
+        if note == _SILENT:
+            self._silent += 1
+        elif note:
+            self._troubles.append(note)
 
     def _judge(self, item: pytest.Item, report: pytest.TestReport) -> None:
         spans = self._recorder.take()
         if not report.failed and self._folder is None:
             return
-        runs = _runs(spans) if spans else ()
-        self._silent += report.failed and not runs
+        runs = _runs(spans, self._calls.take() if self._calls is not None else None, item.name)
+        if report.failed and not runs:
+            _note(report, _SILENT)
         if self._folder is not None and runs:
             _save(self._folder, f"{item.nodeid}{item.stash.get(REPETITION, '')}", runs)
         for trajectory, verdict in _judged(runs) if report.failed and runs else ():
             report.sections.append((SECTION, "\n".join(_lines(trajectory, verdict))))
             item.user_properties += _properties(verdict)
+
+    def pytest_unconfigure(self) -> None:
+        """End the recorder of calls."""
+        if self._calls is not None:
+            self._calls.stop()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say what could not be judged."""
@@ -161,15 +197,22 @@ class _Plugin:
             terminalreporter.write_line(f"blamespan: {trouble}")
 
 
-def _runs(spans: Sequence[ReadableSpan]) -> tuple[Run, ...]:
+def _note(report: pytest.TestReport, why: str) -> None:
+    setattr(report, _NOTE, why)
+
+
+def _runs(spans: Sequence[ReadableSpan], taken: Taken | None, test: str) -> tuple[Run, ...]:
+    if not spans and (taken is None or not (taken.traces or taken.calls)):
+        return ()
     # A test has failed: only now is any of this needed.
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans  # noqa: PLC0415
 
-    from analyzer.cli.recorded_runs import reader_here  # noqa: PLC0415 - as above
-    from collector_processor.rebuild.stages import rebuild  # noqa: PLC0415 - as above
+    from analyzer.cli.run_report import runs_of  # noqa: PLC0415 - as above
 
-    found = rebuild([encode_spans(spans).SerializeToString()], reader=reader_here())
-    return tuple(one for one in found if one.trajectory.steps)
+    own = encode_spans(spans).SerializeToString()
+    if taken is None:
+        return runs_of((own,), (), (), test)
+    return runs_of((own, *taken.traces), taken.logs, taken.calls, test)
 
 
 def _judged(runs: Sequence[Run]) -> list[tuple[Trajectory, Attribution]]:

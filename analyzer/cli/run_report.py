@@ -25,6 +25,7 @@ from analyzer.inquiry.present import counted, error_console, run_heading, steps_
 from analyzer.inquiry.verdict import to_json
 from analyzer.programs.call_spans import gathered, is_bare, joined_with, owners_of, spans_of_calls
 from analyzer.programs.child import Ended, Seen, Wishes
+from analyzer.programs.model_call import PassedCall
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.runs import Run
 from collector_processor.otlp import MalformedRequestError
@@ -75,7 +76,7 @@ class Reporter:
         """
         _say_what_is_missing(seen)
         try:
-            self._runs = runs = _runs(seen)
+            self._runs = runs = runs_of(seen.traces, seen.logs, seen.calls, seen.program)
         except MalformedRequestError as error:
             raise CommandFailed(f"the program's telemetry cannot be read: {error}") from error
         if self._wishes.opens:
@@ -205,25 +206,31 @@ def _say_what_is_missing(seen: Seen) -> None:
         )
 
 
-def _runs(seen: Seen) -> tuple[Run, ...]:
-    """Return the runs that the program's spans and calls show, in order."""
+def runs_of(
+    traces: Sequence[bytes], logs: Sequence[bytes], calls: Sequence[PassedCall], program: str
+) -> tuple[Run, ...]:
+    """Return the runs that a program's OTLP requests and model calls show, in order.
+
+    Raises:
+        MalformedRequestError: a request is not OTLP.
+    """
     reader = reader_here()
     # A trace without a step of an agent, such as one of an HTTP client alone, owns no call.
-    seen_runs = [one for one in rebuild(seen.traces, seen.logs, reader=reader) if one.trajectory.steps]
+    seen_runs = [one for one in rebuild(traces, logs, reader=reader) if one.trajectory.steps]
     own = [one for one in seen_runs if not is_bare(one.trace.spans, reader)]
     bare = [one.trace.spans for one in seen_runs if is_bare(one.trace.spans, reader)]
     found: list[Run] = []
-    shares, left = owners_of(seen.calls, [one.trace.spans for one in own])
-    for one, calls in zip(own, shares, strict=True):
-        spans, others = joined_with(one.trace.spans, calls, reader, secrets.token_hex)
+    shares, left = owners_of(calls, [one.trace.spans for one in own])
+    for one, share in zip(own, shares, strict=True):
+        spans, others = joined_with(one.trace.spans, share, reader, secrets.token_hex)
         left += others
         trace = replace(one.trace, spans=spans)
         found.append(replace(one, trace=trace, trajectory=order(trace, reader)))
     if bare:
-        parts = gathered(bare, left, seen.program, secrets.token_hex)
+        parts = gathered(bare, left, program, secrets.token_hex)
         spans, _ = joined_with(parts, left, reader, secrets.token_hex)  # all calls are inside
     else:
-        spans = spans_of_calls(left, seen.program, secrets.token_hex)
+        spans = spans_of_calls(left, program, secrets.token_hex)
     if spans:
         trace = Trace(spans=spans)
         found.append(Run(trace=trace, trajectory=order(trace, reader), reader=reader))

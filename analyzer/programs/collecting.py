@@ -52,6 +52,11 @@ class Collected:
         """Return the requests of a signal in the order of their arrival."""
         return tuple(body for kind, body in self._bodies if kind is signal)
 
+    def forget(self) -> None:
+        """Forget what has arrived, which makes room for more."""
+        self._bodies.clear()
+        self._bytes = 0
+
     async def accept(self, arrival: Arrival) -> Receipt:
         """Keep a request.
 
@@ -111,6 +116,11 @@ class Collecting:
     def bodies(self, signal: Signal) -> tuple[bytes, ...]:
         """Return the requests of a signal, of each protocol in the order of their arrival."""
         return tuple(body for part in self._parts for body in part.bodies(signal))
+
+    def forget(self) -> None:
+        """Forget what has arrived, which makes room for more."""
+        for part in self._parts:
+            part.forget()
 
     @property
     def undelivered(self) -> int:

@@ -200,6 +200,11 @@ class RecordingGateway:
         )
         return response
 
+    def forget(self) -> None:
+        """Forget the calls that have ended, which makes room for more."""
+        self.calls.clear()
+        self._kept_bytes = 0
+
     def _keep(self, call: PassedCall) -> None:
         size = len(call.request) + len(call.answer)
         if self._kept_bytes + size > _MOST_BYTES:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.e2e.test_run_command import INSTRUMENTED, PLAIN, serving
 
 SUITE = """
 import json, pytest
@@ -67,10 +70,10 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(suite: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run(suite: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
-        cwd=suite, capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | variables, cwd=suite, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 
@@ -93,6 +96,7 @@ def test_without_the_option_nothing_changes(suite: Path) -> None:
 def test_processes_of_xdist_pass_their_verdicts_on(suite: Path) -> None:
     said = run(suite, "--blamespan", "-n", "2")
     assert said.stdout.count("blamespan: who broke it") == 2
+    assert "blamespan: 1 failing test ended no span of an agent" in said.stdout
 
 
 def test_the_configuration_switches_it_on(suite: Path) -> None:
@@ -211,3 +215,34 @@ def test_each_run_of_a_marked_test_is_saved(suite: Path) -> None:
     (suite / "test_desk.py").write_text(REPEATED.replace("{at_least}", "0.7"))
     run(suite, "--blamespan-save", "runs", "-k", "mostly")
     assert len(list((suite / "runs").glob("*mostly_right-*.json"))) == 10
+
+
+OTHERS = """
+import os, runpy, subprocess, sys
+
+def test_in_this_process(capsys):
+    runpy.run_path("plain.py")
+    assert "3,630" in capsys.readouterr().out
+
+def test_in_another_process():
+    ended = subprocess.run([sys.executable, "plain.py"], capture_output=True, text=True)
+    assert "3,630" in ended.stdout
+
+def test_another_process_with_telemetry():
+    subprocess.run([sys.executable, "instrumented.py"], check=True)
+    assert 1 == 2
+
+def test_right():
+    assert "127.0.0.1" in os.environ["OPENAI_BASE_URL"]
+"""
+
+
+def test_programs_without_telemetry_and_subprocesses_are_seen(suite: Path) -> None:
+    (suite / "plain.py").write_text(PLAIN)
+    (suite / "instrumented.py").write_text(INSTRUMENTED)
+    (suite / "conftest.py").write_text("")
+    (suite / "test_desk.py").write_text(OTHERS)
+    with serving() as url:
+        said = run(suite, "--blamespan-calls", "-n", "2", OPENAI_BASE_URL=url)
+    assert "3 failed, 1 passed" in said.stdout, said.stdout
+    assert len(re.findall(r"^analyst, step \d \(\d\d%\): .*3,530", said.stdout, re.MULTILINE)) == 3
