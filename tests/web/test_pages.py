@@ -472,6 +472,22 @@ async def test_the_list_and_the_run_name_the_issue_and_lead_to_it(stage: Stage, 
     await text_of(client, "/issues/none", 404)
 
 
+async def test_issues_are_a_table_with_the_last_reason_and_single_failures_folded(
+    stage: Stage, client: Client
+) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    often = stage.issues.add(MARK, IssueState.ONGOING, (1, 2), ("run-1",))
+    once = stage.issues.add(replace(MARK, agent="porter"), IssueState.NEW, (1,), ("gone",))
+    page = await text_of(client, "/issues")
+    listed, folded = page.split("<details>")
+    assert "1 failure that happened once" in folded
+    assert (often in listed, often in folded, once in listed, once in folded) == (True, False, False, True)
+    assert 'href="/runs/run-1"' in listed
+    assert "it is wrong" in listed
+    assert 'href="/runs/gone"' in folded
+    assert "&lt;b&gt;clerk" in listed
+
+
 async def test_a_fix_is_compared_on_the_issues_page(stage: Stage, client: Client) -> None:
     runs, hostile = ("run-1",), replace(FIX, since="<b>2.1", releases=("<i>2.1",))
     path = f"/issues/{stage.issues.add(MARK, IssueState.ONGOING, (1, 2), runs, fix=hostile)}"

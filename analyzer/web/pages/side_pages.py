@@ -76,7 +76,17 @@ def issue_pages(context: PageContext) -> list[web.RouteDef]:
 async def _issues(context: PageContext, request: web.Request) -> web.StreamResponse:
     source = context.pages.issues
     found = None if source is None else await source.issues(context.tenant(request), _MOST_ISSUES)
-    return await context.front.show(request, "issues.html", issues=found, now_ns=context.pages.now_ns())
+    shown = found or ()
+    last = await context.pages.runs.rows([(one.tenant, one.issue.runs[0]) for one in shown if one.issue.runs])
+    return await context.front.show(
+        request,
+        "issues.html",
+        issues=found,
+        recurring=[one for one in shown if one.issue.count > 1],
+        single=[one for one in shown if one.issue.count <= 1],
+        last_runs={(row.key.tenant, row.key.run_id): row for row in last},
+        now_ns=context.pages.now_ns(),
+    )
 
 
 async def _issue(context: PageContext, request: web.Request) -> web.StreamResponse:
