@@ -17,7 +17,7 @@ from analyzer import AsyncClient, ServiceError
 from analyzer.inquiry.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.app import make_app
-from analyzer.web.pages import compare_pages
+from analyzer.web.reads import nearest
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
 from collector_processor.core.disk import RUNS
@@ -115,7 +115,7 @@ async def test_hostile_tasks_are_compared_beside_the_event_loop(
         threads.append(threading.current_thread())
         return SequenceMatcher(None, str(of[1]), str(of[2]))
 
-    monkeypatch.setattr(compare_pages, "SequenceMatcher", matching)
+    monkeypatch.setattr(nearest, "SequenceMatcher", matching)
     totals = RunTotals(workflow="seats", steps=3)
     await stage.add(replace(FAILED, task="ab" * 99), "ferries", blame(FAILED, 1), totals)
     await stage.add(replace(PASSED, task="ba" * 99), "ferries", None, totals)

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Any, Final
 
 from aiohttp import web
 
 from analyzer.inquiry.present import plain
-from analyzer.inquiry.run_diff import compare_runs, nearest_run
+from analyzer.inquiry.run_diff import compare_runs
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.long_answers import long_answer
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.prepared import PreparedComparison
 from analyzer.web.pages.run_pages import PageContext
-from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
-from analyzer.web.run_list import MOST_ASKED
+from analyzer.web.reads.nearest import NoneNear, TooLong, find_nearest, require_short
 from collector_processor.core.records import StoredVerdict
 from collector_processor.store.small_tables import TrialArm
-from semconv.model import Status
 
-MOST_COMPARED: Final = 4_000_000
-"""Largest product of two runs' steps: aligning them takes about a second."""
-_NEAR: Final = 20
-"""Number of newest passing runs searched for similar tasks; the most similar are aligned."""
-_ALIGNED: Final = 8
-"""Passing runs whose steps are aligned with the run's, to find the nearest."""
 _LONGEST_ID: Final = 200
 TRIAL_NAME: Final = "trial:"
 """Beginning of the name of an experiment's trial, in place of a run's id; its id follows."""
@@ -107,8 +97,10 @@ async def _two(context: CompareContext, request: web.Request, left: str, right: 
             raise web.HTTPNotFound(text="a trial has no nearest passing run: name another run\n")
         return await _with_nearest(context, first, first.verdict)
     second = await _side(context, request, right)
-    if len(first.whole.steps) * len(second.whole.steps) > MOST_COMPARED:
-        raise _too_long()
+    try:
+        require_short(first.whole, second.whole)
+    except TooLong as error:
+        raise web.HTTPUnprocessableEntity(text=f"{error}\n") from error
     return _TwoRuns(left=first, right=second)
 
 
@@ -143,25 +135,20 @@ async def _trial_side(context: CompareContext, request: web.Request, trial: str)
 
 
 async def _with_nearest(context: CompareContext, first: _Side, verdict: StoredVerdict) -> _TwoRuns:
-    """Align a run with the passing runs of its workflow with the nearest tasks; return the nearest."""
-    whole = first.whole
-    verdicts = [row.verdict for row in await _near(context, verdict)]
-    read = [(each, await context.shared.whole.of(each)) for each in verdicts]
-    kept = {found.whole.run_id: (each, found.whole) for each, found in read if found is not None}
-    if not kept:
-        raise web.HTTPNotFound(text="the steps of the passing runs of this workflow are not kept\n")
-    most = MOST_COMPARED // len(kept)
-    short = [each for _, each in kept.values() if len(each.steps) * len(whole.steps) <= most]
-    if not short:
-        raise _too_long()
-    nearest = await asyncio.to_thread(nearest_run, whole, short)
-    second = _Side(whole=nearest, verdict=kept[nearest.run_id][0])
-    return _TwoRuns(left=first, right=second, compared=len(short))
+    """Return a run beside the nearest passing run of its workflow.
 
-
-def _too_long() -> web.HTTPUnprocessableEntity:
-    return web.HTTPUnprocessableEntity(
-        text="these runs are too long to compare here: blamespan diff compares them\n"
+    Raises:
+        web.HTTPError: none can be compared with it.
+    """
+    shared = context.shared
+    try:
+        found = await find_nearest(shared.pages.runs, shared.whole, verdict, first.whole)
+    except NoneNear as error:
+        raise web.HTTPNotFound(text=f"{error}\n") from error
+    except TooLong as error:
+        raise web.HTTPUnprocessableEntity(text=f"{error}\n") from error
+    return _TwoRuns(
+        left=first, right=_Side(whole=found.whole, verdict=found.verdict), compared=found.compared
     )
 
 
@@ -187,46 +174,6 @@ async def _read(context: CompareContext, verdict: StoredVerdict) -> WholeRun:
     if found is None:
         raise web.HTTPNotFound(text=f"the steps of run {verdict.run_id} are not kept\n")
     return found.whole
-
-
-async def _near(context: CompareContext, verdict: StoredVerdict) -> list[RunRow]:
-    """Return passing runs of the same workflow, sorted by nearness of task, then of length.
-
-    Raises:
-        web.HTTPNotFound: none is known.
-    """
-    none = web.HTTPNotFound(text="no passing run of this workflow is known: name another run\n")
-    runs = context.shared.pages.runs
-    name: RunName = (verdict.tenant, verdict.run_id)
-    own = next(iter(await runs.rows([name])), None)
-    if own is None or own.totals is None:
-        raise none
-    totals = own.totals
-    passing = RunQuery(
-        tenant=verdict.tenant,
-        statuses=(Status.NO_FAILURE,),
-        service=own.service[:MOST_ASKED],
-        workflow=totals.workflow[:MOST_ASKED],
-        limit=_NEAR,
-    )
-    rows = (await runs.page(passing)).rows
-    alike = [
-        row
-        for row in rows
-        # a query without a tenant finds the runs of all
-        if row.key.tenant == verdict.tenant
-        and row.key.run_id != verdict.run_id
-        and row.service == own.service
-    ]
-
-    def nearness(row: RunRow) -> tuple[float, int]:
-        steps = row.totals.steps if row.totals else 0
-        return SequenceMatcher(None, own.task, row.task).ratio(), -abs(steps - totals.steps)
-
-    if not alike:
-        raise none
-    # Comparing tasks of few letters, each repeated many times, takes 60 ms.
-    return (await asyncio.to_thread(sorted, alike, key=nearness, reverse=True))[:_ALIGNED]
 
 
 async def _shown(
