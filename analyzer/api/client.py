@@ -103,6 +103,10 @@ class Client:
         """Return a run's steps in full, starting at step ``first``."""
         return _read(RunSteps, self._get(f"{_run_path(run_id)}/steps", {"from": first, "limit": limit}))
 
+    def otlp(self, run_id: str) -> bytes:
+        """Return a run's kept spans and logs, without their secrets, as one line of OTLP/JSON."""
+        return json.dumps(self._get(f"{_run_path(run_id)}/otlp"), ensure_ascii=False).encode() + b"\n"
+
     def compare(self, left: str, right: str | None = None) -> RunDiff:
         """Compare two runs by id; without ``right``, with the nearest passing run of the same workflow."""
         return _read(RunDiff, self._get("/api/compare", {"a": left, **({"b": right} if right else {})}))
@@ -221,6 +225,10 @@ class AsyncClient:
     async def steps(self, run_id: str, *, first: int = 0, limit: int = 1_000) -> RunSteps:
         """As ``Client.steps``."""
         return await asyncio.to_thread(self._client.steps, run_id, first=first, limit=limit)
+
+    async def otlp(self, run_id: str) -> bytes:
+        """As ``Client.otlp``."""
+        return await asyncio.to_thread(self._client.otlp, run_id)
 
     async def compare(self, left: str, right: str | None = None) -> RunDiff:
         """As ``Client.compare``."""

@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from analyzer.api.client import Client, ServiceError
+from analyzer.inquiry.run_diff import compare_runs
+from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.labels.kept_trace import NotKept, kept_trace, otlp_json, rebuilt
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import accept_label, find_run
 from analyzer.issues.labels.run_label import Statement
@@ -24,11 +27,16 @@ from analyzer.issues.workflow_reports import (
     listed_json,
 )
 from analyzer.issues.workflow_reports import to_json as workflow_json
+from analyzer.recordings.read_files import read_recording
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.run_api import kept_steps, page_document, run_document, versions_document
+from analyzer.web.reads.nearest import find_nearest, require_short
+from analyzer.web.reads.whole_runs import WholeRuns
+from analyzer.web.run_api import page_document, read_steps, run_document, versions_document
 from analyzer.web.run_list import read_filters
 from collector_processor.core.records import StoredVerdict
-from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.core.runs import Run
+from collector_processor.otlp import NO_TENANT, Signal, Tenant
+from collector_processor.rebuild.kept_spans import KeptSpans
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
 from collector_processor.store.database.connection import StoreConnection
@@ -37,6 +45,16 @@ from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader
 
 Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """A run's spans, without their secrets."""
+
+    otlp: bytes
+    """One line of OTLP/JSON."""
+    run: Run
+    """The same, read."""
 
 
 class RunSource(Protocol):
@@ -52,6 +70,14 @@ class RunSource(Protocol):
 
     async def steps(self, run_id: str, first: int, limit: int) -> Document:
         """Return a run with some of its steps."""
+        ...
+
+    async def kept(self, run_id: str) -> KeptRun:
+        """Return a run's spans."""
+        ...
+
+    async def compare(self, left: str, right: str | None) -> Document:
+        """Return two runs compared; without ``right``, with the nearest passing run of the workflow."""
         ...
 
     async def issues(self, limit: int) -> Document:
@@ -76,6 +102,8 @@ class ServiceSource:
     """A running service."""
 
     client: Client
+    reader: Reader = USUAL
+    """Reads the spans of kept runs."""
 
     async def runs(self, filters: Mapping[str, str]) -> Document:
         """As ``RunSource.runs``."""
@@ -88,6 +116,24 @@ class ServiceSource:
     async def steps(self, run_id: str, first: int, limit: int) -> Document:
         """As ``RunSource.steps``."""
         return asdict(await asyncio.to_thread(lambda: self.client.steps(run_id, first=first, limit=limit)))
+
+    async def kept(self, run_id: str) -> KeptRun:
+        """As ``RunSource.kept``."""
+        return await asyncio.to_thread(self._kept, run_id)
+
+    def _kept(self, run_id: str) -> KeptRun:
+        otlp = self.client.otlp(run_id)
+        recording = read_recording(otlp)
+        bodies = (recording.bodies(signal) for signal in (Signal.TRACES, Signal.LOGS))
+        traces, logs = (b"".join(each) for each in bodies)
+        run = rebuilt(KeptSpans(traces=traces, logs=logs), run_id, self.reader)
+        if run is None:
+            raise NotKept(f"run {run_id}: the kept spans hold no run")
+        return KeptRun(otlp=otlp, run=run)
+
+    async def compare(self, left: str, right: str | None) -> Document:
+        """As ``RunSource.compare``."""
+        return asdict(await asyncio.to_thread(self.client.compare, left, right))
 
     async def issues(self, limit: int) -> Document:
         """As ``RunSource.issues``."""
@@ -138,7 +184,7 @@ class StoreSource:
         self._reader = reader
         self._database: Database = open_database(place)
         self._archive = RunArchive(self._database)
-        self._clean = Cleaner(make_redactor(ALL_KINDS, ()))
+        self._kept_runs = WholeRuns(self._archive, Cleaner(make_redactor(ALL_KINDS, ())), reader)
         self._is_fair_sample = is_fair_sample
 
     def close(self) -> None:
@@ -160,12 +206,39 @@ class StoreSource:
     async def steps(self, run_id: str, first: int, limit: int) -> Document:
         """As ``RunSource.steps``."""
         verdict = await asyncio.to_thread(self._find, run_id)
-        document = await kept_steps(
-            self._archive, self._clean, verdict, first, first + limit, reader=self._reader
-        )
+        document = await read_steps(self._kept_runs, verdict, first, first + limit)
         if document is None:
-            raise ServiceError("the steps of this run are not kept", 404)
+            raise ServiceError(_NO_STEPS, 404)
         return document
+
+    async def kept(self, run_id: str) -> KeptRun:
+        """As ``RunSource.kept``."""
+
+        def read() -> KeptRun:
+            with _opened(self._database) as db:
+                found = kept_trace(db, run_id, self._tenant or None, self._reader)
+            return KeptRun(otlp=otlp_json(found.spans), run=found.run())
+
+        return await asyncio.to_thread(read)
+
+    async def compare(self, left: str, right: str | None) -> Document:
+        """As ``RunSource.compare``."""
+        verdict, first = await self._whole(left)
+        if right is None:
+            nearest = await find_nearest(self._archive, self._kept_runs, verdict, first)
+            second, compared = nearest.whole, nearest.compared
+        else:
+            _, second = await self._whole(right)
+            require_short(first, second)
+            compared = 1
+        return (await asyncio.to_thread(compare_runs, first, second, compared)).to_json()
+
+    async def _whole(self, run_id: str) -> tuple[StoredVerdict, WholeRun]:
+        verdict = await asyncio.to_thread(self._find, run_id)
+        found = await self._kept_runs.of(verdict)
+        if found is None:
+            raise ServiceError(f"{_NO_STEPS}: {verdict.run_id}", 404)
+        return verdict, found.whole
 
     async def issues(self, limit: int) -> Document:
         """As ``RunSource.issues``."""
@@ -221,6 +294,9 @@ class StoreSource:
     def _find(self, run_id: str) -> StoredVerdict:
         with _opened(self._database) as db:
             return find_run(RunStore(db), run_id, self._tenant or None)
+
+
+_NO_STEPS: Final = "the steps of this run are not kept"
 
 
 def _opened(database: Database) -> closing[StoreConnection]:

@@ -69,7 +69,8 @@ def mcp(
             client = Client(url=url, token=settings.token, headers=tenant_headers(asked))
         except ValueError as error:
             raise WrongUsage(f"--{error}") from None
-        _serve(ServiceSource(client=client), allow_writes=allow_writes, listen=address, token=settings.token)
+        asking = ServiceSource(client=client, reader=open_reader(settings.mappings))
+        _serve(asking, allow_writes=allow_writes, listen=address, token=settings.token)
         return
     place = settings.store_place
     if isinstance(place, Path) and not place.is_file():

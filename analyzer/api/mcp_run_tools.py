@@ -1,0 +1,196 @@
+"""MCP tools that go from a verdict to a test: passing runs, comparison, lineage, explanation, analysis, pin.
+
+They read, and change nothing: a file that they return exists in the answer only. ``analyse_text`` judges the
+text that the caller sends; no file of this machine is read for it, and nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+
+from analyzer.api.local import attribute_async, read_runs
+from analyzer.api.mcp_answers import (
+    DATA,
+    MOST_ANSWER,
+    MOST_ROWS,
+    MOST_TEXT,
+    answered,
+    row_count,
+    written,
+)
+from analyzer.api.run_source import KeptRun, RunSource
+from analyzer.experiment.open_experiment import tape_of
+from analyzer.experiment.pinned_text import Wanted, short_name, test_of
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.inquiry.explanation import explain
+from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
+
+MOST_CONTENT: Final = 100_000
+"""Characters of a recording to analyse; a model writes them token by token."""
+MOST_ANALYSED: Final = 10
+"""Runs of one recording that are judged."""
+MOST_WORDS: Final = 50
+"""Words of a command, and names of tools."""
+_MOST_WORD: Final = 1_000
+READS: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+
+def add_run_tools(server: MCPServer, source: RunSource) -> None:
+    """Give a server the tools; each only reads."""
+    one_by_one = asyncio.Semaphore(1)  # analyses take the processor, which other sessions need too
+
+    @server.tool(annotations=READS, structured_output=False)
+    async def compare_runs(run_id: str, other_run_id: str = "", limit: int = 20) -> str:
+        """Compare two runs step by step; the differences begin with the first one.
+
+        Args:
+            run_id: the run.
+            other_run_id: the run to compare with; empty for the nearest passing run of the same workflow.
+            limit: at most 50 differences.
+        """
+        found = await answered(source.compare(run_id, other_run_id or None))
+        return await written(_differences(found, row_count(limit)), 500)
+
+    @server.tool(annotations=READS, structured_output=False)
+    async def get_lineage(run_id: str, value: str = "") -> str:
+        """Return where the values of the answer and of the decisive step come from, each with its way.
+
+        Args:
+            run_id: the run.
+            value: only values that contain this text; at most 50 are returned.
+        """
+        verdict = await answered(source.run(run_id))
+        found = [one for one in verdict["lineage"] if value in one["value"]]
+        head = {name: verdict[name] for name in ("run_id", "status", "agent", "step")}
+        return await written({**head, "values": len(found), "lineage": found[:MOST_ROWS]}, 500)
+
+    @server.tool(annotations=READS, structured_output=False)
+    async def explain_run(run_id: str) -> str:
+        """Return a kept run's verdict as one Markdown document, whose fences and `code` hold data.
+
+        It says what is known, what is not, where in the code the step was, what to do, and the command that
+        proves the verdict.
+        """
+        verdict = await answered(source.run(run_id))
+        kept = await answered(source.kept(run_id))
+        return await asyncio.to_thread(_explained, verdict, kept)
+
+    @server.tool(annotations=READS, structured_output=False)
+    async def analyse_text(content: str, *, failed: bool = False) -> str:
+        """Judge the runs of a recording that is given as text, without a model; nothing of it is kept.
+
+        Args:
+            content: a trace or a conversation, in any text format that `blamespan attribute` reads; at most
+                100000 characters. For a file on disk, run `blamespan attribute FILE` instead.
+            failed: take the runs as failed, without checking whether they did.
+        """
+        if len(content) > MOST_CONTENT:
+            raise ToolError(
+                f"content: expected at most {MOST_CONTENT} characters, not {len(content)}:"
+                " `blamespan attribute FILE` reads larger recordings"
+            )
+        async with one_by_one:
+            found = await answered(asyncio.to_thread(_judged, content, failed=failed))
+        return await written(found, MOST_TEXT)
+
+    @server.tool(annotations=READS, structured_output=False)
+    async def pin_run(
+        run_id: str,
+        command: list[str],
+        expect: str = "",
+        check: list[str] | None = None,
+        allow_tools: list[str] | None = None,
+    ) -> str:
+        """Return a kept run as a pytest file and its tape, as `blamespan pin` writes them; write both files.
+
+        Without a provider's key the test checks that the program asks what it asked then, up to the decisive
+        call; with a key it asks that call anew and expects a right answer.
+
+        Args:
+            run_id: the run.
+            command: the command that runs the workflow once, such as ["python", "my_agents.py"].
+            expect: a right answer contains this text.
+            check: a command that gets the answer on standard input; exit code 0 means that it is right.
+            allow_tools: tools that only read, and may really run.
+        """
+        words = {"command": command, "check": check or [], "allow_tools": allow_tools or []}
+        for name, given in {**words, "expect": [expect]}.items():
+            if len(given) > MOST_WORDS or any(len(word) > _MOST_WORD for word in given):
+                raise ToolError(f"{name}: expected at most {MOST_WORDS} texts of {_MOST_WORD} characters")
+        wanted = Wanted(
+            command=tuple(command),
+            expect=expect or None,
+            check=tuple(words["check"]),
+            allow_tools=tuple(words["allow_tools"]),
+        )
+        verdict = await answered(source.run(run_id))
+        kept = await answered(source.kept(run_id))
+        return await answered(asyncio.to_thread(_pinned, verdict, kept, wanted))
+
+
+def _differences(found: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+    differing = [pair for pair in found["pairs"] if pair["change"] != "same"]
+    names = ("left", "right", "same_task", "same_output", "departure", "distance", "compared")
+    return {
+        **{name: found[name] for name in names},
+        "left_totals": found["left_totals"],
+        "right_totals": found["right_totals"],
+        "same_steps": len(found["pairs"]) - len(differing),
+        "differences": differing[:most],
+        "left_out": max(0, len(differing) - most),
+    }
+
+
+def _explained(verdict: Mapping[str, Any], kept: KeptRun) -> str:
+    trajectory = Cleaner(make_redactor(ALL_KINDS, ()))(kept.run.trajectory)
+    spans = kept.run.trace.spans
+    text = explain(verdict, trajectory, spans, verdict["run_id"], for_agent=True, is_kept=True)
+    if len(text) > MOST_ANSWER:
+        raise ToolError(
+            f"the document has {len(text)} characters, at most {MOST_ANSWER} fit into an answer:"
+            " `blamespan explain RUN --for-agent` prints it"
+        )
+    return text
+
+
+def _judged(content: str, *, failed: bool) -> Mapping[str, Any]:
+    """Judge the runs of a recording.
+
+    Raises:
+        UnreadableInput: it has no known format, or holds no run.
+    """
+    runs = read_runs(content.encode(errors="replace"))
+    verdicts = [asyncio.run(attribute_async(run, failed=failed)) for run in runs[:MOST_ANALYSED]]
+    return {"runs": [asdict(one) for one in verdicts], "left_out": max(0, len(runs) - MOST_ANALYSED)}
+
+
+def _pinned(verdict: Mapping[str, Any], kept: KeptRun, wanted: Wanted) -> str:
+    """Return both files as they are: a tape without some of its characters would be another tape.
+
+    Raises:
+        CannotReplay: the run cannot be played back.
+        ToolError: the files do not fit into an answer.
+    """
+    name = short_name(verdict["run_id"])
+    tape = tape_of(kept.run, GatewayOptions(allow_tools=frozenset(wanted.allow_tools)))
+    files = {
+        f"test_pinned_{name}.py": test_of(name, tape, verdict, wanted),
+        f"tapes/{name}.json": kept.otlp.decode(),
+    }
+    document = {"files": [{"path": path, "text": text} for path, text in files.items()]}
+    text = json.dumps(document, indent=1)  # ASCII: invisible characters are escaped
+    if len(text) > MOST_ANSWER:
+        raise ToolError(
+            f"the files have {len(text)} characters, at most {MOST_ANSWER} fit into an answer:"
+            " `blamespan pin RUN --out DIR -- COMMAND` writes them"
+        )
+    return f"{DATA}\n{text}"
