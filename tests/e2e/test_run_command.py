@@ -65,8 +65,11 @@ class Provider(BaseHTTPRequestHandler):
         """Write nothing."""
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
-        said: dict[str, Any] = {"content": WRONG}
+        self.say(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"], WRONG)
+
+    def say(self, asked: list[dict[str, Any]], total: str) -> None:
+        """Answer as the researcher, or as the analyst with this total."""
+        said: dict[str, Any] = {"content": total}
         if "researcher" in asked[0]["content"]:
             has_result = asked[-1]["role"] == "tool"
             said = {"content": "1,200, 1,450 and 980 units."} if has_result else {"tool_calls": [SALES]}
@@ -90,8 +93,8 @@ def provider() -> Iterator[str]:
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+def serving(provider: type[BaseHTTPRequestHandler] = Provider) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), provider)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
