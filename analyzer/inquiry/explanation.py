@@ -214,7 +214,7 @@ def _prove(source: str, step: Step) -> Iterator[str]:
         " recording; CHECK tells a right answer from a wrong one:"
     )
     yield ""
-    yield from _fenced(f"blamespan experiment {_quoted(source)} --check CHECK -- COMMAND", "sh")
+    yield from _fenced(proof_command(source), "sh")
 
 
 def _orders(source: str, *, is_kept: bool) -> Iterator[str]:
@@ -228,6 +228,11 @@ def _orders(source: str, *, is_kept: bool) -> Iterator[str]:
         yield "5. If this verdict was wrong, ask a person to say so:"
         yield ""
         yield from _fenced(f"blamespan label {_quoted(source)} wrong", "sh")
+
+
+def proof_command(source: str) -> str:
+    """Return the command that proves a verdict; ``source`` is the run's file or id."""
+    return f"blamespan experiment {_quoted(source)} --check CHECK -- COMMAND"
 
 
 def _quoted(source: str) -> str:

@@ -147,6 +147,18 @@ async def test_a_verdict_without_a_remedy_says_what_to_do_next(
     assert ">decisive<" not in page
 
 
+async def test_a_verdict_names_the_command_that_proves_it(stage: Stage, client: Client) -> None:
+    hostile = replace(RUN, run_id="a; touch 'b")
+    for one in (RUN, hostile):
+        await stage.add(one, "shop", blame(one, 2))
+    assert "blamespan experiment run-1 --check CHECK -- COMMAND" in await text_of(client, "/runs/run-1")
+    page = await text_of(client, f"/runs/{quote(hostile.run_id)}")
+    assert "blamespan experiment &#39;a; touch &#39;\\&#39;&#39;b&#39; --check" in page
+    proved = Attribution(run_id="run-1", verdict=blame(RUN, 2).verdict, method="m", proof=REFUTED)
+    await stage.add(RUN, "shop", proved)
+    assert "--check CHECK" not in await text_of(client, "/runs/run-1")
+
+
 async def test_a_set_of_steps_is_shown_with_what_was_observed(stage: Stage, client: Client) -> None:
     found = StepSet(steps=(1, 2), coverage=0.9, observed=0.93, interval=(0.86, 0.97), n=84)
     verdict = blame(RUN, 2).verdict

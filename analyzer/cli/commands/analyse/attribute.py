@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from analyzer.cli.judged_runs import judge, settings_here, show, some_failed
+from analyzer.cli.judged_runs import JudgedRun, judge, settings_here, show, some_failed
 from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
+    complain,
     optional,
 )
-from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRun, RecordedRuns
+from analyzer.cli.recorded_runs import (
+    STANDARD_INPUT,
+    FilesArgument,
+    LogsOption,
+    RecordedRun,
+    RecordedRuns,
+)
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.executor.composition import open_analyst
+from analyzer.inquiry.explanation import proof_command
+from semconv.model import Blame
 
 
 def attribute(
@@ -56,12 +66,19 @@ def attribute(
     sees = reference is not None if with_reference is None else with_reference
     analyst = open_analyst(settings, with_reference=sees)
     recorded = RecordedRuns(files, logs or [])
-    referenced = [_with_reference(run, reference) for _, run in recorded]
-    judged = judge(referenced, analyst, settings, failed=failed)
-    for run in judged:
+    read = [(path, _with_reference(run, reference)) for path, run in recorded]
+    judged = judge([run for _, run in read], analyst, settings, failed=failed)
+    for (path, one), run in zip(read, judged, strict=True):
         show(run, output)
+        if output is OutputFormat.TABLE and one.trace is not None and path != STANDARD_INPUT:
+            _say_how_to_prove(path, run)
     if some_failed([run.attribution for run in judged]) or recorded.some_unreadable:
         raise typer.Exit(1)
+
+
+def _say_how_to_prove(path: Path, run: JudgedRun) -> None:
+    if isinstance(run.attribution.verdict, Blame):
+        complain(f"`{proof_command(str(path))}` proves it: COMMAND runs the workflow once")
 
 
 def _with_reference(run: RecordedRun, reference: str | None) -> RecordedRun:
