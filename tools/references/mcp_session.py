@@ -38,11 +38,14 @@ _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
         "output",
         "instructions",
     ),
-    "list_issues": ("issues", "state", "title", "service", "count"),
+    "list_issues": ("issues", "state", "title", "service", "count", "examples"),
     "list_workflows": ("workflows", "service", "workflow", "passed", "failed", "unsaid"),
+    "get_lineage": ("values", "lineage", "value", "origin", "formula", "chain", "step", "change"),
     "get_workflow": ("service", "workflow", "failed", "mined_runs", "always"),
 }
 """Fields of each tool's answer that the page shows; a list shows its first entry."""
+_MOST_TEXT: Final = 60
+"""Characters of a file's text that the page shows."""
 
 
 def session() -> str:
@@ -77,14 +80,40 @@ async def _exchanges(client: Client) -> AsyncIterator[str]:
     yield _told(
         "get_workflow", asked, _abridged("get_workflow", (await _ask(client, "get_workflow", asked))[1])
     )
+    async for exchange in _to_a_test(client, run["run_id"]):
+        yield exchange
+
+
+async def _to_a_test(client: Client, run_id: str) -> AsyncIterator[str]:
+    """Go from the run of an issue to a test of it."""
+    asked: dict[str, Any] = {"run_id": run_id, "value": "9,266.14"}
+    yield _told("get_lineage", asked, _abridged("get_lineage", (await _ask(client, "get_lineage", asked))[1]))
+    asked = {"run_id": run_id}
+    document = await _text(client, "explain_run", asked)
+    title, _, rest = document.partition("\n")
+    proof = _without_fences(rest.partition("## Prove it\n")[2])
+    yield _told("explain_run", asked, f"{title}\n…\n{proof}")
+    asked = {"run_id": run_id, "command": ["python", "my_agents.py"], "expect": "9,662.14"}
+    _, found = await _ask(client, "pin_run", asked)
+    shown = [{"path": one["path"], "text": one["text"][:_MOST_TEXT] + "…"} for one in found["files"]]
+    yield _told("pin_run", asked, json.dumps({"files": shown}, indent=1, ensure_ascii=False))
 
 
 async def _ask(client: Client, tool: str, asked: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the answer's first line, and its document."""
+    head, _, document = (await _text(client, tool, asked)).partition("\n")
+    return head, json.loads(document)
+
+
+async def _text(client: Client, tool: str, asked: dict[str, Any]) -> str:
     content = (await client.call_tool(tool, asked)).content[0]
     assert isinstance(content, TextContent)
-    head, _, document = content.text.partition("\n")
-    return head, json.loads(document)
+    return content.text
+
+
+def _without_fences(document: str) -> str:
+    """Return Markdown that can stand in a fence of the page."""
+    return "\n".join(line for line in document.splitlines() if line and not line.startswith("```"))
 
 
 def _told(tool: str, asked: dict[str, Any], answer: str) -> str:
@@ -107,7 +136,7 @@ def _chosen(found: Any, keys: tuple[str, ...]) -> Any:
 
 def settled(text: str) -> str:
     """Return a session without what differs between two recordings: ids and days."""
-    return re.sub(r"\d{4}-\d\d-\d\d", "DAY", re.sub(r"\b[0-9a-f]{16,32}\b", "ID", text))
+    return re.sub(r"\d{4}-\d\d-\d\d", "DAY", re.sub(r"(?<![0-9a-z])[0-9a-f]{12,32}(?![0-9a-z])", "ID", text))
 
 
 if __name__ == "__main__":
