@@ -33,7 +33,17 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("semconv", "collector_processor", "analyzer")
-COPIED: Final = (*PACKAGES, "tests", "tools", "benchmarks", "docs", "deploy", "examples", "requirements")
+COPIED: Final = (
+    *PACKAGES,
+    "tests",
+    "tools",
+    "benchmarks",
+    "docs",
+    "deploy",
+    "examples",
+    "requirements",
+    "skills",
+)
 COPIES: Final = 2
 """Checkouts that are tested at once."""
 MOST_TESTS: Final = 400

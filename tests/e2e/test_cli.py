@@ -136,6 +136,11 @@ class TestShapes:
         assert names(found) == [("planner", "llm"), ("planner", "tool")]
         assert [step["index"] for step in found["steps"]] == [0, 1]
 
+    def test_attribute_names_the_command_that_proves_a_verdict(self, cli: Cli, write: Write) -> None:
+        path = write("a run", BODY)
+        assert f"blamespan experiment '{path}' --check CHECK -- COMMAND\n" in cli("attribute", path).out
+        assert "experiment" not in cli("attribute", write("said", as_bytes(CONVERSATION))).out, "no tape"
+
     def test_attribute_prints_one_object_a_run(self, cli: Cli, write: Write) -> None:
         said = cli("attribute", write("a", BODY), "--format", "json")
         (found,) = said.objects

@@ -53,6 +53,14 @@ REFUSED = {
     19: call(19, "no_such_tool"),
     20: call(20, "get_workflow", service="x" * 100_000, workflow="\0"),
     21: call(21, "get_workflow", service=["a"], workflow=None),
+    22: call(22, "compare_runs", run_id="\0", other_run_id="'; DROP TABLE verdict", limit=-(10**30)),
+    23: call(23, "get_lineage", run_id="../../etc/passwd", value="x" * 100_000),
+    24: call(24, "explain_run", run_id={"a": 1}),
+    25: call(25, "analyse_text", content="[" * 99_999),
+    26: call(26, "analyse_text", content="x" * 100_001),
+    27: call(27, "pin_run", run_id="a", command=["x" * 100_000]),
+    28: call(28, "pin_run", run_id="a", command="rm -rf /", allow_tools=[[]]),
+    29: call(29, "list_passing_runs", since="yesterday", limit=10**30),
 }
 
 

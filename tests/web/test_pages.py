@@ -480,6 +480,7 @@ async def test_the_list_and_the_run_name_the_issue_and_lead_to_it(stage: Stage, 
     page = await text_of(client, f"/issues/{issue_id}")
     assert 'href="/runs/run-1#step-2"' in page
     assert "&lt;b&gt;clerk: TimeoutError in seats" in page
+    assert "blamespan experiment run-1 --check CHECK -- COMMAND" in page
     assert issue_id not in await text_of(client, "/runs/other")
     await text_of(client, "/issues/none", 404)
 

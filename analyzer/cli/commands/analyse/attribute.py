@@ -12,7 +12,6 @@ from analyzer.cli.judged_runs import JudgedRun, judge, settings_here, show, some
 from analyzer.cli.output import (
     FormatOption,
     OutputFormat,
-    complain,
     optional,
 )
 from analyzer.cli.recorded_runs import (
@@ -25,6 +24,7 @@ from analyzer.cli.recorded_runs import (
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.executor.composition import open_analyst
 from analyzer.inquiry.explanation import proof_command
+from analyzer.inquiry.present import console
 from semconv.model import Blame
 
 
@@ -78,7 +78,7 @@ def attribute(
 
 def _say_how_to_prove(path: Path, run: JudgedRun) -> None:
     if isinstance(run.attribution.verdict, Blame):
-        complain(f"`{proof_command(str(path))}` proves it: COMMAND runs the workflow once")
+        console().print(f"To prove it: {proof_command(str(path))}", "", sep="\n", soft_wrap=True)
 
 
 def _with_reference(run: RecordedRun, reference: str | None) -> RecordedRun:
