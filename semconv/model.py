@@ -288,6 +288,8 @@ class Step:
     """Names of the evaluations, by people or programs, that this step failed."""
     stop: Stop | None = None
     """Set if the step ended early on purpose; ``error`` is then no failure."""
+    is_whole_turn: bool = False
+    """Whether it is all that is recorded of an agent's turn: which calls it made is not known."""
 
     @property
     def is_failed(self) -> bool:

@@ -23,10 +23,15 @@ from analyzer.recordings.file_format import (
     unwrapped,
 )
 from analyzer.recordings.message_parts import Result, call_of, listed, turn
+from analyzer.recordings.pair_lines import CUT
+from semconv.record import replace
 
 _ENTRY: Final = ("timestamp", "task", "agent", "status")
 _OUTPUT: Final = ("description", "raw", "agent")
 _STARTED, _COMPLETED = "started", "completed"
+_NONE: Final = "None"
+"""What the log says of an agent or a task without a name."""
+_UNFINISHED: Final = "the log has no end of this task: it failed, or was stopped"
 
 
 def is_crewai(records: Records) -> bool:
@@ -36,9 +41,14 @@ def is_crewai(records: Records) -> bool:
 
 def _is_log(records: Records) -> bool:
     """Tell whether records are entries; what was completed has an output."""
-    return all_have(records, *_ENTRY) and all(
-        one["status"] == _STARTED or "output" in one or "error" in one for one in records
+    whole = records[:-1] if records and _is_cut(records[-1]) else records
+    return all_have(whole, *_ENTRY) and all(
+        one["status"] == _STARTED or "output" in one or "error" in one for one in whole
     )
+
+
+def _is_cut(one: Any) -> bool:
+    return isinstance(one, Mapping) and one.keys() == {CUT}
 
 
 def read_crewai(records: Records) -> Recording:
@@ -48,16 +58,12 @@ def read_crewai(records: Records) -> Recording:
         return _recording([message for one in tasks for message in _of_output(one)], key="")
     runs: list[list[Mapping[str, Any]]] = []
     for one in listed(list(records)):
-        is_first = bool(runs) and one["status"] == _STARTED and one["task"] == runs[-1][0]["task"]
-        if not runs or (is_first and len(runs[-1]) > 1):
+        if not runs or (not _is_cut(one) and one["status"] == _STARTED and _key(one) == _key(runs[-1][0])):
             runs.append([])
         runs[-1].append(one)
     return merged(
-        _recording(
-            [message for one in run for message in _of_entry(one)],
-            key=f"crewai {run[0]['timestamp']} {run[0]['task']}",
-        )
-        for run in runs
+        _recording([*_of_run(run)], key=f"crewai {place} {run[0]['timestamp']} {run[0]['task']}")
+        for place, run in enumerate(runs)
     )
 
 
@@ -66,36 +72,64 @@ def _recording(messages: Sequence[Message], key: str) -> Recording:
     return of_spans(dialogue_spans(messages, name="crewai", key=key, task="\n".join(tasks)))
 
 
-def _of_entry(one: Mapping[str, Any]) -> Iterator[Message]:
-    time_ns, status = nanoseconds(one["timestamp"]), one["status"]
-    if status == _STARTED:
-        yield Message(speaker=Speaker.USER, text=json_text(one["task"]), time_ns=time_ns)
-        return
+def _key(one: Mapping[str, Any]) -> str:
+    """Return what tells a task from others: its name, or else its text, which may hold the crew's inputs."""
+    name = json_text(one.get("task_name"))
+    return name if name not in {"", _NONE} else json_text(one["task"])
+
+
+def _of_run(entries: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
+    """Yield the messages of a run; last, for each task that was started and has no end, that it failed.
+
+    CrewAI logs no errors: a task that raises one, which ends the run, has no entry but the first. Of a log
+    that is cut short, the end may be missing for another reason.
+    """
+    begun: dict[str, Mapping[str, Any]] = {}
+    for one in entries:
+        if _is_cut(one):
+            return
+        if one["status"] == _STARTED:
+            begun[_key(one)] = one
+        else:
+            begun.pop(_key(one), None)
+        yield _of_entry(one)
+    for one in begun.values():
+        yield _turn(one, _UNFINISHED, failed=True)
+
+
+def _of_entry(one: Mapping[str, Any]) -> Message:
+    if one["status"] == _STARTED:
+        return Message(
+            speaker=Speaker.USER, text=json_text(one["task"]), time_ns=nanoseconds(one["timestamp"])
+        )
     error = json_text(one.get("error"))
-    yield Message(
-        speaker=Speaker.AGENT,
-        text=error or json_text(one.get("output", one.get("message"))),
-        agent=json_text(one["agent"]),
-        failed=bool(error) or status != _COMPLETED,
-        time_ns=time_ns,
-    )
+    text = error or json_text(one.get("output", one.get("message")))
+    told = _turn(one, text, failed=bool(error) or one["status"] != _COMPLETED)
+    return replace(told, time_ns=nanoseconds(one["timestamp"]))
+
+
+def _turn(one: Mapping[str, Any], text: str, *, failed: bool = False) -> Message:
+    """Return what an agent made of a task. Roles from YAML may end with a line break."""
+    agent = json_text(one["agent"]).strip()
+    agent = "" if agent == _NONE else agent
+    return Message(speaker=Speaker.AGENT, text=text, agent=agent, failed=failed, is_whole_turn=True)
 
 
 def _of_output(one: Mapping[str, Any]) -> Iterator[Message]:
-    agent = json_text(one["agent"])
+    said = _turn(one, json_text(one["raw"]))
     yield Message(speaker=Speaker.USER, text=json_text(one["description"]))
     for place, failure in enumerate(listed(one.get("tool_failures"))):
-        tool, call_id = json_text(failure.get("tool_name")), f"{agent} {place}"
+        tool, call_id = json_text(failure.get("tool_name")), f"{said.agent} {place}"
         told = failure.get("failure")
         text = json_text(told.get("message", told) if isinstance(told, Mapping) else told)
         yield from turn(
-            Message(speaker=Speaker.AGENT, agent=agent),
+            Message(speaker=Speaker.AGENT, agent=said.agent),
             [
                 call_of(tool, failure.get("tool_args"), call_id),
                 Result(text=text, call_id=call_id, failed=True),
             ],
         )
-    yield Message(speaker=Speaker.AGENT, agent=agent, text=json_text(one["raw"]))
+    yield said
 
 
 CREWAI: Final = FileFormat(

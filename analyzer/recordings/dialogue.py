@@ -3,8 +3,9 @@
 Files of messages (a model API's, a framework's, a coding agent's session) record who said what and which tool
 answered which call. A reader turns its own shape into ``Message``; this module makes of them the spans that
 an instrumented program would have sent, by OpenTelemetry's GenAI convention: a ``chat`` span for each message
-of an agent, holding what was said to it since the agent spoke last and instructions that are new, and an
-``execute_tool`` span for each result. A dialogue inside a call (a subagent's) is below an ``invoke_agent``
+of an agent, holding what was said to it since the agent spoke last and instructions that are new, or an
+``invoke_agent`` span if the message is all that is recorded of the agent's turn, and an ``execute_tool`` span
+for each result. A dialogue inside a call (a subagent's) is below an ``invoke_agent``
 span below that call's tool span.
 """
 
@@ -69,6 +70,8 @@ class Message:
     """Id of the call during which the message was written; empty at the top."""
     tokens: tuple[int, int] | None = None
     """Input and output tokens, if recorded."""
+    is_whole_turn: bool = False
+    """Whether it is all that is recorded of an agent's turn: its calls of models and tools are not."""
 
 
 @record
@@ -250,16 +253,17 @@ class _Dialogue:
         for call in one.calls:
             self._asked[call.call_id or call.name].append(_Asked(call=call, agent=agent, time_ns=one.time_ns))
         instructions = "\n\n".join(self._instructions.pop(inside, ()))
+        operation = GenAiOperationName.INVOKE_AGENT if one.is_whole_turn else GenAiOperationName.CHAT
         span = Span(
             trace_id=self.trace_id,
             span_id=self._id(f"message {place}"),
             parent_id=self._parent(one),
-            name=f"chat {one.model}".strip(),
-            kind=_CLIENT,
+            name=f"{operation} {agent if one.is_whole_turn else one.model}".strip(),
+            kind=_INTERNAL if one.is_whole_turn else _CLIENT,
             start_ns=max(self._messages[place - 1].time_ns if place else 0, one.time_ns - _MOMENT_NS // 2),
             end_ns=one.time_ns,
             attributes={
-                names.GEN_AI_OPERATION_NAME: GenAiOperationName.CHAT.value,
+                names.GEN_AI_OPERATION_NAME: operation.value,
                 names.GEN_AI_AGENT_NAME: agent,
                 **_known(
                     {

@@ -16,19 +16,22 @@ _KEY: Final = re.compile(
 )
 
 
+CUT: Final = "cut"
+"""The only key of an entry that is cut short; the value is what is left of it."""
+
+
 def split_pairs(text: str) -> tuple[list[dict[str, str]], str]:
-    """Return the entries of a log, and why its last one was left out; empty unless it begins with one."""
+    """Return the entries of a log, and what is wrong with its last one; empty unless it begins with one."""
     starts = list(_START.finditer(text))
     if not starts or text[: starts[0].start()].strip():
         return [], ""
     ends = [*(found.start() for found in starts[1:]), len(text)]
     bodies = [text[found.end() : end].rstrip() for found, end in zip(starts, ends, strict=True)]
-    cut = "" if bodies[-1].endswith('"') else "the last entry is cut short and was left out"
-    kept = len(bodies) - bool(cut)
-    return [
-        {"timestamp": found[1], **_pairs(body)}
-        for found, body in zip(starts[:kept], bodies[:kept], strict=True)
-    ], cut
+    entries = [{"timestamp": found[1], **_pairs(body)} for found, body in zip(starts, bodies, strict=True)]
+    if bodies[-1].endswith('"'):
+        return entries, ""
+    entries[-1] = {CUT: bodies[-1]}
+    return entries if len(entries) > 1 else [], "the last entry is cut short and was left out"
 
 
 def _pairs(body: str) -> dict[str, str]:

@@ -303,6 +303,7 @@ def _step(
         group=group,
         causes=causes,
         stop=action.stop,
+        is_whole_turn=settled.kind is AGENT,
     )
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from analyzer.api.local import read_runs
+from analyzer.api.local import attribute, read_runs
 from analyzer.inquiry.errors import UnreadableInput
+from analyzer.recordings.pair_lines import split_pairs
 from analyzer.recordings.read_files import read_recording
+from semconv.model import Status
 from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, runs, told, tools
 
 
@@ -269,6 +271,111 @@ def test_a_log_of_crewai_may_be_json_and_hold_two_runs() -> None:
         return [{**entry, "status": "started"}, {**entry, "status": "completed", "output": ANSWER}]
 
     assert [one.output for one in runs([*entries(14), *entries(15)])] == [ANSWER, ANSWER]
+
+
+def entry(
+    status: str, task: str = TASK, agent: str = "Pilot", *, name: str | None = "find", **more: str
+) -> str:
+    known = {"task_name": name, "task": task, "agent": agent, "status": status, **more}
+    return "2026-05-14 09:30:00: " + ", ".join(f'{key}="{value}"' for key, value in known.items()) + "\n"
+
+
+def judged(folder: Path, *entries: str, form: str = "txt") -> list[tuple[str, str | None]]:
+    """Return the status and the agent of each run of a log, in the ``.txt`` or the ``.json`` form."""
+    path = folder / f"crew.{form}"
+    text = "".join(entries)
+    path.write_text(json.dumps(split_pairs(text)[0], indent=4) if form == "json" else text, encoding="utf-8")
+    return [(one.status.value, one.agent) for one in map(attribute, read_runs(path))]
+
+
+@pytest.mark.parametrize("form", ["txt", "json"])
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("How many berths has the quay?", "I could not find the number of berths."),
+        ("Wie viele Liegeplätze hat der Kai?", "Leider konnte ich die Zahl nicht finden."),
+        ("¿Cuántos amarres tiene el muelle?", "Lo siento, no pude encontrar esa información."),
+        ("码头有多少个泊位?", "抱歉,我无法找到这个信息。"),
+    ],
+)
+def test_an_agent_of_a_crew_that_gives_up_is_suspected(
+    tmp_path: Path, task: str, answer: str, form: str
+) -> None:
+    """Its tools are not in the log, so that it had none cannot be its excuse."""
+    log = (entry("started", task), entry("completed", task, output=answer))
+    assert judged(tmp_path, *log, form=form) == [("suspected", "Pilot")]
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("How many berths has the quay?", "The quay has berths on both sides."),
+        (
+            "How many berths has the quay?",
+            "I could not find a plan, but the harbour master counts 14 berths.",
+        ),
+        ("Write a letter that says no to the applicant.", "Sorry, we could not offer you the place."),
+    ],
+)
+def test_an_agent_of_a_crew_that_answers_is_not(tmp_path: Path, task: str, answer: str) -> None:
+    log = (entry("started", task), entry("completed", task, output=answer))
+    assert judged(tmp_path, *log) == [("no_failure", None)]
+
+
+def test_a_lone_message_of_an_agent_that_gives_up_stays_unjudged(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    told = [{"role": "user", "content": TASK}, {"role": "assistant", "content": "I could not find the tide."}]
+    path.write_text(json.dumps(told), encoding="utf-8")
+    assert attribute(path).status is Status.NO_FAILURE
+
+
+@pytest.mark.parametrize("form", ["txt", "json"])
+def test_a_task_of_a_crew_without_an_end_has_failed(tmp_path: Path, form: str) -> None:
+    """CrewAI logs no errors: a task that raises one is started, and nothing more."""
+    done = (entry("started"), entry("completed", output="High tide is at 14:20."))
+    begun = entry("started", "Write it.", "Writer\n", name="write")
+    assert judged(tmp_path, *done, begun, form=form) == [("attributed", "Writer")]
+    both = judged(tmp_path, *done, begun, *done, form=form)
+    assert sorted(both) == [("attributed", "Writer"), ("no_failure", None)]
+
+
+def test_tasks_of_a_crew_that_run_side_by_side_have_their_ends_later(tmp_path: Path) -> None:
+    other = {"task": "Find the wind.", "agent": "Mate", "name": "wind"}
+    log = (
+        entry("started"),
+        entry("started", **other),
+        entry("completed", output="14:20."),
+        entry("completed", **other, output="North."),
+    )
+    assert judged(tmp_path, *log) == [("no_failure", None)]
+
+
+def test_the_end_of_a_task_that_is_cut_short_is_no_failure(tmp_path: Path) -> None:
+    log = "".join((entry("started"), entry("completed", output="High tide is at 14:20.")))
+    for end in (2, 40, 100):
+        with pytest.raises(UnreadableInput):  # no agent has spoken
+            judged(tmp_path, log[:-end])
+        assert judged(tmp_path, log, log[:-end].replace("find", "write"))[0] == ("no_failure", None)
+
+
+def test_a_crew_that_runs_for_each_of_its_inputs_has_a_run_for_each(tmp_path: Path) -> None:
+    log = [
+        line
+        for port in ("Dover", "Calais")
+        for line in (
+            entry("started", f"Tide at {port}?"),
+            entry("completed", f"Tide at {port}?", output="14:20."),
+        )
+    ]
+    assert len(judged(tmp_path, *log)) == 2
+    assert len(judged(tmp_path, *(line.replace('task_name="find"', 'task_name="None"') for line in log))) == 1
+
+
+def test_an_agent_of_a_crew_called_none_has_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "crew.txt"
+    path.write_text(entry("started", agent="None") + entry("completed", agent="None", output="14:20."))
+    (found,) = [run.trajectory for run in read_runs(path)]
+    assert found.agents == ("assistant",)
 
 
 def test_the_output_of_a_crew_holds_its_tools_failures() -> None:

@@ -50,6 +50,7 @@ _RUN_FIELDS: Final = (
 _STEP_FIELDS: Final = (
     "input", "output", "error", "agent", "kind", "agent_source", "span_id", "name", "status", "target",
     "group", "content", "causes", "stop", "failed_evaluations", "heard", "said", "calls", "call_id",
+    "is_whole_turn",
 )  # fmt: skip
 _RUN: Final = TypeAdapter(Trajectory)
 

@@ -239,10 +239,11 @@ def _is_claimed_deed(verb: str, asked: set[str], said: set[str]) -> bool:
 def _only_words(ending: Ending) -> Clue | None:
     """Judge the wording of an answer: the weakest sign, looked at if nothing was done.
 
-    A text that the task asks for may say anything, and an agent that cannot do anything may say so.
+    A text that the task asks for may say anything, and an agent that cannot do anything may say so. Whether
+    it can is not known of a turn whose calls are not recorded.
     """
     trajectory = ending.trajectory
-    could_act = any(step.tools or step.kind in _DOING for step in trajectory.steps)
+    could_act = any(step.tools or step.kind in _DOING or step.is_whole_turn for step in trajectory.steps)
     if ending.missed or not could_act or orders_text(ending.task) or ending.last_deed >= 0:
         return None
     author = _last_speaker(ending)
