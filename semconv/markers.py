@@ -11,6 +11,7 @@ from typing import Final
 
 ATTRIBUTE_PREFIXES: Final[tuple[str, ...]] = (
     "gen_ai.",  # OpenTelemetry GenAI conventions, and most frameworks beside their own
+    "a2a.",  # the Agent2Agent protocol, in the GenAI conventions
     "openinference.",  # openinference.span.kind is on every OpenInference span
     "llm.",  # OpenInference model calls; older Traceloop
     "traceloop.",

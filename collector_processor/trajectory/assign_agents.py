@@ -205,8 +205,9 @@ LEAD: Final = "lead-agent"
 def name_lead(ordering: Ordering) -> Ordering:
     """Name the one agent without a name whose tools or whose span enclose other agents' work.
 
-    Its prompt names it, else the name is ours. Calls with different instructions belong to several agents and
-    stay nameless; so do tools that it did not request.
+    The invocation of another agent names it (``gen_ai.caller.name``), or its prompt does, else the name is
+    ours. Calls with different instructions belong to several agents and stay nameless; so do tools that it
+    did not request.
     """
     acts = ordering.acts
     nameless = [acts[index] for index in ordering.steps if acts[index].agent is None]
@@ -222,7 +223,9 @@ def name_lead(ordering: Ordering) -> Ordering:
         for act in nameless
         if act.action.kind in MODEL_KINDS or not asked.isdisjoint((act.action.tool, act.action.call_id))
     ]
-    title = titled_in_prompt(next(iter(instructions), ""))
+    callers = {action.caller for action in ordering.actions if action is not None and action.caller}
+    own = callers - _agents_with_steps(ordering.chosen())
+    title = next(iter(own)) if len(own) == 1 else titled_in_prompt(next(iter(instructions), ""))
     name, source = (title, AgentSource.METADATA) if title else (LEAD, AgentSource.UNKNOWN)
     return ordering.with_acts([_named(act, name, source) for act in leading])
 

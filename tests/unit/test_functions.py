@@ -176,6 +176,29 @@ def test_an_agent_without_a_name_that_others_work_for_gets_one_of_ours() -> None
     assert trajectory.steps[0].agent_source is AgentSource.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("kind", "caller", "name"),
+    [
+        ("agent", "purser", "purser"),
+        ("workflow", "night-shift", "lead-agent"),
+        (None, "Ann Smith", "lead-agent"),
+        ("agent", "clerk", "lead-agent"),
+    ],
+)
+def test_an_agent_without_a_name_has_the_one_that_it_invokes_others_by(
+    kind: str | None, caller: str, name: str
+) -> None:
+    """Without a type it may be a person: Microsoft's Agent 365 writes users there."""
+    said_by = {"gen_ai.caller.name": caller, **({"gen_ai.caller.type": kind} if kind else {})}
+    spans = [
+        replace(each, attributes={**each.attributes, **said_by})
+        if each.name == "invoke_agent clerk"
+        else each
+        for each in led()
+    ]
+    assert [who for who, _ in outline(ordered(*spans))] == [name, "clerk", name]
+
+
 def test_several_agents_without_a_name_stay_unknown() -> None:
     other = told(60, "purser", 1)
     spans = [

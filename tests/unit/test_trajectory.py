@@ -712,6 +712,24 @@ def test_a_person_outranks_a_program() -> None:
     assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.SUCCESS, OutcomeSource.USER)
 
 
+def by(judge: str, event: Event) -> Event:
+    attributes = {**event.attributes, "gen_ai.evaluation.evaluator.type": judge}
+    return replace(event, attributes=attributes)
+
+
+@pytest.mark.parametrize("judge", ["llm_judge", "deterministic", "humanoid", ""])
+def test_an_event_that_says_that_a_person_evaluated_outranks_a_program(judge: str) -> None:
+    person, program = by("human", judged("correctness", "pass")), by(judge, judged("correctness", "fail"))
+    trajectory = ordered(workflow(logs=[program, person]), chat(2, answer="x"))
+    assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.SUCCESS, OutcomeSource.USER)
+
+
+def test_an_evaluator_that_failed_itself_says_nothing() -> None:
+    event = judged("correctness", "fail")
+    broken = replace(event, attributes={**event.attributes, "error.type": "timeout"})
+    assert ordered(workflow(logs=[broken]), chat(2, answer="x")).outcome is None
+
+
 def test_a_step_keeps_the_evaluations_that_it_failed() -> None:
     judge = openinference(9, "EVALUATOR", parent=2, logs=[judged("dose_check", "fail")])
     spans = [

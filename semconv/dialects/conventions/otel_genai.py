@@ -16,6 +16,8 @@ from typing import Any, Final
 from semconv.attributes import (
     EVENT_GEN_AI_CLIENT_INFERENCE_OPERATION_DETAILS,
     GEN_AI_AGENT_NAME,
+    GEN_AI_CALLER_NAME,
+    GEN_AI_CALLER_TYPE,
     GEN_AI_INPUT_MESSAGES,
     GEN_AI_OPERATION_NAME,
     GEN_AI_OUTPUT_MESSAGES,
@@ -29,6 +31,7 @@ from semconv.attributes import (
     GEN_AI_TRANSFER_MODE,
     GEN_AI_TRANSFER_TARGET_NAME,
 )
+from semconv.dialects.conventions.a2a import METHOD, read_a2a, task_keys
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message, Surroundings
 from semconv.dialects.reading.agent_names import PLUMBING_NODES
 from semconv.dialects.reading.guardrails import (
@@ -115,12 +118,12 @@ _RETURNS: Final = "return_to_caller"
 """Mode of a transfer that is a call: the agent works as a tool, and its caller goes on."""
 
 
-def read_otel_genai(span: Span, _: Surroundings) -> Action | None:
-    """Read a span that names its ``gen_ai.operation.name``, or a tool and the call that it executes."""
+def read_otel_genai(span: Span, surroundings: Surroundings) -> Action | None:
+    """Read a span that names its ``gen_ai.operation.name``, a tool and its call, or a method of A2A."""
     operation = text(span.attributes, GEN_AI_OPERATION_NAME)
     if operation is None:
         is_tool = text(span.attributes, GEN_AI_TOOL_NAME) and text(span.attributes, GEN_AI_TOOL_CALL_ID)
-        return read_operation(span, ActionKind.TOOL) if is_tool else None
+        return read_operation(span, ActionKind.TOOL) if is_tool else read_a2a(span, surroundings, NAME)
     kind = KINDS.get(operation, ActionKind.CONTAINER)
     if kind is ActionKind.AGENT and _is_node(span):
         return Action(dialect=NAME, kind=ActionKind.CONTAINER)
@@ -153,10 +156,17 @@ def _about(
         dialect=dialect,
         kind=kind,
         agent=text(span.attributes, GEN_AI_AGENT_NAME),
+        caller=_caller(span),
         failed=failed,
         error=error or (error_of(span) if failed else ""),
         **more,
     )
+
+
+def _caller(span: Span) -> str | None:
+    """Return the agent that invokes this one; elsewhere ``gen_ai.caller.name`` may be a person's."""
+    is_agent = span.attributes.get(GEN_AI_CALLER_TYPE) == "agent"
+    return text(span.attributes, GEN_AI_CALLER_NAME) if is_agent else None
 
 
 def _read_llm(span: Span, kind: ActionKind, dialect: str) -> Action:
@@ -354,5 +364,8 @@ _READERS: Final[Mapping[ActionKind, Callable[[Span, ActionKind, str], Action]]] 
 }
 
 OTEL_GENAI: Final = Dialect(
-    name=NAME, read=read_otel_genai, keys=frozenset({GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ID})
+    name=NAME,
+    read=read_otel_genai,
+    keys=frozenset({GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ID, METHOD}),
+    run_keys=task_keys,
 )

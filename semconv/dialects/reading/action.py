@@ -184,6 +184,8 @@ class Action:
     kind: ActionKind
     agent: str | None = None
     agent_source: AgentSource = AgentSource.SPAN
+    caller: str | None = None
+    """The agent that invokes this one, if the span of the invocation says so."""
     pseudo_agent: bool = False
     """True if the name belongs to the framework (a group chat's manager), not to one of the user's agents."""
     input: str = ""

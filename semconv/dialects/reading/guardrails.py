@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from semconv.attributes import FAILURE_ID, SCOPE_ANALYZER
+from semconv.attributes import ERROR_TYPE, FAILURE_ID, SCOPE_ANALYZER
 from semconv.dialects.reading.action import Action, ActionKind, Judgement, Surroundings
 from semconv.dialects.reading.values import below, error_of, events_of, text
 from semconv.model import Attributes, Outcome, Span, SpanStatus
@@ -37,6 +37,8 @@ RESULT_EVENT: Final = "gen_ai.evaluation.result"
 RESULT_NAME: Final = "gen_ai.evaluation.name"
 RESULT_LABEL: Final = "gen_ai.evaluation.score.label"
 RESULT_SCORE: Final = "gen_ai.evaluation.score.value"
+EVALUATOR_TYPE: Final = "gen_ai.evaluation.evaluator.type"
+"""Proposed (semantic-conventions-genai #359): ``human``, ``llm_judge`` or ``deterministic``."""
 _LISTS: Final[tuple[tuple[str, str, bool], ...]] = (
     ("evaluations", "evaluation", False),
     ("annotations", "annotation", False),
@@ -45,8 +47,8 @@ _LISTS: Final[tuple[tuple[str, str, bool], ...]] = (
 )
 """Flattened lists, the prefix of their entries' fields, and whether they are about the run."""
 _LISTED: Final = re.compile(r"^(?:evaluations|(?:trace\.|session\.)?annotations)\.\d", re.MULTILINE)
-_PERSON: Final = "HUMAN"
-"""OpenInference's ``annotator_kind``; the others are LLM and CODE."""
+_PERSON: Final = "human"
+"""Both ``gen_ai.evaluation.evaluator.type`` and OpenInference's ``annotator_kind`` (HUMAN, LLM, CODE)."""
 _OWN_IDENTIFIER: Final = SCOPE_ANALYZER
 """Identifier of blamespan's own annotations; like its own events they are never read back."""
 
@@ -95,9 +97,11 @@ def read_judgements(span: Span) -> tuple[Judgement, ...]:
         Judgement(
             name=text(event.attributes, RESULT_NAME) or "",
             outcome=_outcome(event.attributes, RESULT_NAME, RESULT_LABEL, RESULT_SCORE),
+            is_by_person=_is_person(event.attributes, EVALUATOR_TYPE),
         )
         for event in events_of(span, RESULT_EVENT)
         if FAILURE_ID not in event.attributes
+        and ERROR_TYPE not in event.attributes  # an evaluator's own error
     ]
     if has_lists:
         found.extend(_listed(span))
@@ -113,8 +117,12 @@ def _listed(span: Span) -> Iterator[Judgement]:
                 name=text(fields, f"{entry}.name") or "",
                 outcome=_outcome(fields, f"{entry}.name", f"{entry}.label", f"{entry}.score"),
                 is_of_run=is_of_run,
-                is_by_person=text(fields, f"{entry}.annotator_kind") == _PERSON,
+                is_by_person=_is_person(fields, f"{entry}.annotator_kind"),
             )
+
+
+def _is_person(fields: Attributes, kind: str) -> bool:
+    return (text(fields, kind) or "").casefold() == _PERSON
 
 
 def _outcome(fields: Attributes, name: str, label: str, score: str) -> Outcome | None:
