@@ -3,7 +3,8 @@
 It finds loads from other hosts, dead links, and markup that was not rendered.
 
 Zensical checks the links between pages; this checks the built files: nothing may be fetched from another
-host, and every local address must exist. Exit code 1, with one line for each fault.
+host, every local address must exist, and so must the file that the registry's schema URL names. Exit code 1,
+with one line for each fault.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from tools.registry_definition import load
+
+_REGISTRY: Final = Path(__file__).parent.parent / "semconv" / "registry"
 _LOADS: Final = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 _UNRENDERED: Final = re.compile(r"-+ ?8 ?< ?-+|\[/?bold\]")
 """Source markup that readers must not see: snippets, and terminal markup."""
@@ -49,6 +53,10 @@ def faults(site: Path) -> Iterator[str]:
     pages = sorted(site.rglob("*.html"))
     if not pages:
         yield f"{site} has no pages"
+        return
+    schema = load(_REGISTRY).schema_path
+    if not (site / schema).is_file():
+        yield f"{site} misses {schema}, which the schema URL names"
     for page in pages:
         parser = _Loaded()
         parser.feed(page.read_text(encoding="utf-8"))

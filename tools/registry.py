@@ -1,7 +1,8 @@
 """``python -m tools.registry [--check]``: generator of all files derived from the registry.
 
-Writes the constants (``semconv/attributes.py``), the reference page (``docs/convention-reference.md``) and
-a JSON schema of the attributes. With ``--check`` it writes nothing and fails if a file is stale.
+Writes the constants (``semconv/attributes.py``), the reference page (``docs/convention-reference.md``), a
+JSON schema of the attributes, and OpenTelemetry's schema file, which the documentation site serves. With
+``--check`` it writes nothing and fails if a file is stale.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def outputs(registry: Registry) -> dict[Path, str]:
         Path("semconv/attributes.py"): _render("attributes.py.j2", registry),
         Path("docs/convention-reference.md"): _render("convention-reference.md.j2", registry),
         Path("semconv/registry/blamespan.schema.json"): json.dumps(_schema(registry), indent=2) + "\n",
+        Path("docs") / registry.schema_path: _schema_file(registry),
     }
 
 
@@ -144,6 +146,12 @@ def _level(use: Use) -> str:
 def _anchor(key: str) -> str:
     """Return the anchor that GitHub and MkDocs generate for a heading of a key in backticks."""
     return key.replace(".", "")
+
+
+def _schema_file(registry: Registry) -> str:
+    """Return OpenTelemetry's schema file (format 1.1.0): no attribute was renamed yet."""
+    version = registry.schema_path.name
+    return f"file_format: 1.1.0\nschema_url: {registry.schema_url}\nversions:\n  {version}:\n"
 
 
 def _schema(registry: Registry) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -96,6 +97,12 @@ class Registry:
 
     attributes: Mapping[str, Attribute]
     signals: tuple[Signal, ...]
+    schema_url: str
+
+    @property
+    def schema_path(self) -> PurePosixPath:
+        """Where the documentation site has the schema file: the path of its URL."""
+        return PurePosixPath(urlsplit(self.schema_url).path.lstrip("/"))
 
 
 def load(folder: Path) -> Registry:
@@ -123,7 +130,8 @@ def load(folder: Path) -> Registry:
         if raw.get("visibility") != "internal"
     )
     _check_references(signals, attributes)
-    return Registry(attributes=attributes, signals=signals)
+    manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
+    return Registry(attributes=attributes, signals=signals, schema_url=manifest["schema_url"])
 
 
 def _document(path: Path) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ def test_what_is_fetched_from_elsewhere_or_missing_is_named(tmp_path: Path) -> N
         '<a href="https://example.org">out</a><a href="#top">up</a><a href="gone.html#x">gone</a>'
     )
     assert list(faults(tmp_path)) == [
+        f"{tmp_path} misses schemas/0.1.0, which the schema URL names",
         "index.html fetches https://cdn.example.org/a.js",
         "index.html fetches //example.org/b.png",
         "index.html shows --8 < --",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from semconv import attributes
 from semconv.model import Status
@@ -26,6 +27,17 @@ def test_generated_files_are_fresh(registry: Registry) -> None:
     if not (generate.ROOT / "docs").is_dir():
         pytest.skip("the reference page lies in the checkout; a built wheel holds only the packages")
     assert generate.stale(registry, generate.ROOT) == []
+
+
+def test_the_site_has_the_schema_file_where_its_url_says(registry: Registry) -> None:
+    docs = generate.ROOT / "docs"
+    if not docs.is_dir():
+        pytest.skip("the site's files lie in the checkout; a built wheel holds only the packages")
+    schema = yaml.safe_load((docs / registry.schema_path).read_text(encoding="utf-8"))
+    assert registry.schema_url.startswith("https://")
+    assert registry.schema_url.endswith(f"/{registry.schema_path}")
+    assert schema["schema_url"] == registry.schema_url
+    assert registry.schema_path.name in schema["versions"]
 
 
 def test_check_fails_on_a_stale_file_and_names_it(
@@ -151,8 +163,9 @@ def test_the_schema_types_and_requires(registry: Registry) -> None:
 
 
 def test_nothing_generated_names_a_schema_that_nobody_can_fetch(registry: Registry) -> None:
-    for text in generate.outputs(registry).values():
-        assert ".invalid" not in text
+    """Only the schema file itself, whose host is whoever serves the site."""
+    for path, text in generate.outputs(registry).items():
+        assert ".invalid" not in text or path == Path("docs") / registry.schema_path
 
 
 def _broken(tmp_path: Path, change: tuple[str, str]) -> Path:
