@@ -109,8 +109,8 @@ def _of_entry(one: Mapping[str, Any]) -> Message:
 
 
 def _turn(one: Mapping[str, Any], text: str, *, failed: bool = False) -> Message:
-    """Return what an agent made of a task. Roles from YAML may end with a line break."""
-    agent = json_text(one["agent"]).strip()
+    """Return what an agent made of a task."""
+    agent = json_text(one["agent"])
     agent = "" if agent == _NONE else agent
     return Message(speaker=Speaker.AGENT, text=text, agent=agent, failed=failed, is_whole_turn=True)
 

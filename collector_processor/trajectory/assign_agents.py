@@ -15,7 +15,7 @@ from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS, TOOL_KINDS, Act, Ordering
 from semconv.dialects import Action, Message
-from semconv.dialects.reading.agent_names import titled_in_prompt
+from semconv.dialects.reading.agent_names import plain, titled_in_prompt
 from semconv.dialects.reading.tools import transfer_target
 from semconv.model import AgentSource
 from semconv.record import replace
@@ -23,17 +23,6 @@ from semconv.record import replace
 _NUMBER: Final = re.compile(r"_\d+$")
 _LONGEST_NAME: Final = 100
 """Letters of a tool's name to compare; model APIs allow 64."""
-
-
-def plain(name: str) -> str:
-    """Return a name without case, spaces and punctuation: ``Research Agent`` is ``research_agent``."""
-    lowered = name.lower()
-    return lowered if lowered.isalnum() else "".join(filter(str.isalnum, lowered))
-
-
-def bare(tool: str) -> str:
-    """Return a tool's name without the server's name: ``mcp__register__look_up`` is ``look_up``."""
-    return plain(tool.rpartition("__")[2])
 
 
 def _spellings(name: str) -> tuple[str, str, str]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from collector_processor.trajectory.acts import HANDOFF, LLM, MODEL_KINDS, TOOL, TOOL_KINDS, Act, Ordering
-from collector_processor.trajectory.assign_agents import Agents, agents_of, plain
+from collector_processor.trajectory.assign_agents import Agents, agents_of
 from semconv.dialects import Action, ActionKind, ToolCall
+from semconv.dialects.reading.agent_names import plain
 from semconv.dialects.reading.messages import last_answer
 from semconv.dialects.reading.tools import is_plain_transfer, transfer_target
 from semconv.model import Stop

@@ -23,8 +23,8 @@ from collector_processor.trajectory.acts import (
     Ordering,
     merge,
 )
-from collector_processor.trajectory.assign_agents import bare, plain
 from collector_processor.trajectory.siblings import Delegates, Deliveries, lasting_calls
+from semconv.dialects.reading.agent_names import bare, plain
 from semconv.dialects.reading.messages import body_of, last_answer
 from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS
 from semconv.record import replace

@@ -34,9 +34,9 @@ from operator import attrgetter
 from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, LLM, TOOL, Act, Ordering, merge
-from collector_processor.trajectory.assign_agents import bare, plain
 from semconv.attributes import GEN_AI_RESPONSE_ID
 from semconv.dialects import ActionKind
+from semconv.dialects.reading.agent_names import bare, plain
 from semconv.dialects.reading.messages import last_answer
 from semconv.dialects.reading.tools import is_delegation
 from semconv.model import AgentSource, AttributeValue, Span

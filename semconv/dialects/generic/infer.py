@@ -15,9 +15,9 @@ from typing import Final
 
 from semconv.dialects.generic.clues import Clues, clues_of
 from semconv.dialects.generic.speakers import Speakers, bare_name
-from semconv.dialects.generic.tool_requests import ToolRequests, plain
+from semconv.dialects.generic.tool_requests import ToolRequests
 from semconv.dialects.reading.action import Action, ActionKind, Key, Surroundings, key_of
-from semconv.dialects.reading.agent_names import NO_AGENT, Found
+from semconv.dialects.reading.agent_names import NO_AGENT, Found, plain
 from semconv.dialects.reading.observations import Observation, action_of
 from semconv.dialects.reading.tools import transfer_target
 from semconv.dialects.reading.values import is_failed

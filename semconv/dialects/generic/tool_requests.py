@@ -7,6 +7,7 @@ from typing import Final
 
 from semconv.dialects.generic.clues import Clues
 from semconv.dialects.generic.speakers import bare_name
+from semconv.dialects.reading.agent_names import plain
 from semconv.dialects.reading.tools import transfer_target
 from semconv.model import ToolCall
 
@@ -42,8 +43,3 @@ class ToolRequests:
             if name in self._names:
                 return self._names[name]
         return None
-
-
-def plain(name: str) -> str:
-    """Return a name without case and punctuation."""
-    return "".join(filter(str.isalnum, name.lower()))

@@ -68,6 +68,21 @@ class Found(NamedTuple):
 NO_AGENT: Final = Found(None, AgentSource.UNKNOWN)
 
 
+def plain(name: str) -> str:
+    """Return a name by which its spellings are compared: without case, spaces and punctuation.
+
+    An agent is ``Research Agent`` where it speaks, and ``research_agent`` in the name of the tool that hands
+    over to it. What is shown is always the name as it was written, without space around it.
+    """
+    lowered = name.lower()
+    return lowered if lowered.isalnum() else "".join(filter(str.isalnum, lowered))
+
+
+def bare(tool: str) -> str:
+    """Return a tool's plain name without its server's: ``mcp__register__look_up`` is ``lookup``."""
+    return plain(tool.rpartition("__")[2])
+
+
 def graph_agent(span: Span, surroundings: Surroundings, metadata_of: Metadata) -> Found:
     """Return the langgraph agent that ``span`` belongs to."""
     metadata = surroundings.once(metadata_of, span)
