@@ -35,12 +35,12 @@ def split_pairs(text: str) -> tuple[list[dict[str, str]], str]:
 
 
 def _pairs(body: str) -> dict[str, str]:
-    """Return the values of an entry by their keys; a key that a value repeats is part of that value."""
+    """Return the values of an entry by its known keys; one that a value repeats is part of that value."""
     found: list[re.Match[str]] = []
     known: set[str] = set()
     for match in _KEY.finditer(body):
         if match[1] not in known:
             found.append(match)
             known.add(match[1])
-    ends = [*(match.start() for match in found[1:]), len(body) - 1]
+    ends = [*(match.start() for match in found[1:]), len(body) - 1][: len(found)]
     return {match[1]: body[match.end() : end] for match, end in zip(found, ends, strict=True)}

@@ -391,6 +391,13 @@ def test_jobs_of_other_agents_are_no_crew() -> None:
         runs(job, job)
 
 
+def test_an_entry_of_a_log_with_no_known_key_is_no_crew(tmp_path: Path) -> None:
+    path = tmp_path / "crew.txt"
+    path.write_text(entry("started") + '2026-05-14 09:30:01: tus="started"\n', encoding="utf-8")
+    with pytest.raises(UnreadableInput):
+        read_runs(path)
+
+
 def test_an_entry_of_another_log_is_no_crew(tmp_path: Path) -> None:
     path = tmp_path / "app.log"
     path.write_text('2026-05-14 09:30:00: level="INFO", message="started"\n', encoding="utf-8")
