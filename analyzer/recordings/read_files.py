@@ -7,7 +7,9 @@ converted to OTLP, so that a file is processed like live spans from there on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from analyzer.inquiry.errors import UnreadableInput
@@ -29,9 +31,26 @@ def read_recording(data: bytes) -> Recording:
     """
     plain = unpack(data)
     try:
-        return _read(plain)
+        with _without_collections():
+            return _read(plain)
     except RecursionError as error:
         raise UnreadableInput("values nested too deeply to be read") from error
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Switch the cyclic garbage collector off.
+
+    Readers make millions of values and no cycles: the collector would visit all of them again and again,
+    which takes a third of the time, and more the larger the file.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _read(plain: bytes) -> Recording:

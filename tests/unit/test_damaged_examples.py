@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from analyzer.recordings.file_format import FileFormat
 from analyzer.recordings.file_text import split_text
 from analyzer.recordings.formats import FORMATS
 from analyzer.recordings.read_files import read_recording
+from benchmarks.hostile.files import grown, mutations
+from benchmarks.hostile.files import read as read_mutation
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
 
@@ -77,3 +80,35 @@ def test_an_example_cut_anywhere_is_read_or_refused_in_one_line(one: FileFormat)
     data = (EXAMPLES / one.example).read_bytes()
     for end in range(1, len(data), len(data) // MOST_PLACES + 1):
         read(data[:end])
+
+
+@pytest.mark.parametrize("one", FORMATS, ids=lambda one: one.example)
+def test_an_example_changed_at_random_is_read_or_refused_in_one_line(one: FileFormat) -> None:
+    """As by hand, with far more inputs: ``python -m benchmarks.hostile.files mutate``."""
+    found = [read_mutation(data) for data in mutations(one.example, 60, seed=7)]
+    assert any(found), "no change leaves the example readable: the readers are not reached"
+    assert not all(found)
+
+
+@pytest.mark.parametrize("one", FORMATS, ids=lambda one: one.example)
+def test_an_example_grows_to_a_file_of_the_same_format(one: FileFormat) -> None:
+    data = (EXAMPLES / one.example).read_bytes()
+    large = grown(data, 40_000)
+    text = split_text(large)
+    assert text is not None
+    assert [other.name for other in FORMATS if other.recognizes(text.records)][:1] == [one.name]
+    assert len(large) >= 40_000
+    assert read_recording(large) != read_recording(data)
+
+
+def test_reading_leaves_the_garbage_collector_as_it_was() -> None:
+    data = (EXAMPLES / "openai-chat.json").read_bytes()
+    for was_on in (False, True):
+        (gc.enable if was_on else gc.disable)()
+        try:
+            read_recording(data)
+            with pytest.raises(UnreadableInput):
+                read_recording(data[:-9])
+            assert gc.isenabled() is was_on
+        finally:
+            gc.enable()
