@@ -36,6 +36,8 @@ Made from `analyzer/recordings/formats.py` by `python -m tools.references.files_
 """
 _TAIL: Final = """
 OTLP is also read as protobuf: one request, or several with length prefixes as the Collector's file exporter writes them.
+
+[How fast each is read, how much memory it takes, and what damaged files do](reliability.md#damaged-and-large-files) was measured.
 """
 
 
