@@ -21,7 +21,7 @@ from analyzer.service.durable import Files, conditions
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import keeping
 from analyzer.service.proving import Proving
-from analyzer.service.start_lanes import AnalysisParts, start_corrections
+from analyzer.service.start_lanes import AnalysisParts, start_corrections, start_scores_back
 from analyzer.service.upload_process import UploadReader
 from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts
@@ -64,15 +64,15 @@ def web_parts(
     )
     lifetime.background(Proving(second=second, db=files.db, reader=open_reader(settings.mappings)).run())
     lanes = settings.score_lanes
+    corrections = start_corrections(settings, lifetime, files, examiner, analysis.issues)
+    start_scores_back(settings, lifetime, corrections)
     return WebParts(
         is_ready=is_ready,
         stores=conditions(files, examiner),
         recent=lambda limit: examiner.in_db(files.store.recent, limit),
         find=lambda run_id: examiner.in_db(files.store.find, run_id),
         metrics=registry,
-        labels=_label_parts(
-            files, examiner, start_corrections(settings, lifetime, files, examiner, analysis.issues)
-        ),
+        labels=_label_parts(files, examiner, corrections),
         deleting=Deleting(
             run=lambda tenant, run_id: examiner.in_turn(
                 delete_run_and_scores, files.db, tenant, run_id, lanes, time.time_ns()

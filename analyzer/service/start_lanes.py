@@ -28,6 +28,7 @@ from analyzer.service.early_warning import EarlyWarning
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import keeping
 from analyzer.service.run_comparison import RunComparison
+from analyzer.service.scores_back import ScoresBack
 from analyzer.telemetry.verdict_counters import Move, VerdictCounters
 from collector_processor.core.analysis import Analyst
 from collector_processor.core.disk import patiently
@@ -220,6 +221,23 @@ def start_corrections(
     )
     lifetime.background(corrections.run())
     return corrections
+
+
+def start_scores_back(settings: Settings, lifetime: Lifetime, corrections: Corrections) -> None:
+    """Start reading people's scores from the backends that are set so."""
+    for target in settings.score_targets:
+        if target.is_read:
+            outlet = SinkOutlet(target)
+            lifetime.stack.push_async_callback(outlet.close)
+            back = ScoresBack(
+                lane=target.lane,
+                tenant=target.tenant,
+                reader=outlet,
+                corrections=corrections,
+                every_s=settings.score_read_s,
+                now_ns=time.time_ns,
+            )
+            lifetime.background(back.run())
 
 
 async def open_budget(analyst: Analyst, store: RunStore, examiner: Examiner) -> HourlyBudget | None:

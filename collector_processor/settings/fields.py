@@ -164,7 +164,8 @@ class Settings(KafkaSettings):
     scores: str = Field(
         "",
         description="backends whose own scores show the verdicts: `phoenix=URL,mlflow=URL,langfuse=URL`;"
-        " `phoenix@TENANT=URL` for a tenant's runs ([how](scores.md))",
+        " `phoenix@TENANT=URL` for a tenant's runs, `phoenix+labels=URL` to read people's scores back as"
+        " labels ([how](scores.md))",
     )
     upstream_sampling: Literal["none", "head", "tail"] = Field(
         "none",
@@ -261,6 +262,8 @@ class Settings(KafkaSettings):
     """Interval at which our own metrics are sent over OTLP; 0 to send none."""
     settle_s: float = Field(35.0, exclude=True, repr=False)
     """Seconds that a new series of ``/metrics`` stays at zero: longer than a scrape interval of 30 s."""
+    score_read_s: float = Field(60.0, exclude=True, repr=False)
+    """Seconds between two readings of people's scores."""
     shutdown_s: float = Field(20.0, exclude=True, repr=False)
     """Longest shutdown in seconds; unfinished work resumes at the next start."""
     spill_s: float = Field(60.0, exclude=True, repr=False)

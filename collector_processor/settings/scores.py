@@ -26,7 +26,11 @@ _CREDENTIALS: Final[Mapping[ScoreBackend, tuple[tuple[str, ...], Credentials]]] 
     ScoreBackend.MLFLOW: (MLFLOW_VARIABLES, mlflow_credentials),
     ScoreBackend.LANGFUSE: (LANGFUSE_VARIABLES, langfuse_credentials),
 }
-_EXPECTED: Final = f"expected BACKEND=URL,… or BACKEND@TENANT=URL,… of {', '.join(ScoreBackend)}"
+_LABELS: Final = "labels"
+_EXPECTED: Final = (
+    "expected BACKEND=URL,… or BACKEND@TENANT=URL,…, with BACKEND+labels to read people's scores back, of"
+    f" {', '.join(ScoreBackend)}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,8 @@ class ScoreTarget:
     tenant: Tenant
     url: str
     """Without a slash at its end."""
+    is_read: bool = False
+    """Whether people's scores there become labels here."""
     suffix: str = ""
     """End of the names of its variables, such as ``_TEAM_A``."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -54,7 +60,7 @@ class ScoreTarget:
 
 
 def read_targets(text: str, tenant_header: str, environ: Mapping[str, str]) -> tuple[ScoreTarget, ...]:
-    """Read ``phoenix=URL,phoenix@team-a=URL,…``, with the credentials of each.
+    """Read ``phoenix=URL,phoenix+labels@team-a=URL,…``, with the credentials of each.
 
     Args:
         text: the setting.
@@ -77,8 +83,10 @@ def read_targets(text: str, tenant_header: str, environ: Mapping[str, str]) -> t
 
 def _target(part: str, tenant_header: str, environ: Mapping[str, str]) -> ScoreTarget:
     given, equals, url = part.strip().partition("=")
-    name, at, of = given.partition("@")
-    if not equals or name not in [*ScoreBackend] or (at and not (of and tenant_header)):
+    named, at, of = given.partition("@")
+    name, plus, what = named.partition("+")
+    is_known = name in [*ScoreBackend] and what == (_LABELS if plus else "")
+    if not equals or not is_known or (at and not (of and tenant_header)):
         raise ValueError(_EXPECTED)
     url = checked_url(url.strip())
     parts = urlsplit(url)
@@ -94,6 +102,7 @@ def _target(part: str, tenant_header: str, environ: Mapping[str, str]) -> ScoreT
         backend=backend,
         tenant=(Tenant(of) if "=" in of else Tenant(urlencode([(tenant_header, of)]))) if at else NO_TENANT,
         url=url,
+        is_read=bool(plus),
         suffix=suffix,
         headers=headers,
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
@@ -21,7 +21,8 @@ from collector_processor.exporters.backend import read_retry_after, unanswered, 
 from collector_processor.otlp import Delivered, Rejected, SendOutcome, Tenant, TryLater
 from collector_processor.settings.scores import ScoreTarget
 from collector_processor.sinks import SINKS
-from collector_processor.sinks.exchange import Call, UnexpectedAnswerError
+from collector_processor.sinks.exchange import Call, HumanScore, ScoredRun, UnexpectedAnswerError
+from collector_processor.sinks.reading import MOST_SCORES
 
 TIMEOUT_S: Final = 30.0
 MOST_BYTES: Final = 16 << 20
@@ -36,6 +37,8 @@ TOO_OLD_S: Final = 7 * 86_400.0
 disk."""
 _BUSY: Final = frozenset({408, 425, 429, 502, 503, 504})
 _REFUSED: Final = frozenset({401, 403})
+
+T = TypeVar("T")
 
 
 class _Failed(Exception):  # noqa: N818 - reads better at the ``raise``
@@ -84,7 +87,7 @@ class SinkOutlet:
         if tenant != self._target.tenant:
             return Rejected(reason="these are another tenant's scores")
         try:
-            await self._hold(change)
+            await self._hold(self._sink.deliver(change))
         except _Failed as error:
             return self._settled(error, change)
         return Delivered()
@@ -97,14 +100,29 @@ class SinkOutlet:
             return error.outcome
         return Delivered()
 
-    async def _hold(self, change: ScoreChange) -> None:
-        exchange = self._sink.deliver(change)
+    async def read(
+        self, runs: Sequence[ScoredRun], since_ns: int
+    ) -> Sequence[HumanScore] | TryLater | Rejected:
+        """Return what people said about runs in the backend, in the order of time, or why it does not say.
+
+        Args:
+            runs: the runs; scores of others are left out.
+            since_ns: Unix ns; earlier scores may be left out.
+        """
+        try:
+            found = await self._hold(self._sink.read(runs, since_ns))
+        except _Failed as error:
+            return error.outcome
+        return sorted(found, key=lambda score: score.said_ns)[-MOST_SCORES:]
+
+    async def _hold(self, exchange: Generator[Call, Any, T]) -> T:
         answer: Any = None
         try:
             while True:
                 answer = await self._answer(exchange.send(answer))
-        except StopIteration:
-            return
+        except StopIteration as ended:
+            returned: T = ended.value
+            return returned
         except UnexpectedAnswerError as error:
             raise _Failed(Rejected(reason=f"unexpected answer: {error}")) from error
 

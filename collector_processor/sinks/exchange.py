@@ -35,11 +35,43 @@ Exchange: TypeAlias = Generator[Call, Any, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRun:
+    """A run whose human scores are asked for."""
+
+    run_id: str
+    trace_ids: Sequence[str]
+    span_ids: Sequence[str]
+    """Its root and the spans of its steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HumanScore:
+    """What a person said in a backend about a trace or a span."""
+
+    name: str
+    trace_id: str
+    """Empty if the backend names only the span."""
+    span_id: str
+    """Empty for the whole trace."""
+    value: str | float | bool
+    """The label; without one, the number."""
+    said_ns: int
+    """Unix ns of its last change, by the backend's clock."""
+    author: str = ""
+    """As the backend names the person; may be empty."""
+
+
+Reading: TypeAlias = Generator[Call, Any, list[HumanScore]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
     """A backend that shows scores."""
 
     deliver: Callable[[ScoreChange], Exchange]
     """Brings the backend to a run's new state."""
+    read: Callable[[Sequence[ScoredRun], int], Reading]
+    """Reads the human scores of runs, those given since a Unix ns where the backend can tell."""
     probe: Call
     """Changes nothing; answered only to sound credentials."""
 

@@ -9,12 +9,13 @@ Source: mlflow 3.17 (2026), ``server/handlers.py``, ``protos/assessments_pb2.pyi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from collector_processor.core.scores import Score, ScoreChange
-from collector_processor.sinks.exchange import Call, Exchange, Sink, listed
+from collector_processor.sinks.exchange import Call, Exchange, HumanScore, Reading, ScoredRun, Sink, listed
+from collector_processor.sinks.reading import HUMAN, human_score, inside
 from collector_processor.writeback.evaluations import IDENTIFIER
 from semconv import attributes as names
 
@@ -45,20 +46,42 @@ def _bring(run_id: str, path: str, scores: list[Score]) -> Exchange:
         yield Call(method="POST", path=f"{path}/assessments", body={"assessment": body})
 
 
+def read_mlflow(runs: Sequence[ScoredRun], _since_ns: int) -> Reading:
+    """Read the feedback of people on each run's traces, one request a trace."""
+    found: list[HumanScore | None] = []
+    for trace_id in dict.fromkeys(trace_id for run in runs for trace_id in run.trace_ids):
+        answer = yield Call(method="GET", path=f"{_TRACES}/tr-{quote(trace_id, safe='')}", may_be_absent=True)
+        listing = [] if answer is None else listed(answer, "trace", "trace_info", "assessments")
+        found += [_said(one, trace_id) for one in listing if _is_persons(one)]
+    return [score for score in found if score is not None]
+
+
+def _is_persons(one: Mapping[str, Any]) -> bool:
+    source = inside(one, "source")
+    is_standing = one.get("valid") is not False  # false once another one overrides it
+    return source.get("source_type") == HUMAN and source.get("source_id") != IDENTIFIER and is_standing
+
+
+def _said(one: Mapping[str, Any], trace_id: str) -> HumanScore | None:
+    return human_score(
+        name=one.get("assessment_name"),
+        trace_id=trace_id,
+        span_id=one.get("span_id"),
+        values=[inside(one, "feedback").get("value")],
+        said=one.get("last_update_time") or one.get("create_time"),
+        author=inside(one, "source").get("source_id"),
+    )
+
+
 def _is_ours(one: Mapping[str, Any], run_id: str) -> bool:
-    is_by_us = _inside(one, "source").get("source_id") == IDENTIFIER
-    return is_by_us and _inside(one, "metadata").get(names.RUN_ID) == run_id
+    is_by_us = inside(one, "source").get("source_id") == IDENTIFIER
+    return is_by_us and inside(one, "metadata").get(names.RUN_ID) == run_id
 
 
 def _key(one: Mapping[str, Any]) -> str:
     """Return what tells one of our assessments of a run from another."""
-    version = _inside(one, "metadata").get(names.FAILURE_ID)
+    version = inside(one, "metadata").get(names.FAILURE_ID)
     return repr((one.get("assessment_name"), one.get("span_id"), version))
-
-
-def _inside(one: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = one.get(key)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _assessment(score: Score) -> dict[str, Any]:
@@ -81,5 +104,6 @@ def _text(value: object) -> str:
 
 MLFLOW: Final = Sink(
     deliver=deliver_mlflow,
+    read=read_mlflow,
     probe=Call(method="POST", path="api/2.0/mlflow/experiments/search", body={"max_results": 1}),
 )

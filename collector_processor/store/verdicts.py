@@ -278,6 +278,14 @@ class RunStore:
         """Return the newest verdicts, one for each run, newest first."""
         return self._select(f"WHERE {IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
 
+    def recent_of(self, tenant: Tenant, since_ns: int, limit: int) -> list[StoredVerdict]:
+        """Return a tenant's current verdicts on ended runs decided since a Unix ns, newest first."""
+        return self._select(
+            f"WHERE tenant = ? AND decided_ns >= ? AND NOT is_provisional AND {IS_CURRENT}"
+            " ORDER BY decided_ns DESC, run_id LIMIT ?",
+            (tenant, since_ns, limit),
+        )
+
     def find(self, run_id: str) -> list[StoredVerdict]:
         """Return the current verdict of a run, one for each tenant with a run of this id."""
         return self._select(f"WHERE run_id = ? AND {IS_CURRENT} ORDER BY tenant", (run_id,))

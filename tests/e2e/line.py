@@ -24,7 +24,7 @@ from tests.backends.supervise import BackendError, Server, running, spawn, wait_
 GRACE_MS: Final = 300
 ANY_PORT: Final = "127.0.0.1:0"
 _OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
-FIXED: Final = frozenset({"receiving_bytes", "settle_s", "shutdown_s", "spill_s"})
+FIXED: Final = frozenset({"receiving_bytes", "score_read_s", "settle_s", "shutdown_s", "spill_s"})
 """Constants that tests replace by smaller values (``fixed_values``)."""
 _TIMEOUT_S: Final = 240.0
 

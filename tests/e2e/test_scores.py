@@ -85,6 +85,14 @@ class PhoenixServer:
                 found[place] = one["result"]["label"], one["result"].get("score"), one["annotator_kind"]
         return found
 
+    def annotate(self, kind: str, name: str, span: str, label: str) -> None:
+        """Say something of a span, as another one than us."""
+        said = {"span_id": span, "name": name, "annotator_kind": kind, "identifier": f"ada:{kind}"}
+        body = json.dumps({"data": [{**said, "result": {"label": label}}]}).encode()
+        path, key = "v1/span_annotations?sync=true", f"Bearer {PHOENIX_KEY}"
+        status, text = asked(f"{self.url}/{path}", "POST", body, Authorization=key)
+        assert status == 200, text
+
     def failed(self) -> list[str]:
         """Return the spans that the documented filter finds."""
         query = (
@@ -134,6 +142,14 @@ class MlflowServer:
         )
         return found
 
+    def annotate(self, kind: str, name: str, span: str, label: str) -> None:
+        """Say something of a span, as another one than us."""
+        source = {"source_type": {"LLM": "LLM_JUDGE"}.get(kind, kind), "source_id": "ada"}
+        said = {"assessment_name": name, "span_id": span, "source": source, "feedback": {"value": label}}
+        body = json.dumps({"assessment": said}).encode()
+        status, text = asked(f"{self.url}/api/3.0/mlflow/traces/tr-{RUN}/assessments", "POST", body)
+        assert status == 200, text
+
     def failed(self) -> list[str]:
         """Return the traces that the documented filter finds."""
         place = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": self.experiment}}
@@ -153,7 +169,7 @@ class Relay(ThreadingHTTPServer):
     def __init__(self, target: str) -> None:
         super().__init__(("127.0.0.1", 0), _Passing)
         self.target = target
-        self.writes = 0
+        self.writes = self.reads = 0
         self.before_passing: Callable[[], object] = lambda: None
         self.before_answer: Callable[[], object] = lambda: None
 
@@ -184,7 +200,9 @@ class _Passing(BaseHTTPRequestHandler):
 
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.command != "GET":
+        if self.command == "GET":
+            self.server.reads += 1
+        else:
             self.server.before_passing()
         kept = {name: text for name in ("Authorization",) if (text := self.headers.get(name))}
         status, answer = asked(self.server.target + self.path, self.command, body or None, **kept)
@@ -289,6 +307,61 @@ def test_a_tenants_verdict_is_scored_once_and_its_correction_replaces_it(name: s
         shows(3, (TASK_SUCCESS, ROOT, "pass", 1.0, "HUMAN"))
         assert line.ask(f"/api/runs/{RUN}", "DELETE", ACME)[0] == 200
         shows(4)
+
+
+@pytest.mark.parametrize("name", [*SERVERS])
+def test_a_persons_score_there_becomes_a_label_here_and_a_later_label_stands(
+    name: str, tmp_path: Path
+) -> None:
+    opened, server_of = SERVERS[name]
+    with opened(tmp_path) as url, starting(tmp_path) as start, relayed(url) as relay:
+        backend = server_of(url)
+        line = start(
+            forward_endpoint=url,
+            forward_protocol="http/protobuf",
+            scores=f"{name}+labels={relay.url}",
+            score_read_s=0.5,
+            carriers="none",
+            **backend.settings,
+        )
+
+        def await_readings(count: int) -> None:
+            before = relay.reads
+            wait_until(lambda: relay.reads >= before + count, what=f"{count} requests that read")
+
+        def said(label: str) -> dict[str, Any]:
+            """Wait for the run's label to say so."""
+            found: dict[str, Any] = wait_until(
+                lambda: (
+                    one if (one := (line.run(RUN) or {}).get("label")) and one["label"] == label else None
+                ),
+                what=f"the label {label}; the log ends:\n{line.server.tail()}",
+            )
+            return found
+
+        send(line, encode(failing("tides", RUN)))
+        assert line.verdict(RUN)["span_id"] == TOOL
+        wait_until(lambda: not waiting(tmp_path), what="an empty outbox")
+        backend.annotate("LLM", TASK_SUCCESS, ROOT, "pass")
+        backend.annotate("HUMAN", "helpfulness", ROOT, "pass")
+        await_readings(12)
+        assert (line.run(RUN) or {})["label"] is None
+
+        backend.annotate("HUMAN", FAILURE_ATTRIBUTION, WRITER, "right")
+        label = said("corrected")
+        assert (label["agent"], label["step"], label["span_id"]) == ("writer", 3, WRITER)
+        verdict = line.verdict(RUN, version=2)
+        assert (verdict["method"], verdict["agent"], verdict["span_id"]) == (PERSON, "writer", WRITER)
+
+        label_over_http(line, RUN, "label", {"failed": False})
+        await_readings(12)  # the older score, and our own ones, which now have the kind HUMAN
+        assert said("not_a_failure")["verdict_version"] == 2
+        assert line.verdict(RUN)["version"] == 3
+
+        backend.annotate("HUMAN", FAILURE_ATTRIBUTION, TOOL, "hallucination")
+        assert said("corrected")["span_id"] == TOOL
+        assert line.verdict(RUN, version=4)["version"] == 4
+        assert len(line.said("a person's score became a label")) == 2
 
 
 def killer(line: Line) -> Callable[[], None]:

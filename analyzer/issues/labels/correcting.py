@@ -115,6 +115,27 @@ class Corrections:
         self._committed(corrected, seen)
         return given
 
+    async def hear(self, verdict: StoredVerdict, statement: Statement, said_ns: int) -> AcceptedLabel | None:
+        """Accept a label that was said elsewhere, as of then; ``None`` if the run has one as new.
+
+        So a statement that is heard again makes no second label, and a later label stands.
+
+        Raises:
+            LabelRefused: it does not fit the run.
+            StoreError: the store refuses.
+        """
+
+        def take() -> tuple[AcceptedLabel | None, list[Corrected], int]:
+            with self.store.transaction():
+                before = self.labels.labels(verdict.tenant, verdict.run_id)
+                is_new = all(label.labelled_ns < said_ns for label in before)
+                given = accept_label(self.labels, verdict, statement, said_ns) if is_new else None
+                return given, *self._follow()
+
+        given, corrected, seen = await self.commits.in_turn(take)
+        self._committed(corrected, seen)
+        return given
+
     def _follow(self) -> tuple[list[Corrected], int]:
         with self.store.transaction():
             corrected = follow_labels(self.store, self.labels, self.policy, self.now_ns())
