@@ -118,6 +118,16 @@ class TestReaders:
         assert one == replace(said(FAILURE_ATTRIBUTION, value=True, span=WRITER), author="ada@example.com")
         assert of_langfuse(langfuse()) == [said(FAILURE_ATTRIBUTION, "right", WRITER)]
 
+    def test_phoenix_tells_what_a_person_said_about_a_trace(self) -> None:
+        of_trace = phoenix(name=TASK_SUCCESS, trace_id=TRACE, result={"label": None, "score": 1})
+        calls, found = exchanged(ScoreBackend.PHOENIX, PROJECTS, {"data": [of_trace]}, {"data": []})
+        assert found == [replace(said(TASK_SUCCESS, 1.0), author="VXNlcjox")]
+        paths = [call.path for call in calls]
+        assert paths[1:] == [
+            "v1/projects/UHJvamVjdDox/trace_annotations",
+            "v1/projects/UHJvamVjdDox/span_annotations",
+        ]
+
     def test_neither_our_own_scores_nor_those_of_judges_are_read(self) -> None:
         assert not of_phoenix(
             phoenix(identifier=IDENTIFIER), phoenix(annotator_kind="LLM"), phoenix(name="x")
@@ -207,7 +217,7 @@ class Here(World):
 
     def __post_init__(self) -> None:
         corrections = Corrections(
-            commits=self,  # type: ignore[arg-type] - the two methods that are used
+            commits=self,  # type: ignore[arg-type]  # only what is used
             store=self.store,
             labels=self.labels,
             policy=POLICY,
@@ -241,7 +251,7 @@ class Here(World):
         return [str(label.kind) for label in self.labels.labels(NO_TENANT, TRACE)]
 
     @property
-    def verdict(self) -> tuple[str, str | None, str | None]:
+    def blamed(self) -> tuple[str, str | None, str | None]:
         current = self.store.current(NO_TENANT, TRACE)
         assert current is not None
         return current.status, current.agent, current.span_id
@@ -314,12 +324,12 @@ class TestLabels:
     def test_a_score_makes_one_label_however_often_it_is_read(self, here: Here) -> None:
         score = said(FAILURE_ATTRIBUTION, "right", WRITER, at=4)
         assert [here.poll(score) for _ in range(3)] == [["corrected"]] * 3
-        assert here.verdict == (Status.ATTRIBUTED, "writer", WRITER)
+        assert here.blamed == (Status.ATTRIBUTED, "writer", WRITER)
 
     def test_a_changed_score_changes_the_label(self, here: Here) -> None:
         here.poll(said(FAILURE_ATTRIBUTION, "right", WRITER, at=4))
         assert here.poll(said(TASK_SUCCESS, "pass", at=5)) == ["not_a_failure", "corrected"]
-        assert here.verdict[0] == Status.NO_FAILURE
+        assert here.blamed[0] == Status.NO_FAILURE
 
     def test_a_later_label_stands_against_an_older_score(self, here: Here) -> None:
         verdict, _ = here_and_now(here)
