@@ -17,6 +17,7 @@ from analyzer.inquiry.verdict import NOTHING_SAYS_SO, TRIAGE
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_rows import NotedRun, as_noted
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
+from analyzer.issues.texts_behind import TextsBehind
 from collector_processor.core.analysis import Keep, KeptRun
 from collector_processor.core.records import Commit, RunFacts, StoredVerdict
 from collector_processor.core.runs import RunTotals
@@ -24,6 +25,7 @@ from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.kept_spans_table import KeptSpansRows, PackedSpans
 from collector_processor.store.run_history import RunHistoryRows
+from collector_processor.store.run_text import RunText, folded
 from collector_processor.store.run_totals_table import RunTotalsRows
 from semconv.model import Status
 
@@ -42,6 +44,8 @@ class AnalysedRun:
     """The packed run; ``None`` if it is too large to be kept."""
     spans: PackedSpans | None = None
     """Its packed spans; ``None`` if they are not kept."""
+    text: str | None = None
+    """The text that searches look through; ``None`` if it is known already."""
     totals: RunTotals | None = None
     """``None`` if they are not known, or known already."""
     facts: RunFacts | None = None
@@ -50,7 +54,7 @@ class AnalysedRun:
     @property
     def size(self) -> int:
         """Size in bytes, for the bound."""
-        return sum(len(part.packed) for part in (self.packed, self.spans) if part)
+        return sum(len(part.packed) for part in (self.packed, self.spans) if part) + len(self.text or "")
 
 
 class BesideVerdicts:
@@ -64,6 +68,7 @@ class BesideVerdicts:
         now_ns: Callable[[], int],
         *,
         spans: KeptSpansRows | None = None,
+        texts: TextsBehind | None = None,
         most_bytes: int = MOST_BYTES,
     ) -> None:
         """Create it without waiting runs.
@@ -74,6 +79,7 @@ class BesideVerdicts:
             counting: counts them, on the same connection.
             now_ns: returns the wall-clock time.
             spans: keeps their spans, on the same connection; ``None`` if they are not kept.
+            texts: writes their searched texts after the commit; ``None`` if they are not searched.
             most_bytes: bound on waiting packed runs. Beyond it the oldest first lose their spans, then are
             dropped, neither kept nor counted.
         """
@@ -84,6 +90,7 @@ class BesideVerdicts:
         self._counting: Final = counting
         self._now_ns: Final = now_ns
         self._spans: Final = spans
+        self._texts: Final = texts
         self._most_bytes: Final = most_bytes
         self._bytes = 0
         self._waiting: Final[dict[tuple[Tenant, str], AnalysedRun]] = {}
@@ -137,9 +144,16 @@ class BesideVerdicts:
         )
         self._history.say([(one.tenant, one.run_id, said_by(one)) for run, one in found if run is None])
         self._counting.count(list(_counted(found)))
-        self._db.after_commit(lambda: self._written(verdicts))
+        texts = (
+            [text_row(one, run.text) for run, one in found if run is not None and run.text is not None]
+            if self._texts
+            else []
+        )
+        self._db.after_commit(lambda: self._written(verdicts, texts))
 
-    def _written(self, verdicts: Sequence[StoredVerdict]) -> None:
+    def _written(self, verdicts: Sequence[StoredVerdict], texts: Sequence[RunText]) -> None:
+        if self._texts is not None:
+            self._texts.add(texts)
         with self._lock:
             for verdict in verdicts:
                 self._forget((verdict.tenant, verdict.run_id))
@@ -162,7 +176,14 @@ def keeper(beside: BesideVerdicts) -> Keep:
                 )
             noted = as_noted(tenant, run.run_id, run.noted)
             beside.add(
-                AnalysedRun(noted=noted, packed=packed, spans=spans, totals=run.totals, facts=run.facts)
+                AnalysedRun(
+                    noted=noted,
+                    packed=packed,
+                    spans=spans,
+                    text=run.text,
+                    totals=run.totals,
+                    facts=run.facts,
+                )
             )
 
     return keep
@@ -174,6 +195,13 @@ def packed_run(tenant: Tenant, run_id: str, packed: bytes | None, *, is_failure:
         logger.warning("run is too large to be kept", extra={"run_id": run_id})
         return None
     return PackedRun(tenant=tenant, run_id=run_id, is_failure=is_failure, packed=packed)
+
+
+def text_row(verdict: StoredVerdict, text: str) -> RunText:
+    """Return the searched text of a run, with its names and why its verdict says what it says."""
+    told = (verdict.run_id, verdict.service, verdict.agent, verdict.fields.get("reason"), text)
+    words = "\n".join(str(one) for one in told if one)
+    return RunText(tenant=verdict.tenant, run_id=verdict.run_id, text=folded(words))
 
 
 def said_by(verdict: StoredVerdict) -> Said:

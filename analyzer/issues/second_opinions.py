@@ -141,7 +141,9 @@ class SecondOpinions:
         kept = self.kept(trajectory, analysis)
         run_id = trajectory.run_id
         packed = packed_run(tenant, run_id, kept.packed, is_failure=kept.is_failure)
-        self.beside.add(AnalysedRun(noted=as_noted(tenant, run_id, kept.noted), packed=packed))
+        self.beside.add(
+            AnalysedRun(noted=as_noted(tenant, run_id, kept.noted), packed=packed, text=kept.text)
+        )
         if kept.is_failure:
             self.store.spans.count_as_failed(tenant, run_id)
 

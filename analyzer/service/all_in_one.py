@@ -133,6 +133,7 @@ class _Service:
         )
         examiner, deliveries = start_deliveries(settings, lifetime, files, exporters, analysis)
         lifetime.background(issue_service.run())
+        lifetime.background(issues.texts.run(in_db))
         budget = await open_budget(analyst, files.store, examiner)
         pipeline = await start_pipeline(settings, lifetime, files.journal, examiner)
         early = start_early_looks(lifetime, analysis.early, examiner, pipeline)

@@ -24,6 +24,7 @@ from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_rows import noted_document
 from analyzer.issues.labels.kept_run import pack
+from analyzer.issues.labels.searched_text import searched_text, task_alone
 from analyzer.methods import AUTO
 from analyzer.methods.history import COMPARED
 from analyzer.telemetry.json_lines import configure_logging
@@ -58,7 +59,9 @@ def keeping(settings: Settings) -> KeepRun:
         # Successful runs keep only task, agents and order: most runs succeed, and cleaning text takes time.
         packed = pack(trajectory, texts) if is_failure else pack(trajectory, omit, clean_task=texts)
         noted = noted_document(noted_run(NO_TENANT, trajectory, analysis, noticed))
-        return KeptRun(run_id=trajectory.run_id, is_failure=is_failure, packed=packed, noted=noted)
+        has_steps = is_failure or settings.keep_passed_bytes > 0
+        text = (searched_text if has_steps else task_alone)(trajectory, texts)
+        return KeptRun(run_id=trajectory.run_id, is_failure=is_failure, packed=packed, noted=noted, text=text)
 
     return kept
 

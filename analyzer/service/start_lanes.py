@@ -21,6 +21,7 @@ from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.issues.notifier import InDb
 from analyzer.issues.receivers import counting_rules, receivers_of
+from analyzer.issues.texts_behind import TextsBehind
 from analyzer.methods import AUTO
 from analyzer.service.analyses import open_executor
 from analyzer.service.durable import Files
@@ -56,6 +57,7 @@ from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
 from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.run_text import RunTextRows
 from collector_processor.store.verdicts import RunStore
 
 _LOOK_S: Final = 10.0
@@ -271,6 +273,7 @@ class Issues:
     counting: IssueCounting
     beside: BesideVerdicts
     service: IssueService
+    texts: TextsBehind
 
 
 def open_issues(
@@ -293,10 +296,14 @@ def open_issues(
         receivers=receivers_of(settings),
         moved=moved,
     )
-    beside = BesideVerdicts(files.db, files.labels, counting, service.now_ns, spans=files.store.spans)
+    texts = TextsBehind(RunTextRows(files.db))
+    beside = BesideVerdicts(
+        files.db, files.labels, counting, service.now_ns, spans=files.store.spans, texts=texts
+    )
     files.store.also = beside.write
     lifetime.stack.callback(service.close)
-    return Issues(counting=counting, beside=beside, service=service)
+    lifetime.stack.callback(texts.close)
+    return Issues(counting=counting, beside=beside, service=service, texts=texts)
 
 
 def count_issues(lifetime: Lifetime, service: IssueService) -> Callable[[], IssueCounts]:

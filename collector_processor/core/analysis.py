@@ -102,6 +102,8 @@ class KeptRun:
     """Its steps as JSON; ``None`` if they are too large."""
     noted: str
     """Its data for counting issues."""
+    text: str = ""
+    """The text that searches look through."""
     spans: bytes | None = None
     """Its spans and logs, packed by ``kept_spans.py``; ``None`` if they are not kept."""
     totals: RunTotals | None = None

@@ -25,6 +25,7 @@ _TABLES: Final = (
     "trial_arm",
     "kept_spans",
     "kept_run",
+    "run_text",
     "place",
 )
 _SPILLED_OF_RUN: Final = (

@@ -151,6 +151,13 @@ _table(
     Index("kept_spans_by_age", "is_failure", "kept_ns", "size"),
 )
 _table(
+    "run_text",
+    id_(),
+    *texts("tenant", "run_id"),
+    text_("text"),
+    Index("run_text_by_run", "tenant", "run_id", unique=True),
+)
+_table(
     "opinion",
     id_(),
     *texts("tenant", "run_id", "method", "model", "run_digest"),

@@ -1,8 +1,10 @@
 """Reads pages of the list of runs: rows, filters, and searches of texts. Not pure; for one thread.
 
-A list is read along the index of its order, by key; a filter examines at most ``MOST_FILTERED`` runs per page
-and a search ``MOST_LOOKED_AT``, fewer if they are large, and the page says where it stopped: a hundred
-thousand runs cost as much as a few.
+A list is read along the index of its order, by key, and a filter examines at most ``MOST_FILTERED`` runs per
+page. A search finds a rare text by the index of trigrams, among all runs; a common text, which most pages of
+the list have, along the list in at most ``MOST_COMPARED`` runs. What the index does not have, because it is
+too short or not indexed, is searched in the kept texts of ``MOST_LOOKED_AT`` runs, fewer if they are large.
+The page says where it stopped: a hundred thousand runs cost as much as a few.
 """
 
 from __future__ import annotations
@@ -27,9 +29,14 @@ from analyzer.web.reads.run_search import ITS_VERDICT, LISTED, WITH_KEPT, RunSea
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Rows, StoreConnection
+from collector_processor.store.run_text import IS_KEPT, TRIGRAM, RunTextRows, folded
 
 MOST_LOOKED_AT: Final = 2_000
 """Runs whose texts a search reads for a page."""
+MOST_COMPARED: Final = 5_000
+"""Runs whose indexed texts are compared for a page: some 50 ms."""
+MOST_FOUND: Final = 2_000
+"""Runs found by the index that are read and sorted for a page; with more, the text is common."""
 MOST_FILTERED: Final = 20_000
 """Runs that a filter examines for a page."""
 _TASK: Final = 200
@@ -38,6 +45,8 @@ _HEADS: Final = "tenant, run_id, substr(packed, 1, 16384)"
 _COLUMNS: Final = ", ".join(
     [*(f"verdict.{name}" for name in VERDICT), *(f"run_totals.{name}" for name in TOTALS)]
 )
+_PLACE: Final = "run_totals.{}, run_totals.tenant, run_totals.run_id"
+_ITS_TEXT: Final = "run_text.tenant = run_totals.tenant AND run_text.run_id = run_totals.run_id"
 _WITH_VERDICT: Final = "CROSS JOIN verdict"
 
 
@@ -48,10 +57,14 @@ class RunLists:
         self._db: Final = db
         self._labels: Final = LabelStore(db)
         self._search: Final = RunSearch(db)
+        self._texts: Final = RunTextRows(db)
 
     def page(self, query: RunQuery) -> RunPage:
         """Return a page of the runs of a query; with a text, those that contain it."""
         order, conditions = Order.of(query), on_row(query)
+        indexed = self._indexed(query, order)
+        if indexed is not None:
+            return indexed
         start = [order.after(query.before)] if query.before else []
         start += on_index(query)
         most = MOST_LOOKED_AT if query.text else MOST_FILTERED
@@ -84,6 +97,37 @@ class RunLists:
         found = self._db.read_rows(columns, tables, keys, names, f"AND {ITS_VERDICT}")
         known = {(row[0], row[1]): row for row in found}
         return self._rows([known[name] for name in names if name in known])
+
+    def _indexed(self, query: RunQuery, order: Order) -> RunPage | None:
+        """Return the runs whose indexed texts contain the text; ``None`` if the index has none."""
+        text = folded(query.text)
+        if len(text) < TRIGRAM or not self._texts.is_indexed():
+            return None
+        match = self._texts.match(text)
+        start = [order.after(query.before)] if query.before else []
+        start += on_index(query)
+        has = [Condition(_ITS_TEXT), Condition(match.has, match.values[1:]), Condition(IS_KEPT)]
+        where = [*start, *on_row(query), *has]
+        floor = None
+        if self._texts.is_common(match, MOST_FOUND):
+            floor = self._floor(start, order, MOST_COMPARED)
+            where += [] if floor is None else [order.within(floor)]
+            place, most = _PLACE.format(order.column), str(query.limit + 1)
+            keys = self._read(place, "CROSS JOIN run_text", order, where, most)
+        else:
+            words, values = joined([Condition(match.found, match.values[:1]), *where])
+            keys = self._db.execute(
+                f"SELECT {_PLACE.format(order.column)} FROM run_text CROSS JOIN run_totals"  # noqa: S608 - our own words
+                f" {words} {order.by} LIMIT {query.limit + 1}",
+                values,
+            )
+        found = [RunKey(at=row[0], tenant=Tenant(row[1]), run_id=row[2]) for row in keys]
+        rows = tuple(self.rows([(key.tenant, key.run_id) for key in found[: query.limit]], order.column))
+        if len(found) > query.limit:
+            return RunPage(rows=rows, next=found[query.limit - 1])
+        if floor is not None:
+            return RunPage(rows=rows, next=floor, looked_at=MOST_COMPARED)
+        return RunPage(rows=rows) if rows else None
 
     def _found(
         self, query: RunQuery, order: Order, where: Sequence[Condition], floor: RunKey | None
