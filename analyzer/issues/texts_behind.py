@@ -1,6 +1,6 @@
 """Writes the searched texts of runs behind their verdicts, in transactions of their own. Not pure.
 
-A verdict never waits for more than ``_AT_ONCE`` texts. After a crash, the texts of the last second are
+A verdict never waits for more than ``_AT_ONCE`` texts. After a crash, the texts of the last seconds are
 missing, until ``blamespan runs index`` writes them. The same task deletes the texts of expired runs.
 """
 
@@ -20,7 +20,8 @@ from collector_processor.store.run_text import RunText, RunTextRows
 
 logger = logging.getLogger(__name__)
 
-_EVERY_S: Final = 1.0
+_EVERY_S: Final = 5.0
+"""Seconds between rounds. The next verdict's flush writes their pages too: more rounds delay more of them."""
 _AT_ONCE: Final = 4
 """Texts in one transaction: some 8 ms, for which the store's other calls wait."""
 _MOST_WAITING: Final = 4_000
@@ -28,7 +29,9 @@ _MOST_WAITING: Final = 4_000
 _LAST: Final = 50
 """Transactions at the end of the service: 0.4 s."""
 _SWEPT: Final = 1_000
-"""Rows looked at in a round, in about 2 ms: 100,000 in two minutes."""
+"""Rows looked at in one call, in about 2 ms."""
+_SLICES: Final = 4
+"""Such calls in a round: 100,000 rows are looked at in two minutes."""
 NO_INDEX: Final = (
     "the store cannot have an index of trigrams: searches look through the newest 2,000 runs"
     " (PostgreSQL: install the extension pg_trgm, then run `blamespan runs index`)"
@@ -62,7 +65,9 @@ class TextsBehind:
                 if await in_db(self._rows.create_index):
                     while await in_db(self.write):
                         pass
-                    await in_db(self.sweep)
+                    for _ in range(_SLICES):
+                        while await in_db(self.sweep):
+                            pass
                 elif not is_told:
                     is_told = True
                     logger.warning(NO_INDEX)
@@ -71,7 +76,7 @@ class TextsBehind:
             await asyncio.sleep(_EVERY_S)
 
     def close(self) -> None:
-        """Write what still waits, a second's texts, after the store's thread has ended."""
+        """Write what still waits, a few seconds' texts, after the store's thread has ended."""
         try:
             for _ in range(_LAST):
                 if not (self._rows.is_indexed() and self.write()):
@@ -95,10 +100,12 @@ class TextsBehind:
                     del self._waiting[one.tenant, one.run_id]
             return bool(self._waiting)
 
-    def sweep(self) -> None:
-        """Delete some texts of runs that were deleted or have expired.
+    def sweep(self) -> bool:
+        """Delete some texts of runs that were deleted or have expired; return whether more are to go.
 
         Raises:
             StoreError: the store refuses.
         """
-        self._after = self._rows.sweep(self._after, _SWEPT, _AT_ONCE)
+        swept = self._rows.sweep(self._after, _SWEPT, _AT_ONCE)
+        self._after = swept.after
+        return swept.has_stopped

@@ -80,6 +80,16 @@ class Match:
     """The value of each condition."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """Where a look for texts of expired runs ended."""
+
+    after: int
+    """Number of the row to continue after; 0 once all rows were looked at."""
+    has_stopped: bool
+    """Whether it stopped because it deleted as many as it may."""
+
+
 def folded(text: str) -> str:
     """Return a text as rows have it, and as it is searched: without case, NUL and half characters."""
     return text.replace("\0", " ").casefold().encode("utf-8", "replace").decode()
@@ -139,16 +149,13 @@ class RunTextRows:
         )
         return [(Tenant(row[0]), row[1]) for row in rows]
 
-    def sweep(self, after: int, most_read: int, most_deleted: int) -> int:
+    def sweep(self, after: int, most_read: int, most_deleted: int) -> Swept:
         """Delete texts whose runs were deleted or have expired, among the next rows.
 
         Args:
             after: number of the last row of the call before; 0 to begin.
             most_read: rows to look at.
             most_deleted: rows to delete; each takes about a millisecond.
-
-        Returns:
-            The number to continue after; 0 once all rows were looked at.
 
         Raises:
             StoreError: the store refuses.
@@ -162,8 +169,8 @@ class RunTextRows:
             with self._db.transaction(Flush.LATER):
                 self._db.executemany("DELETE FROM run_text WHERE id = ?", [(one,) for one in ids])
         if len(ids) == most_deleted:
-            return int(ids[-1])
-        return int(gone[-1][0]) if len(gone) == most_read else 0
+            return Swept(after=ids[-1], has_stopped=True)
+        return Swept(after=gone[-1][0] if len(gone) == most_read else 0, has_stopped=False)
 
     def clear(self) -> None:
         """Delete all texts, to write them anew.

@@ -11,12 +11,13 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import zstandard
 
 from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
-from tests.backends.supervise import free_ports
+from tests.backends.supervise import free_ports, wait_until
 from tests.e2e.line import StartLine
 from tests.e2e.test_labels import cli
 from tests.e2e.traffic import send
@@ -156,3 +157,22 @@ def test_the_values_of_a_deleted_run_are_left_nowhere(start_line: StartLine, tmp
     assert line.ask(f"/api/runs/{trace_id(0)}", "DELETE", TENANT) == (200, '{"deleted": 1}')
     assert line.terminate() == 0
     assert traces_of(MARK, tmp_path) == []
+
+
+def test_a_passed_runs_text_is_found_and_no_secret_of_it_whoever_writes_the_index(
+    start_line: StartLine, tmp_path: Path
+) -> None:
+    line = start_line()
+    send(line, encode(run(1, fails=False)), headers=TENANT)
+    line.verdict(trace_id(1))
+
+    def found(text: str) -> list[str]:
+        _, answer = line.ask(f"/api/runs?q={quote(text)}", headers=TENANT)
+        return [one["run_id"] for one in json.loads(answer)["runs"]]
+
+    wait_until(lambda: found("for LAMP 1."), what="the text of the run's step")
+    for _ in range(2):
+        assert found("for LAMP 1.") == [trace_id(1)]
+        assert found(SECRET) == found(SECRET[10:40]) == found(SECRET[-20:]) == []
+        told = cli(tmp_path / "data", "runs", "index", "--afresh", "--format", "json")
+        assert told.json == {"indexed": 1}

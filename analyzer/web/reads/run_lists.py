@@ -33,9 +33,9 @@ from collector_processor.store.run_text import IS_KEPT, TRIGRAM, RunTextRows, fo
 
 MOST_LOOKED_AT: Final = 2_000
 """Runs whose texts a search reads for a page."""
-MOST_COMPARED: Final = 5_000
+MOST_COMPARED: Final = 3_000
 """Runs whose indexed texts are compared for a page: some 50 ms."""
-MOST_FOUND: Final = 2_000
+MOST_FOUND: Final = 1_000
 """Runs found by the index that are read and sorted for a page; with more, the text is common."""
 MOST_FILTERED: Final = 20_000
 """Runs that a filter examines for a page."""
