@@ -29,7 +29,7 @@ REFUTING_ALPHA: Final = 0.05
 ``DECISIVE_EFFECT``."""
 DECISIVE_EFFECT: Final = 0.4
 """Smallest rise of the success rate that makes a step decisive: such as from 0.2 to 0.6."""
-_CLEAR_EFFECT: Final = 0.3
+CLEAR_EFFECT: Final = 0.3
 """Smallest measured rise for a proof: otherwise many trials would prove a negligible effect."""
 _MOST_INVALID_DIFFERENCE: Final = 0.2
 _LEAST_TRIALS_FOR_INVALID: Final = 5
@@ -43,7 +43,7 @@ _HALVINGS: Final = 14
 
 _LOW: Final = (0.01, 0.05, 0.1, 0.2, 0.3)
 _HIGH: Final = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98)
-_HEALING: Final = tuple((low, high) for low in _LOW for high in _HIGH if high - low >= _CLEAR_EFFECT - 1e-9)
+_HEALING: Final = tuple((low, high) for low in _LOW for high in _HIGH if high - low >= CLEAR_EFFECT - 1e-9)
 """Alternatives (rate of the control, of the treatment) of a proof, equally likely."""
 _LEVELS: Final = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.97)
 _EQUAL: Final = tuple((level, level) for level in _LEVELS)
@@ -142,7 +142,7 @@ def decide(control: Arm, treatment: Arm, alpha: float = ALPHA) -> Decision:
     """Decide as ``compare`` does, without the interval; may be called after every trial."""
     if not control.n or not treatment.n or unlike(control, treatment):
         return Decision.UNDECIDED
-    is_clear = treatment.rate - control.rate >= _CLEAR_EFFECT
+    is_clear = treatment.rate - control.rate >= CLEAR_EFFECT
     if is_clear and log_evidence_of_healing(control, treatment) >= -math.log(alpha):
         return Decision.PROVED
     if log_evidence_of_no_effect(control, treatment) >= -math.log(REFUTING_ALPHA):

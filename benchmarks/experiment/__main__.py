@@ -1,7 +1,8 @@
-"""``python -m benchmarks.experiment null | power | gates | systems``: how sure proofs and retries are.
+"""``python -m benchmarks.experiment null | power | gates | backtest | systems``: how sure proofs are.
 
 ``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms. ``gates``:
-the gate of retries over a grid of known shares. ``systems``: the example systems and their scripted model, in
+the gate of retries over a grid of known shares. ``backtest``: how often a change without effect is called
+fixed, and how many trials a right one needs. ``systems``: the example systems and their scripted model, in
 this process. How well a run is replayed is measured by ``benchmarks.experiment.fidelity``.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from analyzer.experiment.candidates import ArmKey
 from analyzer.experiment.sequential import Decision
 from analyzer.inquiry.intervals import wilson
+from benchmarks.experiment.backtests import backtests
 from benchmarks.experiment.retry_gates import gates
 from benchmarks.experiment.simulated import ALPHA, Tally, chain, opinion, texts, two_arms, walk
 
@@ -84,7 +86,7 @@ def systems(number: int, chosen: Sequence[str], out: Path) -> int:
 def main() -> int:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.experiment", description=__doc__)
-    parser.add_argument("what", choices=("null", "power", "gates", "systems"))
+    parser.add_argument("what", choices=("null", "power", "gates", "backtest", "systems"))
     parser.add_argument(
         "--number", type=int, default=1000, help="walks, pairs of arms, pilots or failed runs a row"
     )
@@ -93,8 +95,13 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.what == "systems":
         return systems(asked.number, asked.system or (), asked.out)
-    run: Callable[[int], int] = {"null": null, "power": power, "gates": gates}[asked.what]
-    return run(asked.number)
+    parts: dict[str, Callable[[int], int]] = {
+        "null": null,
+        "power": power,
+        "gates": gates,
+        "backtest": backtests,
+    }
+    return parts[asked.what](asked.number)
 
 
 if __name__ == "__main__":
