@@ -135,7 +135,7 @@ class Gateway:
 
     def _index_of(self, tape: Tape) -> TapeIndex:
         if self._indexed is None or self._indexed[0] is not tape:
-            self._indexed = (tape, TapeIndex(tape.calls))
+            self._indexed = (tape, TapeIndex(tape.calls, tape.matching))
         return self._indexed[1]
 
     def environment(self, opened: OpenTrial) -> Mapping[str, str]:
@@ -203,7 +203,7 @@ class Gateway:
             return _unknown(opened.trial, request.method, path)
         try:
             raw = await read_body(request)
-            call = await read_call(wire, raw, opened.served, opened.trial.omissions)
+            call = await read_call(wire, raw, opened.served, opened.trial.matches, opened.trial.omissions)
         except UnreadableRequest as error:
             return _refused(opened.trial, wire, str(error))
         asked = call.asked
@@ -211,6 +211,7 @@ class Gateway:
             Request(
                 messages=asked.messages,
                 kind=asked.kind,
+                model=asked.model,
                 retry=_retry_count(request),
                 tools=asked.tools,
                 transfers=asked.transfers,

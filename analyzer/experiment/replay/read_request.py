@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from analyzer.experiment.replay.canonical import canonical_json
-from analyzer.experiment.replay.matching import Spoken
+from analyzer.experiment.replay.matching import Match, Spoken
 from analyzer.experiment.replay.wire import Asked, UnreadableRequest, Wire
 from analyzer.experiment.replay.wire.responses import expanded
 from semconv.json_text import read_json
@@ -59,7 +59,11 @@ async def read_body(request: web.Request) -> bytes:
 
 
 async def read_call(
-    wire: Wire, raw: bytes, served: Mapping[str, list[Any]], omissions: Iterable[frozenset[str]]
+    wire: Wire,
+    raw: bytes,
+    served: Mapping[str, list[Any]],
+    matches: Iterable[Match],
+    omissions: Iterable[frozenset[str]],
 ) -> ReadCall:
     """Read a model call; a long one on a thread, which also computes the keys of its messages.
 
@@ -73,7 +77,7 @@ async def read_call(
         asked = wire.read(body)
         spoken = Spoken(asked.messages, asked.kind)
         if len(raw) > _SHORT_BYTES:
-            spoken.prepare(omissions)
+            spoken.prepare(matches, omissions)
         return ReadCall(given=given, body=body, asked=asked, spoken=spoken)
 
     return await beside(len(raw), read)

@@ -112,6 +112,15 @@ class RemoteTools:
         return f"{'command' if self.command else 'address'} in {self.variable}"
 
 
+class Matching(StrEnum):
+    """What of a request must equal a recorded call."""
+
+    REQUEST = "request"
+    """All of its messages."""
+    CONVERSATION = "conversation"
+    """What the user, the agents and tools said; instructions may differ. For programs that were changed."""
+
+
 @record
 class Tape:
     """The answers of a recorded run's models and tools."""
@@ -123,6 +132,7 @@ class Tape:
     delegations: frozenset[str] = frozenset()
     """Names of functions that hand over to an agent, run one, or only carry the final answer."""
     dialects: tuple[str, ...] = ()
+    matching: Matching = Matching.REQUEST
 
     def call_of_step(self, step: int) -> RecordedCall | None:
         """Return the model call behind this step of the trajectory."""

@@ -66,6 +66,7 @@ class Request:
 
     messages: tuple[Message, ...]
     kind: CallKind = CallKind.CHAT
+    model: str = ""
     retry: int = 0
     """``x-stainless-retry-count``; 0 for a first attempt."""
     tools: tuple[str, ...] = ()
@@ -114,7 +115,7 @@ class TrialReport:
     served: int
     """Calls answered from the tape, including the changed one; each counted once."""
     masked: int
-    """Calls served by a masked key."""
+    """Calls served although volatile parts, or with ``Matching.CONVERSATION`` instructions, differ."""
     live: int
     """Requests passed on to the live model, including repetitions."""
     live_embeddings: int = 0
@@ -129,6 +130,8 @@ class TrialReport:
     undeclared: Mapping[str, int] = field(default_factory=dict)
     """Tools offered to the model that would really run if a live answer called them, and are not declared
     read-only; with the index of the last recorded call that offered them."""
+    differs: tuple[str, ...] = ()
+    """What of the changed call's own request is visibly not as recorded: ``instructions``, ``model``."""
     changed: bool = False
     """The changed call was reached and answered."""
     invalid: str = ""
@@ -183,14 +186,16 @@ class Trial:
         self._change: Final = change
         self._changed_call: Final = None if change is None else tape.calls[change.call]
         self.tools: Final = Tools(tape, rules or ToolRules())
-        self._waiting: Final = Waiting(index or TapeIndex(tape.calls))
+        self._waiting: Final = Waiting(index or TapeIndex(tape.calls, tape.matching))
         self.omissions: Final = self._waiting.omissions
+        self.matches: Final = self._waiting.matches
         self._exchanges: Final[list[_Exchange]] = []
         """Exchanges by serial number."""
         self._latest: Final[dict[Key, _Exchange]] = {}
         self._again: Final[dict[Key, _Exchange]] = {}
         """Exchanges that were not delivered; an equal request gets the same decision again."""
         self._is_changed = False
+        self._differs: tuple[str, ...] = ()
         self._masked = 0
         self._undeclared: Final[dict[str, int]] = {}
         self._invalid = ""
@@ -204,7 +209,7 @@ class Trial:
             self.invalidate(_NOT_ANNOUNCED)
         if self._invalid:
             return Refuse(reason=self._invalid)
-        spoken = request.spoken or Spoken(request.messages, request.kind)
+        spoken = _spoken(request)
         key = spoken.key()
         if (repeated := self._repeated(request, key)) is not None:
             return self._give(repeated)
@@ -307,6 +312,7 @@ class Trial:
             tools_served=self.tools.served,
             tools_missing=self.tools.missing(),
             undeclared=dict(self._undeclared),
+            differs=self._differs,
             changed=self._is_changed,
             invalid=self._invalid,
             first_difference=self._difference,
@@ -337,8 +343,9 @@ class Trial:
             return self._reject(unsafe)
         self._waiting.take(found.call.index)
         self._undeclared.update(dict.fromkeys(self._dangerous(request), found.call.index))
-        self._masked += found.match is Match.MASKED
+        self._masked += found.match is not Match.EXACT
         if is_change:
+            self._differs = found.differs(_spoken(request), request.model)
             return self._at_change(request, key)
         served = Serve(serial=0, call=found.call.index, answer=found.call.answer)
         return self._give(_Exchange(key=key, decision=served))
@@ -394,3 +401,7 @@ class Trial:
 
 def _quoted(name: str) -> str:
     return f"`{name}`"
+
+
+def _spoken(request: Request) -> Spoken:
+    return request.spoken or Spoken(request.messages, request.kind)
