@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,7 +13,9 @@ from analyzer.cli.output import (
     CommandFailed,
     optional,
 )
+from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace
+from analyzer.issues.recurrence.issue import Issue
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, load_settings
@@ -56,3 +59,23 @@ def open_kept(run: str, *, tenant: str | None = None, data_dir: Path | None = No
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     with opened_store(settings, "kept runs") as db:
         return kept_trace(db, run, None if tenant is None else Tenant(tenant), open_reader(settings.mappings))
+
+
+def find_issue(store: IssueStore, prefix: str, tenant: Tenant | None) -> tuple[Tenant, Issue]:
+    """Return the only issue whose id begins with ``prefix``, and its tenant.
+
+    Raises:
+        CommandFailed: there is none, or there are several.
+    """
+    found = store.starting_with(prefix, tenant) if re.fullmatch("[0-9a-f]{1,16}", prefix) else []
+    match found:
+        case [one]:
+            return one
+        case []:
+            raise CommandFailed(f"no issue {prefix!r}: expected an id that `blamespan issues` lists")
+        case _ if len({issue.fingerprint.id for _, issue in found}) == 1:
+            shown = ", ".join(repr(owner) for owner, _ in found)
+            raise CommandFailed(f"several tenants have issue {prefix}: choose one with --tenant: {shown}")
+        case _:
+            ids = ", ".join(issue.fingerprint.id for _, issue in found)
+            raise CommandFailed(f"several issues begin with {prefix!r}: {ids}")

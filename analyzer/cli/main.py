@@ -47,6 +47,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "experiment": "prove.experiment",
         "inject": "prove.inject",
         "pin": "prove.pin",
+        "backtest": "prove.backtest",
     },
     "Follow up": {
         "issues": "learn.issues",
@@ -68,7 +69,7 @@ _PLACE: Final = "analyzer.cli.commands"
 def _with_border(arguments: Sequence[str]) -> list[str]:
     """Double ``--`` for commands with several arguments before it, because the parser drops the first."""
     found = list(arguments)
-    if found[:1] in (["inject"], ["pin"]) and "--" in found:
+    if found[:1] in (["inject"], ["pin"], ["backtest"]) and "--" in found:
         found.insert(found.index("--"), "--")
     return found
 

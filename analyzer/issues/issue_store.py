@@ -82,6 +82,11 @@ class IssueStore:
         rows = self.db.read_rows("tenant, run_id, issue", "counted_run", "tenant, run_id", keys)
         return {(Tenant(row[0]), row[1]): row[2] for row in rows if row[2] is not None}
 
+    def runs_of_issue(self, tenant: Tenant, issue_id: str, limit: int) -> list[CountedRun]:
+        """Return the newest runs that are counted in an issue, newest first."""
+        where = "tenant = ? AND issue = ? ORDER BY decided_ns DESC, run_id LIMIT ?"
+        return self._runs(where, (tenant, issue_id, limit))
+
     def labelled_runs(self, tenant: Tenant, service: str, limit: int = 5_000) -> list[CountedRun]:
         """Return a service's labelled runs, newest first."""
         # Not ``IS NOT NULL``, for which SQLite reads all runs of the tenant in place of the index of labels.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -129,6 +129,7 @@ class Plan:
         self,
         failed: Sequence[tuple[str, str]],
         passing: Sequence[str] = (),
+        refused: Mapping[str, str] | None = None,
         *,
         has_baseline: bool = False,
         most_trials: int = MOST_TRIALS,
@@ -139,14 +140,16 @@ class Plan:
         Args:
             failed: the id of each failed run, with the agent its verdict blames; at least one.
             passing: the ids of runs that passed.
+            refused: why some of these runs cannot be replayed at all.
             has_baseline: whether yesterday's program runs beside today's, so that all runs have two arms.
             most_trials: of each arm of a run.
             alpha: bound on the probability of ``FIXED`` although today succeeds no more often in any run.
         """
         self._blamed: Final = dict(failed)
         self._failed: Final = tuple(self._blamed)
-        self._passing: Final = tuple(passing)
-        self._has_baseline: Final = has_baseline
+        self._passing: Final = tuple(dict.fromkeys(passing))
+        self._refused: Final = refused or {}
+        self.has_baseline: Final = has_baseline
         self._most: Final = most_trials
         self._alpha: Final = alpha
         self._outcomes: Final[dict[tuple[str, Side], list[Outcome]]] = {
@@ -154,7 +157,7 @@ class Plan:
         }
         self._pending: Final[Counter[tuple[str, Side]]] = Counter()
         self._sampling: Final = Sampling()
-        self._decided: Verdict | None = None
+        self._decided: Verdict | None = self._decision()
 
     def begin(self) -> tuple[str, Side] | None:
         """Start the next trial and return its run and arm; ``None`` if no trial can be begun now."""
@@ -189,11 +192,11 @@ class Plan:
         seen = [each.result for each in self._outcomes[run, Side.TODAY]]
         valid = [result for result in seen if not result.invalid]
         invalid = [result.invalid for result in seen if result.invalid]
-        refused = invalid[-1] if len(invalid) >= _MOST_INVALID else ""
+        lost = invalid[-1] if len(invalid) >= _MOST_INVALID else ""
         return PassingState(
             run_id=run,
             today=Arm(n=len(valid), successes=sum(each.success for each in valid), invalid=len(invalid)),
-            refused=refused,
+            refused=self._refused.get(run) or lost,
         )
 
     def run(self, run: str) -> RunState:
@@ -206,11 +209,11 @@ class Plan:
             blamed=self._blamed[run],
             today=today,
             yesterday=yesterday,
-            is_compared=self._has_baseline or any(each.differs for each in seen),
+            is_compared=self.has_baseline or any(each.differs for each in seen),
             masked=max((each.result.masked for each in seen), default=0),
             judged=len(judged),
             moved=sum(agent != self._blamed[run] for agent in judged),
-            refused=_refused(today, yesterday),
+            refused=self._refused.get(run) or _refused(today, yesterday),
         )
 
     @property
@@ -277,7 +280,7 @@ class Plan:
         """Return the arms that may get a trial; whether there is a second one, the first trial says."""
         if state.refused:
             return []
-        if not self._has_baseline and not state.today.n:
+        if not self.has_baseline and not state.today.n:
             return [] if self._pending[state.run_id, Side.TODAY] else [Side.TODAY]
         sides = list(Side) if state.is_compared else [Side.TODAY]
         return [side for side in sides if self._has_room(state.run_id, side)]

@@ -138,6 +138,11 @@ class Tape:
         """Return the model call behind this step of the trajectory."""
         return next((call for call in self.calls if call.step == step), None)
 
+    def call_up_to(self, step: int) -> RecordedCall | None:
+        """Return the model call behind this step, or the last one before it."""
+        calls = [call for call in self.calls if call.step is not None and call.step <= step]
+        return max(calls, key=lambda call: (call.step or 0, call.index), default=None)
+
     def before(self, call: int) -> Sequence[RecordedCall]:
         """Return the calls that had ended when ``call`` began: those it may depend on."""
         began = self.calls[call].start_ns

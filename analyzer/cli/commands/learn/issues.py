@@ -14,8 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.cli.kept_runs import DataDirOption, opened_store
-from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
+from analyzer.cli.kept_runs import DataDirOption, find_issue, opened_store
+from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.inquiry.present import console, plain
 from analyzer.issues.counting import CountingRules, IssueCounting
 from analyzer.issues.issue_store import IssueStore
@@ -89,7 +89,7 @@ def issues(
         counting.apply_labels()
         found: Issue | None = None
         if action is not None and issue is not None:
-            found_tenant, found = _find(store, issue, owner)
+            found_tenant, found = find_issue(store, issue, owner)
             _do(counting, action, found_tenant, found, _until(action, for_))
             wanted = Wanted(tenant=found_tenant, limit=10_000)
         else:
@@ -102,21 +102,6 @@ def issues(
 
 def _is_meant(issue: Issue, found: Issue | None) -> bool:
     return found is None or issue.fingerprint == found.fingerprint
-
-
-def _find(store: IssueStore, prefix: str, tenant: Tenant | None) -> tuple[Tenant, Issue]:
-    found = store.starting_with(prefix, tenant) if re.fullmatch("[0-9a-f]{1,16}", prefix) else []
-    match found:
-        case [one]:
-            return one
-        case []:
-            raise CommandFailed(f"no issue {prefix!r}: expected an id that `blamespan issues` lists")
-        case _ if len({issue.fingerprint.id for _, issue in found}) == 1:
-            shown = ", ".join(repr(owner) for owner, _ in found)
-            raise CommandFailed(f"several tenants have issue {prefix}: choose one with --tenant: {shown}")
-        case _:
-            ids = ", ".join(issue.fingerprint.id for _, issue in found)
-            raise CommandFailed(f"several issues begin with {prefix!r}: {ids}")
 
 
 def _do(counting: IssueCounting, action: IssueAction, tenant: Tenant, issue: Issue, until_ns: int) -> None:

@@ -1,0 +1,208 @@
+"""``blamespan backtest``: does today's code still fail where yesterday's did?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from analyzer.cli.backtested_runs import Backtested, backtested
+from analyzer.cli.experiment_options import (
+    INTERRUPTED_CODE,
+    AllowToolOption,
+    BudgetOption,
+    CheckOption,
+    ExpectOption,
+    MaxCallsOption,
+    ParallelOption,
+    TimeoutOption,
+    UpstreamOption,
+    checks_of,
+    gateway_options,
+    on_interrupt,
+    require_prices,
+    words_of,
+)
+from analyzer.cli.judged_runs import settings_here
+from analyzer.cli.kept_runs import TenantOption
+from analyzer.cli.output import CommandFailed, WrongUsage, complain, optional, print_json
+from analyzer.cli.run_report import Reporter
+from analyzer.cli.watched_program import WatchedProgram, Watching
+from analyzer.executor.models.completion import price_of
+from analyzer.experiment.backtest.conduct import Conductor
+from analyzer.experiment.backtest.findings import Backtest, to_json
+from analyzer.experiment.backtest.output import conclusion, markdown, progress
+from analyzer.experiment.backtest.plan import MOST_TRIALS, Plan, Side, Verdict
+from analyzer.experiment.call_budget import BUDGET_USD, Ledger
+from analyzer.experiment.captured import capturing
+from analyzer.experiment.replay.gateway_options import GatewayOptions
+from analyzer.experiment.replay.gateway_server import serving
+from analyzer.experiment.running.checks import Check, CheckFailed, every
+from analyzer.experiment.running.trial_runner import Options, Parts
+from analyzer.experiment.running.workflow import TIMEOUT_S, Command
+from analyzer.inquiry.present import console
+from analyzer.programs.child import Wishes
+from semconv.record import record, replace
+
+_INTERRUPTED: Final = "interrupted"
+
+
+class BacktestFormat(StrEnum):
+    """Format of the result."""
+
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def backtest(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN|ISSUE… -- COMMAND…",
+            help="Trace files, ids of kept runs or issues, and the command that runs today's program once.",
+            show_default=False,
+        ),
+    ],
+    check: CheckOption = None,
+    expect: ExpectOption = None,
+    baseline: Annotated[
+        str | None, optional("COMMAND", "Yesterday's program, which is compared with today's.")
+    ] = None,
+    passing: Annotated[
+        int,
+        typer.Option("--passing", min=0, metavar="N", help="Replay N passing runs of the workflow too."),
+    ] = 0,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, metavar="MAX", help="Most trials of each arm of a run.")
+    ] = MOST_TRIALS,
+    upstream: UpstreamOption = None,
+    parallel: ParallelOption = 1,
+    budget_usd: BudgetOption = BUDGET_USD,
+    max_calls: MaxCallsOption = None,
+    allow_tool: AllowToolOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    tenant: TenantOption = None,
+    output: Annotated[
+        BacktestFormat,
+        typer.Option("--format", help="`table`, `json` for programs, or `markdown` for a pull request."),
+    ] = BacktestFormat.TABLE,
+) -> None:
+    """Replay failed runs with today's code, and see whether they still fail.
+
+    Each run is played back up to its decisive step, and is live from there on. Half of the trials ask that
+    step as it was recorded, so that luck on a retry is not taken for a fix. Calls are matched by their
+    conversation: instructions may have changed. A passing run that is named, or sampled with --passing,
+    is live from the first call of the blamed agent on.
+
+    Exit code: 0 fixed (proved), 1 not fixed, or a passing run broke, or another agent is blamed now, 2 wrong
+    usage, 3 undecided or not replayable, or no longer fails without a proof.
+
+    Example: [bold]blamespan backtest trace.json --expect 480 -- python my_agents.py[/bold]
+    """
+    named, command = _parts(arguments)
+    words = words_of(baseline or "")
+    if baseline is not None and not words:
+        raise WrongUsage(f"--baseline {baseline}: expected a command whose quotation marks are closed")
+    wanted = _Wanted(
+        command=Command(arguments=command),
+        baseline=Command(arguments=words) if words else None,
+        check=every(checks_of(check, expect, {})),
+        gateway=_with_upstreams(gateway_options(upstream, allow_tool or []), upstream),
+        options=Options(most_trials=trials, parallel=parallel, timeout_s=timeout),
+        budget_usd=budget_usd,
+        max_calls=max_calls,
+    )
+    runs = backtested(named, tenant, passing, wanted.gateway)
+    if runs.replays:
+        require_prices([each.tape for each in runs.replays.values()], budget_usd, max_calls)
+    try:
+        found = asyncio.run(_run(runs, wanted))
+    except OSError as error:
+        raise CommandFailed(f"the program cannot be started: {error.strerror or error}") from error
+    except CheckFailed as error:
+        raise CommandFailed(str(error)) from error
+    _show(found, output)
+    is_open = found.verdict in {Verdict.UNDECIDED, Verdict.NO_LONGER_FAILS}
+    if code := INTERRUPTED_CODE if found.stopped == _INTERRUPTED and is_open else found.code:
+        raise typer.Exit(code)
+
+
+@record
+class _Wanted:
+    """What the user says of the programs and the trials."""
+
+    command: Command
+    baseline: Command | None
+    check: Check
+    gateway: GatewayOptions
+    options: Options
+    budget_usd: float
+    max_calls: int | None
+
+
+def _parts(arguments: list[str]) -> tuple[list[str], list[str]]:
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    named, command = arguments[:at], arguments[at + 1 :]
+    if not named or not command:
+        raise WrongUsage("backtest: expected RUN|ISSUE… -- COMMAND…")
+    return named, command
+
+
+def _with_upstreams(options: GatewayOptions, upstream: str | None) -> GatewayOptions:
+    """Return the options with the addresses of the user's environment, unless --upstream names one."""
+    if upstream is not None:
+        return options
+    return replace(
+        options,
+        openai=os.environ.get("OPENAI_BASE_URL") or options.openai,
+        anthropic=os.environ.get("ANTHROPIC_BASE_URL") or options.anthropic,
+    )
+
+
+async def _run(runs: Backtested, wanted: _Wanted) -> Backtest:
+    ledger = Ledger(price_of, budget_usd=wanted.budget_usd, max_calls=wanted.max_calls)
+    plan = Plan(
+        runs.failed,
+        runs.passing,
+        runs.refused,
+        has_baseline=wanted.baseline is not None,
+        most_trials=wanted.options.most_trials,
+    )
+    reporter = Reporter(Wishes(failed=True), settings_here(None, "", None, None))
+    options = replace(wanted.gateway, reserve=ledger.reserve, settle=ledger.settle)
+    async with serving(options) as gateway, capturing() as capture:
+        watching = Watching(capture, reporter, dict(runs.failed))
+        today = Parts(
+            gateway=gateway,
+            workflow=WatchedProgram(wanted.command, watching),
+            check=wanted.check,
+            ledger=ledger,
+            clock=time.monotonic,
+            telemetry=capture.environment,
+        )
+        old = WatchedProgram(wanted.baseline or wanted.command, watching)
+        programs = {Side.TODAY: today, Side.YESTERDAY: replace(today, workflow=old)}
+        conductor = Conductor(plan, runs.replays, programs, wanted.options, watching.judge)
+        on_interrupt(partial(conductor.stop, _INTERRUPTED))
+        return await conductor.run(_watch)
+
+
+def _watch(conductor: Conductor) -> None:
+    complain(progress(conductor.plan, conductor.trials, conductor.spent))
+
+
+def _show(found: Backtest, output: BacktestFormat) -> None:
+    match output:
+        case BacktestFormat.JSON:
+            print_json(to_json(found))
+        case BacktestFormat.MARKDOWN:
+            sys.stdout.write(markdown(found))
+        case BacktestFormat.TABLE:
+            console().print(conclusion(found))

@@ -1,0 +1,220 @@
+"""Today's code on yesterday's failed runs: a right fix, a useless one, and one that moves the failure."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from tests.e2e.test_run_command import SALES, environment, run
+
+PROGRAM = """
+import json, os, urllib.request
+def ask(instructions, *messages):
+    asked = {"model": "m", "messages": [{"role": "system", "content": instructions}, *messages]}
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-verysecret1234567890abcdef"}
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    request = urllib.request.Request(url, json.dumps(asked).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)["choices"][0]["message"]
+task = {"role": "user", "content": "How many units did we sell in the north in total?"}
+researcher, analyst, writer = "You are the researcher.", "You are the analyst.", "You are the writer."
+wanted = ask(researcher, task)
+result = {"role": "tool", "tool_call_id": "c1", "content": '{"units": [1200, 1450, 980]}'}
+found = ask(researcher, task, wanted, result)
+total = ask(analyst, {"role": "user", "content": found["content"]})
+print(ask(writer, {"role": "user", "content": total["content"]})["content"])
+"""
+RIGHT, WRONG = "1,200 + 1,450 + 980 = 3,630", "1,200 + 1,450 + 980 = 3,530"
+CAREFUL: Final = ("You are the analyst.", "You are the analyst. Add carefully.")
+_NUMBERS = count()
+Ended: TypeAlias = subprocess.CompletedProcess[str]
+
+
+class Provider(BaseHTTPRequestHandler):
+    """A model that adds up wrongly unless it is told to be careful; every answer is another."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
+        body = json.dumps(
+            {
+                "id": "x", "object": "chat.completion", "created": 0, "model": "m",
+                "choices": [{"index": 0, "message": self.said(asked), "finish_reason": "stop"}],
+            }
+        ).encode()  # fmt: skip
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def said(self, asked: list[Mapping[str, Any]]) -> dict[str, Any]:
+        prompt, last = asked[0]["content"], asked[-1]["content"]
+        if "researcher" in prompt:
+            has_result = asked[-1]["role"] == "tool"
+            said = {"content": "1,200, 1,450 and 980 units."} if has_result else {"tool_calls": [SALES]}
+        elif "analyst" in prompt:
+            total = RIGHT if "carefully" in prompt or "retry" in prompt else WRONG
+            said = {"content": f"{total} (answer {next(_NUMBERS)})."}
+        else:
+            figures = re.sub(r"3,630", "3,360", last) if "sloppy" in prompt else last
+            said = {"content": f"The total: {figures}"}
+        return {"role": "assistant", **said}
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program, its failed run, and a run of it that passed."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with serving() as url:
+        for name, program in (("good", PROGRAM.replace(*CAREFUL)), ("run", PROGRAM)):
+            (folder / "report.py").write_text(program)
+            words = ("--save", f"{name}.json", "--", sys.executable, "report.py")
+            ended = run(folder, *(("--failed",) if name == "run" else ()), *words, OPENAI_BASE_URL=url)
+            assert "saved in" in ended.stderr, ended.stderr
+    return folder
+
+
+@pytest.fixture
+def project(recorded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(recorded, tmp_path / "project"))
+
+
+def change(project: Path, *pairs: tuple[str, str]) -> None:
+    program = PROGRAM
+    for old, new in pairs:
+        assert old in program
+        program = program.replace(old, new)
+    (project / "report.py").write_text(program)
+
+
+def backtest(project: Path, *words: str, runs: tuple[str, ...] = ("run.json",)) -> Ended:
+    program = ("--", sys.executable, "report.py")
+    options = ("--expect", "3,630", "--allow-tool", "sales", "--max-calls", "150", "--parallel", "2")
+    with serving() as url:
+        return subprocess.run(
+            [sys.executable, "-m", "analyzer", "backtest", *runs, *options, *words, *program],
+            cwd=project, env=environment(OPENAI_BASE_URL=url), capture_output=True, text=True, timeout=300,
+            check=False,
+        )  # fmt: skip
+
+
+def document(ended: Ended) -> dict[str, Any]:
+    assert ended.stdout, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    assert found["exit_code"] == ended.returncode
+    return found
+
+
+def test_a_right_fix_is_proved_and_a_passing_run_still_passes(project: Path) -> None:
+    change(project, CAREFUL)
+    found = document(backtest(project, "--format", "json", runs=("run.json", "good.json")))
+    assert found["verdict"] == "fixed", found
+    (state,) = found["runs"]
+    assert (state["agent"], state["compared"], state["today"]["invalid"]) == ("analyst", True, 0)
+    assert state["today"]["successes"] == state["today"]["n"] > 2
+    assert state["yesterday"]["successes"] == 0
+    assert (found["passing"]["held"], found["passing"]["broken"]) == (1, 0)
+
+
+def test_a_useless_fix_is_not_fixed(project: Path) -> None:
+    change(project, ("You are the analyst.", "You are the analyst. Be nice."))
+    found = document(backtest(project, "--format", "json"))
+    assert (found["verdict"], found["exit_code"]) == ("not_fixed", 1)
+    (state,) = found["runs"]
+    assert state["compared"]
+    assert state["judged"] > 0
+    assert state["moved"] == 0
+
+
+def test_a_fix_that_moves_the_failure_to_another_agent_is_told(project: Path) -> None:
+    change(project, CAREFUL, ("You are the writer.", "You are the writer. Be sloppy."))
+    found = document(backtest(project, "--format", "json"))
+    assert (found["verdict"], found["exit_code"]) == ("moved", 1), found
+    (state,) = found["runs"]
+    assert state["moved"] == state["judged"] == state["today"]["n"]
+
+
+def test_a_changed_prompt_of_an_earlier_agent_still_plays_and_is_counted(project: Path) -> None:
+    change(project, CAREFUL, ("You are the researcher.", "You are the researcher of a large company."))
+    found = document(backtest(project, "--format", "json"))
+    assert found["verdict"] == "fixed", found
+    assert found["runs"][0]["masked"] == 3, "two calls of the researcher, and the decisive one"
+
+
+def test_another_task_is_not_replayable_and_costs_nothing(project: Path) -> None:
+    change(project, ("in the north", "in the south"))
+    found = document(backtest(project, "--format", "json"))
+    assert (found["verdict"], found["exit_code"], found["live_calls"]) == ("not_replayable", 3, 0)
+    assert "south" in found["runs"][0]["not_replayable"]
+
+
+def test_without_a_visible_change_only_yesterdays_program_proves(project: Path) -> None:
+    """The analyst's answer is put right by code, after the decisive request."""
+    shutil.copy(project / "report.py", project / "old.py")
+    change(project, ('total["content"]}', 'total["content"].replace("3,530", "3,630")}'))
+    found = document(backtest(project, "--format", "json", "--trials", "8"))
+    assert (found["verdict"], found["exit_code"]) == ("no_longer_fails", 3)
+    assert found["runs"][0]["yesterday"] is None
+    baseline = ("--baseline", f"{sys.executable} old.py")
+    found = document(backtest(project, "--format", "json", *baseline))
+    assert (found["verdict"], found["exit_code"]) == ("fixed", 0)
+
+
+def test_a_passing_run_that_breaks_is_no_fix(project: Path) -> None:
+    change(project, CAREFUL, ('total["content"]}', 'total["content"].replace("3,630", "x")}'))
+    ended = backtest(project, "--format", "markdown", "--trials", "3", runs=("run.json", "good.json"))
+    assert ended.returncode == 1
+    assert "1 passing run broke" in ended.stdout
+    assert ended.stdout.startswith("### blamespan backtest: ")
+
+
+def test_the_budget_ends_it_and_says_so(project: Path) -> None:
+    change(project, CAREFUL)
+    ended = backtest(project, "--max-calls", "3")
+    assert ended.returncode == 3
+    assert "--max-calls are used up" in " ".join(ended.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("runs", "words", "told"),
+    [
+        (("good.json",), (), "expected a failed run"),
+        (("none.json",), (), "none.json"),
+        (("run.json",), ("--baseline", "'"), "--baseline"),
+        (("run.json",), ("--passing", "3"), "--passing"),
+    ],
+)
+def test_wrong_usage_is_told(project: Path, runs: tuple[str, ...], words: tuple[str, ...], told: str) -> None:
+    ended = backtest(project, *words, runs=runs)
+    assert ended.returncode == 2, ended.stderr
+    assert told in ended.stderr
