@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -17,7 +18,19 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from analyzer.cli.recorded_runs import load_runs
+from analyzer.executor.composition import open_analyst, open_span_keeper
+from analyzer.inquiry.verdict import to_json
+from analyzer.issues.beside_verdicts import AnalysedRun
+from collector_processor.core.records import Commit, RunFacts
+from collector_processor.core.runs import RunTotals
+from collector_processor.otlp import NO_TENANT
+from collector_processor.rebuild.encode import encode
+from collector_processor.settings import load_settings
+from collector_processor.store.kept_spans_table import PackedSpans
 from tests.e2e.test_run_command import SALES, environment, run
+from tests.issues import START, Bench
+from tests.verdicts import stored
 
 PROGRAM = """
 import json, os, urllib.request
@@ -117,14 +130,15 @@ def change(project: Path, *pairs: tuple[str, str]) -> None:
     (project / "report.py").write_text(program)
 
 
-def backtest(project: Path, *words: str, runs: tuple[str, ...] = ("run.json",)) -> Ended:
+def backtest(project: Path, *words: str, runs: Sequence[str] = ("run.json",), data: str = "") -> Ended:
     program = ("--", sys.executable, "report.py")
     options = ("--expect", "3,630", "--allow-tool", "sales", "--max-calls", "150", "--parallel", "2")
+    store = {"BLAMESPAN_DATA_DIR": data} if data else {}
     with serving() as url:
         return subprocess.run(
             [sys.executable, "-m", "analyzer", "backtest", *runs, *options, *words, *program],
-            cwd=project, env=environment(OPENAI_BASE_URL=url), capture_output=True, text=True, timeout=300,
-            check=False,
+            cwd=project, env=environment(OPENAI_BASE_URL=url, **store), capture_output=True, text=True,
+            timeout=300, check=False,
         )  # fmt: skip
 
 
@@ -218,3 +232,45 @@ def test_wrong_usage_is_told(project: Path, runs: tuple[str, ...], words: tuple[
     ended = backtest(project, *words, runs=runs)
     assert ended.returncode == 2, ended.stderr
     assert told in ended.stderr
+
+
+def kept(project: Path, names: Mapping[str, str]) -> str:
+    """Keep recorded runs in a store, with how each ended, and return the id of the failed ones' issue."""
+    (project / "data").mkdir()
+    bench, settings = Bench(folder=project / "data"), load_settings({}, directory=project)
+    analyst, keeper = open_analyst(settings), open_span_keeper(settings)
+    assert keeper.redactor is not None
+    for at, (name, said) in enumerate(names.items(), start=1):
+        (one,) = load_runs(project / f"{name}.json", ())
+        assert one.trace is not None
+        found = asyncio.run(analyst.analyse(one.trajectory))
+        document = to_json(found.attribution, one.trajectory)
+        spans, run_id = one.trace.spans, one.trajectory.run_id
+        (packed,) = keeper.pack([encode(spans)], (), [(spans, keeper.redactor.for_run())], [True])
+        assert packed is not None
+        verdict = stored(
+            run_id=run_id, failure_id=name, status=document["status"], agent=document["agent"],
+            step=document["step"], service="sales", decided_ns=START + at, document=json.dumps(document),
+        )  # fmt: skip
+        bench.beside.add(AnalysedRun(noted=bench.noted(NO_TENANT, one.trajectory, found), packed=None))
+        bench.verdicts.commit(Commit(analysed=(), verdicts=(verdict,)))
+        place = (NO_TENANT, run_id)
+        with bench.db.transaction():
+            row = PackedSpans(tenant=NO_TENANT, run_id=run_id, is_failure=said == "failed", packed=packed)
+            bench.verdicts.spans.keep_all([row], START)
+            bench.verdicts.totals.total([(*place, RunTotals(workflow="report", steps=4))])
+            facts = RunFacts(version="v", release="", elements=b"", invariants=b"")
+            bench.verdicts.history.note([(*place, said, facts)])
+    (issue,) = bench.all(START)
+    bench.close()
+    return issue.fingerprint.id
+
+
+def test_an_issue_is_backtested_with_passing_runs_of_its_workflow(project: Path) -> None:
+    issue = kept(project, {"run": "failed", "good": "passed"})
+    change(project, CAREFUL)
+    ended = backtest(project, "--format", "json", "--passing", "5", runs=(issue[:8],), data="data")
+    found = document(ended)
+    assert found["verdict"] == "fixed", found
+    assert [state["agent"] for state in found["runs"]] == ["analyst"]
+    assert (found["passing"]["held"], found["passing"]["broken"]) == (1, 0)

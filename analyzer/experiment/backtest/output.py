@@ -100,7 +100,7 @@ def _of_passing(found: Backtest) -> str:
     n = found.held + found.broken
     said = f"{found.broken} of {n} passing runs broken"
     if n:
-        said += f" (at most {most_broken(found.broken, n):.0%})"
+        said += f" (at most {100 * most_broken(found.broken, n):.0f} %)"
     lost = len(found.passing) - n
     return f"{said}; {lost} not replayable or not finished" if lost else said
 
