@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 from analyzer.cli.experiment_runs import open_run
 from analyzer.cli.judged_runs import known_or_judged, settings_here
 from analyzer.cli.kept_runs import find_issue, opened_store
-from analyzer.cli.output import CommandFailed, WrongUsage
+from analyzer.cli.output import WrongUsage
 from analyzer.cli.recorded_runs import RecordedRun
 from analyzer.experiment.backtest.conduct import Replay
 from analyzer.experiment.open_experiment import tape_of
@@ -19,10 +20,12 @@ from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import CallKind, Matching, Tape
 from analyzer.history.spectrum import Said
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.issues.counting import CountingRules, IssueCounting
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import KeptTrace
+from analyzer.issues.labels.label_store import LabelStore
 from collector_processor.core.runs import Run
-from collector_processor.otlp import CollectorError, Tenant
+from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.run_history import RunHistoryRows
 from semconv.model import Status
@@ -62,6 +65,8 @@ class Backtested:
     replays: dict[str, Replay]
     refused: dict[str, str]
     """Why runs cannot be replayed, by their ids."""
+    issues: tuple[tuple[str, Tenant], ...] = ()
+    """The ids of the issues that were named, with their tenants."""
 
 
 def backtested(named: Sequence[str], tenant: str | None, passing: int, options: GatewayOptions) -> Backtested:
@@ -77,71 +82,119 @@ def backtested(named: Sequence[str], tenant: str | None, passing: int, options: 
         WrongUsage: a name is none of these, or no run failed, or passing runs are wanted and none is kept.
         CommandFailed: a file has not one run.
     """
-    refused: dict[str, str] = {}
-    found = [source for name in named for source in _named(name, tenant, refused)]
+    reading = _Reading(tenant, options)
+    found = [source for name in named for source in reading.named(name)]
     failed = {source.run_id: source for source in found if not source.has_passed}
-    if not failed and not refused:
+    if not failed and not reading.refused:
         raise WrongUsage(
             "expected a failed run: the verdict of each of these finds no failure; record one with"
             " `blamespan run --failed --save FILE -- COMMAND`, or say that it failed with --expect there"
         )
     blamed = {run: str(source.verdict["agent"] or "") for run, source in failed.items()}
-    lost = dict.fromkeys(refused, "")
+    lost = dict.fromkeys(reading.refused, "")
     passed = {source.run_id: source for source in found if source.has_passed}
-    for run_id, kept_by in _passing_ids([*failed.values()], passing):
-        passed |= {each.run_id: each for each in _one(run_id, kept_by, refused)}
-    replays: dict[str, Replay] = {}
+    for run_id, owner in _passing_ids([*failed.values()], passing):
+        passed |= {each.run_id: each for each in reading.one(run_id, owner)}
     for source in failed.values():
-        _replay(source, options, replays, refused)
+        reading.replay(source)
     agents = frozenset(filter(None, blamed.values()))
     for source in passed.values():
-        _replay_passing(source, options, agents, replays, refused)
+        reading.replay_passing(source, agents)
     return Backtested(
         failed=tuple({**blamed, **lost}.items()),
         passing=tuple(passed),
-        replays=replays,
-        refused=refused,
+        replays=reading.replays,
+        refused=reading.refused,
+        issues=tuple(reading.issues.items()),
     )
 
 
-def _named(name: str, tenant: str | None, refused: dict[str, str]) -> Iterator[Source]:
-    """Yield the runs behind a name; runs of an issue that are no longer kept are refused."""
-    found = None if Path(name).exists() else _issue_runs(name, tenant)
-    if found is None:
-        yield _opened(name, tenant)
-        return
-    owner, run_ids = found
-    for run_id in run_ids:
-        yield from _one(run_id, owner, refused)
+class _Reading:
+    """Reads runs, and collects what cannot be replayed."""
+
+    def __init__(self, tenant: str | None, options: GatewayOptions) -> None:
+        self._tenant: Final = tenant
+        self._options: Final = options
+        self.replays: Final[dict[str, Replay]] = {}
+        self.refused: Final[dict[str, str]] = {}
+        self.issues: Final[dict[str, Tenant]] = {}
+
+    def named(self, name: str) -> Iterator[Source]:
+        """Yield the runs behind a name; runs of an issue that are no longer kept are refused."""
+        found = None if Path(name).exists() else _issue_of(name, self._tenant)
+        if found is None:
+            yield _opened(name, self._tenant)
+            return
+        owner, issue, run_ids = found
+        self.issues[issue] = owner
+        for run_id in run_ids:
+            yield from self.one(run_id, owner)
+
+    def one(self, run_id: str, tenant: str) -> Iterator[Source]:
+        """Yield a kept run; one that cannot be read is refused."""
+        try:
+            yield _opened(run_id, tenant)
+        except AnalyzerError as error:
+            self.refused[run_id] = str(error)
+
+    def replay(self, source: Source) -> None:
+        """Let a failed run go live at the model call of its decisive step."""
+        tape, step = self._tape(source), source.verdict["step"]
+        if tape is None:
+            return
+        call = None if step is None else tape.call_up_to(step)
+        if call is not None:
+            self.replays[source.run_id] = Replay(tape=tape, call=call.index)
+            return
+        why = "its verdict names no step" if step is None else "no model call was recorded up to its step"
+        self.refused[source.run_id] = why
+
+    def replay_passing(self, source: Source, agents: frozenset[str]) -> None:
+        """Let a passing run go live from the first call of an agent on that failed runs blame."""
+        tape = self._tape(source)
+        if tape is None:
+            return
+        chats = (call for call in tape.calls if call.kind is CallKind.CHAT)
+        call = next((call for call in chats if call.agent in agents), None)
+        if call is not None:
+            self.replays[source.run_id] = Replay(tape=tape, call=call.index)
+            return
+        self.refused[source.run_id] = f"it has no call of {', '.join(sorted(agents)) or 'a blamed agent'}"
+
+    def _tape(self, source: Source) -> Tape | None:
+        try:
+            return replace(tape_of(source.run, self._options), matching=Matching.CONVERSATION)
+        except AnalyzerError as error:
+            self.refused[source.run_id] = str(error)
+            return None
 
 
-def _one(run_id: str, tenant: str, refused: dict[str, str]) -> Iterator[Source]:
-    try:
-        yield _opened(run_id, tenant)
-    except AnalyzerError as error:
-        refused[run_id] = str(error)
-
-
-def _issue_runs(name: str, tenant: str | None) -> tuple[Tenant, list[str]] | None:
-    """Return the newest runs of an issue, and its tenant; ``None`` if there is no such issue."""
+def _issue_of(name: str, tenant: str | None) -> tuple[Tenant, str, list[str]] | None:
+    """Return an issue's tenant, its id and its newest runs; ``None`` if there is no such issue."""
     if not re.fullmatch("[0-9a-f]{1,16}", name):
         return None
     settings = load_settings(os.environ, directory=Path.cwd())
-    try:
-        with opened_store(settings, "issues") as db:
-            store = IssueStore(db)
-            owner = None if tenant is None else Tenant(tenant)
-            if not store.starting_with(name, owner):
-                return None
-            found, issue = find_issue(store, name, owner)
-            runs = store.runs_of_issue(found, issue.fingerprint.id, MOST_RUNS)
-            return found, [run.run_id for run in runs]
-    except CommandFailed as error:
-        if "several" in str(error):
-            raise
-        return None  # there is no store, so it is no issue; as a run, the name gets its own message
-    except CollectorError as error:
-        raise WrongUsage(f"{name}: no such file, and no issue: {error}") from error
+    place = settings.store_place
+    if isinstance(place, Path) and not place.is_file():
+        return None  # as a run, the name gets its own message
+    with opened_store(settings, "issues") as db:
+        store = IssueStore(db)
+        owner = None if tenant is None else Tenant(tenant)
+        if not store.starting_with(name, owner):
+            return None
+        found, issue = find_issue(store, name, owner)
+        runs = store.runs_of_issue(found, issue.fingerprint.id, MOST_RUNS)
+        return found, issue.fingerprint.id, [run.run_id for run in runs]
+
+
+def resolve_issues(runs: Backtested) -> None:
+    """Close the issues of a backtest; a later failure is a regression."""
+    settings = load_settings(os.environ, directory=Path.cwd())
+    with opened_store(settings, "issues") as db:
+        rules = CountingRules(is_fair_sample=settings.is_fair_sample)
+        counting = IssueCounting(IssueStore(db), LabelStore(db), rules)
+        for issue, tenant in runs.issues:
+            counting.resolve(tenant, issue, time.time_ns())
 
 
 def _opened(name: str, tenant: str | None) -> Source:
@@ -168,44 +221,3 @@ def _passing_ids(failed: Sequence[Source], most: int) -> list[tuple[str, Tenant]
     if not found:
         raise WrongUsage("--passing: no run of this workflow is known to have passed")
     return found[:most]
-
-
-def _replay(
-    source: Source, options: GatewayOptions, replays: dict[str, Replay], refused: dict[str, str]
-) -> None:
-    tape = _tape(source, options, refused)
-    step = source.verdict["step"]
-    call = tape.call_up_to(step) if tape is not None and step is not None else None
-    if call is not None and tape is not None:
-        replays[source.run_id] = Replay(tape=tape, call=call.index)
-    elif tape is not None:
-        refused[source.run_id] = (
-            "its verdict names no step" if step is None else "no model call was recorded up to its step"
-        )
-
-
-def _replay_passing(
-    source: Source,
-    options: GatewayOptions,
-    agents: frozenset[str],
-    replays: dict[str, Replay],
-    refused: dict[str, str],
-) -> None:
-    """Let a passing run go live from the first call of an agent on that is blamed in the failed runs."""
-    tape = _tape(source, options, refused)
-    if tape is None:
-        return
-    chats = (call for call in tape.calls if call.kind is CallKind.CHAT)
-    call = next((call for call in chats if call.agent in agents), None)
-    if call is None:
-        refused[source.run_id] = f"it has no call of {', '.join(sorted(agents)) or 'a blamed agent'}"
-    else:
-        replays[source.run_id] = Replay(tape=tape, call=call.index)
-
-
-def _tape(source: Source, options: GatewayOptions, refused: dict[str, str]) -> Tape | None:
-    try:
-        return replace(tape_of(source.run, options), matching=Matching.CONVERSATION)
-    except AnalyzerError as error:
-        refused[source.run_id] = str(error)
-        return None

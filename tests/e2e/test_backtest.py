@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,7 @@ from analyzer.cli.recorded_runs import load_runs
 from analyzer.executor.composition import open_analyst, open_span_keeper
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun
+from analyzer.issues.recurrence.issue import IssueState
 from collector_processor.core.records import Commit, RunFacts
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT
@@ -226,6 +228,7 @@ def test_the_budget_ends_it_and_says_so(project: Path) -> None:
         (("none.json",), (), "none.json"),
         (("run.json",), ("--baseline", "'"), "--baseline"),
         (("run.json",), ("--passing", "3"), "--passing"),
+        (("run.json",), ("--resolve",), "--resolve"),
     ],
 )
 def test_wrong_usage_is_told(project: Path, runs: tuple[str, ...], words: tuple[str, ...], told: str) -> None:
@@ -269,8 +272,12 @@ def kept(project: Path, names: Mapping[str, str]) -> str:
 def test_an_issue_is_backtested_with_passing_runs_of_its_workflow(project: Path) -> None:
     issue = kept(project, {"run": "failed", "good": "passed"})
     change(project, CAREFUL)
-    ended = backtest(project, "--format", "json", "--passing", "5", runs=(issue[:8],), data="data")
+    options = ("--format", "json", "--passing", "5", "--resolve")
+    ended = backtest(project, *options, runs=(issue[:8],), data="data")
     found = document(ended)
     assert found["verdict"] == "fixed", found
     assert [state["agent"] for state in found["runs"]] == ["analyst"]
     assert (found["passing"]["held"], found["passing"]["broken"]) == (1, 0)
+    bench = Bench(folder=project / "data")
+    assert [one.state for one in bench.all(time.time_ns())] == [IssueState.RESOLVED]
+    bench.close()

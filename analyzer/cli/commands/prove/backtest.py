@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from analyzer.cli.backtested_runs import Backtested, backtested
+from analyzer.cli.backtested_runs import Backtested, backtested, resolve_issues
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     AllowToolOption,
@@ -89,6 +89,9 @@ def backtest(
     allow_tool: AllowToolOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     tenant: TenantOption = None,
+    resolve: Annotated[
+        bool, typer.Option("--resolve", help="Resolve the named issues if they are fixed, and nothing broke.")
+    ] = False,
     output: Annotated[
         BacktestFormat,
         typer.Option("--format", help="`table`, `json` for programs, or `markdown` for a pull request."),
@@ -120,6 +123,8 @@ def backtest(
         max_calls=max_calls,
     )
     runs = backtested(named, tenant, passing, wanted.gateway)
+    if resolve and not runs.issues:
+        raise WrongUsage("--resolve: expected the id of an issue")
     if runs.replays:
         require_prices([each.tape for each in runs.replays.values()], budget_usd, max_calls)
     try:
@@ -129,6 +134,9 @@ def backtest(
     except CheckFailed as error:
         raise CommandFailed(str(error)) from error
     _show(found, output)
+    if resolve and not found.code:
+        resolve_issues(runs)
+        complain(f"resolved: issue {', '.join(issue for issue, _ in runs.issues)}")
     is_open = found.verdict in {Verdict.UNDECIDED, Verdict.NO_LONGER_FAILS}
     if code := INTERRUPTED_CODE if found.stopped == _INTERRUPTED and is_open else found.code:
         raise typer.Exit(code)
