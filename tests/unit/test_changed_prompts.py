@@ -88,7 +88,14 @@ def test_what_differs_in_the_decisive_request_is_seen(
     assert trial.report().differs == differs
 
 
-def test_instructions_that_were_not_recorded_do_not_differ() -> None:
-    trial = Trial(recorded(replace(call(0, "the task"), has_system=False)), Change(call=0))
+@pytest.mark.parametrize(
+    "decisive",
+    [
+        pytest.param(call(0, "the task", has_system=False), id="not recorded"),
+        pytest.param(asked(0, CRITIC + " Write to [e-mail]."), id="a secret removed"),
+    ],
+)
+def test_instructions_that_are_not_known_whole_do_not_differ(decisive: RecordedCall) -> None:
+    trial = Trial(recorded(decisive), Change(call=0))
     assert isinstance(trial.ask(asking("Anything.", "the task")), Live)
     assert trial.report().differs == ()

@@ -27,6 +27,7 @@ from analyzer.experiment.replay.canonical import (
     masked,
 )
 from analyzer.experiment.replay.tape import CallKind, Matching, RecordedCall
+from collector_processor.rebuild.redaction import count_replaced
 from semconv.dialects.reading.action import Message
 from semconv.record import record
 
@@ -68,15 +69,17 @@ class Matched:
         return self.call.start_ns < end_ns and not omitted_in(self.call)
 
     def differs(self, spoken: Spoken, model: str) -> tuple[str, ...]:
-        """Return what of a request is visibly not as recorded, among what conversations leave out."""
+        """Return what of a request is visibly not as recorded, among what conversations leave out.
+
+        Instructions whose secrets were removed cannot be compared, and could not be sent again either.
+        """
+        instructions = Spoken(self.call.messages, self.call.kind).instructions()
+        is_whole = self.call.has_system and not count_replaced(instructions)
         found = {
-            "instructions": self.call.has_system and self._recorded().instructions() != spoken.instructions(),
+            "instructions": is_whole and instructions != spoken.instructions(),
             "model": bool(self.call.answer.model) and not _is_same_model(self.call.answer.model, model),
         }
         return tuple(name for name, is_other in found.items() if is_other)
-
-    def _recorded(self) -> Spoken:
-        return Spoken(self.call.messages, self.call.kind)
 
 
 class Spoken:
