@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 from itertools import count as numbers
 
 import pytest
 
-from analyzer.experiment.backtest.findings import most_broken
+from analyzer.experiment.backtest.findings import finished, most_broken
+from analyzer.experiment.backtest.output import markdown
 from analyzer.experiment.backtest.plan import Outcome, Plan, Side, Verdict
+from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.sequential import ALPHA
 from analyzer.experiment.trials import Draw, TrialResult
 from benchmarks.experiment.backtests import Rates, play
@@ -119,6 +122,34 @@ def test_a_passing_run_is_broken_by_two_failures_and_not_by_one() -> None:
         plan.end(key, Outcome(result=TrialResult(success=passes, draws=(draw,)), differs=True))
     assert [state.is_broken for state in plan.passing] == [False, False, True]
     assert all(state.is_done for state in plan.passing)
+
+
+def test_a_fix_whose_passing_runs_could_not_be_tried_is_no_success() -> None:
+    plan = Plan(runs(1), ["good0", "good1", "good2"], {"good0": "lost", "good1": "lost"})
+    assert play(plan, sides(1.0, 0.0), random.Random(1)) is Verdict.FIXED
+    found = finished(plan, Spent(), 1, "")
+    assert (found.held, found.broken, found.code) == (1, 0, 3)
+
+
+def test_invalid_trials_after_one_failure_do_not_make_it_sure() -> None:
+    plan = Plan(runs(1))
+    for number in numbers():
+        key = plan.begin()
+        if key is None:
+            break
+        plan.end(key, Outcome(result=TrialResult(invalid="upstream: 503" if number else "")))
+    assert plan.verdict is Verdict.UNDECIDED
+
+
+def test_no_text_of_a_run_is_markup_in_a_pull_request() -> None:
+    hostile = "a|b\n# [x](http://evil) ![y](z) <img src=x> `@team`"
+    plan = Plan([(hostile, hostile)], [f"{hostile} good"], {hostile: hostile, f"{hostile} good": hostile})
+    shown = markdown(finished(plan, Spent(), 0, ""))
+    row = next(line for line in shown.splitlines() if "evil" in line)
+    assert shown.count("\n# ") == 0
+    assert all(f"\\{mark}" in row and not re.search(rf"(?<!\\){re.escape(mark)}", row) for mark in "[<`!#")
+    assert "@team" not in row
+    assert len(re.findall(r"(?<!\\)\|", row)) == 7, "the row keeps its six cells"
 
 
 @pytest.mark.parametrize(("broken", "n", "most"), [(0, 40, 0.072), (0, 1, 0.95), (0, 0, 1.0), (2, 2, 1.0)])

@@ -45,10 +45,14 @@ class Backtest:
 
     @property
     def code(self) -> int:
-        """Exit code: 0 fixed, 1 not fixed or a passing run broke or blame moved, 3 anything else."""
+        """Exit code: 0 fixed, 1 not fixed or a passing run broke or blame moved, 3 anything else.
+
+        A fix beside which more than half of the passing runs could not be tried is no success yet.
+        """
         if self.broken or self.verdict in {Verdict.NOT_FIXED, Verdict.MOVED}:
             return FAILED_CODE
-        return 0 if self.verdict is Verdict.FIXED else UNDECIDED_CODE
+        is_open = (self.held + self.broken) * 2 < len(self.passing)
+        return 0 if self.verdict is Verdict.FIXED and not is_open else UNDECIDED_CODE
 
 
 def finished(plan: Plan, spent: Spent, trials: int, stopped: str) -> Backtest:

@@ -232,9 +232,9 @@ class Plan:
         return Verdict.NO_LONGER_FAILS if is_clear else Verdict.UNDECIDED
 
     def _always_fails(self, state: RunState) -> bool:
-        """Say whether no trial passed, and none is left to try."""
-        has_room = self._has_room(state.run_id, Side.TODAY)
-        return state.today.n > 0 and not state.today.successes and not has_room
+        """Say whether no trial passed, and more would not say more."""
+        is_exhausted = state.today.n >= self._most or state.today.copies >= _MOST_COPIES
+        return is_exhausted and not state.today.successes
 
     def _decision(self) -> Verdict | None:
         """Return the verdict that further trials do not change; ``None`` while they may decide."""
@@ -250,14 +250,13 @@ class Plan:
         compared = [state for state in played if state.is_compared]
         if len(compared) * 2 < len(played):
             return self._without_comparison(played)
-        return self._compared(compared, played)
+        return self._compared(states, played)
 
-    def _compared(self, compared: Sequence[RunState], played: Sequence[RunState]) -> Verdict | None:
-        pairs = _pairs(compared)
-        if _effect(pairs) >= CLEAR_EFFECT and all(state.passes for state in played):
-            healing = sum(log_evidence_of_healing(*pair) for pair in pairs)
-            if healing >= -math.log(self._alpha):
-                return Verdict.FIXED
+    def _compared(self, states: Sequence[RunState], played: Sequence[RunState]) -> Verdict | None:
+        pairs = _pairs(played)
+        is_clear = _effect(pairs) >= CLEAR_EFFECT and all(state.passes for state in played)
+        if is_clear and sum(map(_log_evidence, states)) >= -math.log(self._alpha):
+            return Verdict.FIXED
         none = sum(log_evidence_of_no_effect(*pair) for pair in pairs)
         if not pairs or none < -math.log(REFUTING_ALPHA):
             return None
@@ -316,6 +315,18 @@ def _refused(today: Arm, yesterday: Arm) -> str:
 def _of_failing(failing: Sequence[RunState]) -> Verdict:
     moved = all(state.moved * 2 > state.today.n - state.today.successes for state in failing)
     return Verdict.MOVED if moved else Verdict.NOT_FIXED
+
+
+def _log_evidence(state: RunState) -> float:
+    """Return the logarithm of a run's factor in the product over runs.
+
+    What speaks against a fix also counts in a run that got lost, or whose second arm has no trial yet: the
+    product would not be bounded without such runs.
+    """
+    if not state.is_compared:
+        return 0.0
+    found = log_evidence_of_healing(state.yesterday, state.today)
+    return min(0.0, found) if state.refused else found
 
 
 def _pairs(states: Sequence[RunState]) -> list[tuple[Arm, Arm]]:
