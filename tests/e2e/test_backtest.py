@@ -85,7 +85,7 @@ class Provider(BaseHTTPRequestHandler):
             has_result = asked[-1]["role"] == "tool"
             said = {"content": "1,200, 1,450 and 980 units."} if has_result else {"tool_calls": [SALES]}
         elif "analyst" in prompt:
-            total = RIGHT if "carefully" in prompt or "retry" in prompt else WRONG
+            total = RIGHT if "carefully" in prompt else WRONG
             said = {"content": f"{total} (answer {next(_NUMBERS)})."}
         else:
             figures = re.sub(r"3,630", "3,360", last) if "sloppy" in prompt else last
