@@ -59,10 +59,10 @@ def _decisive(tape: Tape, decisive: int | None) -> int | None:
     """Return the model call to ask anew: that of the decisive step, or the last one before it."""
     if decisive is None:
         return None
-    at = [call.index for call in tape.calls if call.step is not None and call.step <= decisive]
-    if not at:
+    call = tape.call_up_to(decisive)
+    if call is None:
         raise CannotReplay("no model call was recorded up to the decisive step")
-    return max(at, key=lambda index: (tape.calls[index].step or 0, index))
+    return call.index
 
 
 def _rendered(name: str, decisive: int | None, verdict: str, wanted: Wanted) -> str:
