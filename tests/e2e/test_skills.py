@@ -112,7 +112,7 @@ def test_a_failed_run_is_diagnosed(project: Path, provider: str) -> None:
 def test_a_fix_is_proved_and_checked(project: Path, provider: str) -> None:
     key = {"OPENAI_BASE_URL": provider, "OPENAI_API_KEY": "sk-x"}
     record = commands("diagnose-failed-run")[0]
-    pin, fails, plan, prove, passes, whole, pin_fixed = commands("fix-and-check")
+    pin, fails, plan, prove, backtest, passes, whole, pin_fixed = commands("fix-and-check")
     assert fails == passes
     program = project / "my_agents.py"
     played(project, record, 0, **key)
@@ -124,6 +124,7 @@ def test_a_fix_is_proved_and_checked(project: Path, provider: str) -> None:
     program.write_text(PLAIN.replace('model="m"', f'model="{BETTER}"'))
     played(project, passes, 0, "2 passed", **key)
     program.write_text(FIXED)
+    played(project, backtest, 0, "Fixed (proved)", **key)
     played(project, passes, 1, "Check each sum", **key)
     played(project, whole, 0, "3,630", **key)
     shutil.rmtree(project / "tests")
