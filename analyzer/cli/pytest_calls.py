@@ -25,6 +25,8 @@ from collector_processor.settings import load_settings
 
 T = TypeVar("T")
 _PROGRAM: Final = "tests"
+_LONGEST_S: Final = 60.0
+"""Seconds for which a test waits for the recorder: a hang there must not be one of the suite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class CallRecorder:
         Raises:
             OSError: no port is free.
         """
+        self._pid: Final = os.getpid()
         self._loop: Final = asyncio.new_event_loop()
         self._thread: Final = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -56,11 +59,13 @@ class CallRecorder:
         self._lead({**here, **self._gateway.environment()})
 
     def take(self) -> Taken:
-        """Return what has arrived since the last time."""
-        return self._on_thread(self._take())
+        """Return what has arrived since the last time; in a forked process, which has no thread, nothing."""
+        return self._on_thread(self._take()) if os.getpid() == self._pid else Taken()
 
     def stop(self) -> None:
         """Set the variables as they were, and end the thread."""
+        if os.getpid() != self._pid:
+            return
         self._lead(self._before)
         self._on_thread(self._open.__aexit__(None, None, None))
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -75,7 +80,7 @@ class CallRecorder:
         return taken
 
     def _on_thread(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_LONGEST_S)
 
     @staticmethod
     def _lead(environ: Mapping[str, str]) -> None:

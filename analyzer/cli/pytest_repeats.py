@@ -4,7 +4,7 @@ An agent's program is right on most days and wrong on some: one run of its test 
 runs ``repeat`` times, fixtures included, and passes if at least the share ``at_least`` of these runs passes.
 All of them are made, so that the share which the report states is not biased by an early end. The report says
 how far chance alone may have decided: the interval of the share, and how often a program that is exactly as
-good as asked would fail. An error of a fixture, and a skip, end the repetition and are reported as ever.
+good as asked would fail. An error of a fixture, and a skip, end the repetition; they hide no earlier failure.
 """
 
 from __future__ import annotations
@@ -91,20 +91,36 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None, wanted: Wanted) ->
     own, first_failure = [*item.user_properties], list[tuple[str, object]]()
     for number in range(1, wanted.repeat + 1):
         item.user_properties[:], item.stash[REPETITION] = own, f"-{number}"
+        if type(item) is pytest.Function and isinstance(item.parent, pytest.Class):
+            vars(item).pop("_instance", None)  # each run has an object of its class for itself
+            vars(item).pop("_obj", None)
         # Only the test's own fixtures end after each run: the next test seems to be another one beside it.
         reports = runtestprotocol(
             item, log=False, nextitem=nextitem if number == wanted.repeat else copy(item)
         )
         ended = {report.when: report for report in reports}
-        if "call" not in ended or ended["call"].skipped or not ended["teardown"].passed:
+        call = ended.get("call")
+        if call is not None and not call.skipped:
+            calls.append(call)
+            if call.failed and not first_failure:
+                first_failure = [*item.user_properties]
+        if call is None or call.skipped or not ended["teardown"].passed:
             if number < wanted.repeat:
                 item.session._setupstate.teardown_exact(nextitem)  # noqa: SLF001 - the wider fixtures end here
-            return reports
-        calls.append(ended["call"])
-        if ended["call"].failed and not first_failure:
-            first_failure = [*item.user_properties]
+            return _ended_early(reports, calls, wanted)
     ended["teardown"].user_properties = first_failure or own  # where JUnit XML reads them
     return [ended["setup"], combined(calls, wanted), ended["teardown"]]
+
+
+def _ended_early(
+    reports: Sequence[pytest.TestReport], calls: Sequence[pytest.TestReport], wanted: Wanted
+) -> Sequence[pytest.TestReport]:
+    """Return the reports of the run that ended the repetition; a skip hides no failure of the runs before."""
+    if not any(call.failed for call in calls):
+        return reports
+    others = [report for report in reports if report.when != "call" and not report.skipped]
+    before = [report for report in others if report.when == "setup"]
+    return [*before, combined(calls, wanted), *(report for report in others if report.when != "setup")]
 
 
 def combined(calls: Sequence[pytest.TestReport], wanted: Wanted) -> pytest.TestReport:
@@ -115,14 +131,14 @@ def combined(calls: Sequence[pytest.TestReport], wanted: Wanted) -> pytest.TestR
     if wanted.is_met(passed):
         report.outcome, report.longrepr = "passed", None
     report.duration = sum(each.duration for each in calls)
-    report.sections.append(("blamespan: repeated", "\n".join(_lines(passed, failing, wanted))))
+    report.sections.append(("blamespan: repeated", "\n".join(_lines(len(calls), failing, wanted))))
     return report
 
 
-def _lines(passed: int, failing: Sequence[pytest.TestReport], wanted: Wanted) -> list[str]:
+def _lines(n: int, failing: Sequence[pytest.TestReport], wanted: Wanted) -> list[str]:
     from analyzer.inquiry.intervals import wilson  # noqa: PLC0415 - a test was repeated
 
-    n = wanted.repeat
+    passed = n - len(failing)
     share = wilson(passed, n)
     interval = f"{share.low:.0%} to {share.high:.0%}, 95 % interval"
     lines = [f"{passed} of {n} runs passed ({interval}); at least {wanted.at_least:.0%} were asked for"]

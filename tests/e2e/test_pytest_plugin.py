@@ -192,13 +192,28 @@ def test_broken_fixture(broken): pass
 def test_skipped(wide): pytest.skip("not today")
 
 def test_after(wide): pass
+
+@pytest.mark.blamespan(repeat=3)
+class TestOwnObject:
+    runs = 0
+
+    def test_fresh(self):
+        assert not hasattr(self, "was_here")
+        self.was_here = True
+
+    def test_fails_then_skips(self):
+        type(self).runs += 1
+        if self.runs == 3:
+            pytest.skip("rate limited")
+        assert 1 == 2
 """
 
 
 def test_a_broken_fixture_and_a_skip_end_the_repetition(suite: Path) -> None:
     (suite / "test_desk.py").write_text(ENDED_EARLY)
     said = run(suite, "--blamespan", "-rA")
-    assert "1 passed, 1 skipped, 1 error" in said.stdout, said.stdout
+    assert "1 failed, 2 passed, 1 skipped, 1 error" in said.stdout, said.stdout
+    assert "0 of 2 runs passed" in said.stdout
 
 
 @pytest.mark.parametrize("wrong", ["repeat=2, at_least=2", "3"])
