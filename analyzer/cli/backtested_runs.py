@@ -15,6 +15,7 @@ from analyzer.cli.kept_runs import find_issue, opened_store
 from analyzer.cli.output import WrongUsage
 from analyzer.cli.recorded_runs import RecordedRun
 from analyzer.experiment.backtest.conduct import Replay
+from analyzer.experiment.backtest.findings import Backtest
 from analyzer.experiment.open_experiment import tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import CallKind, Matching, Tape
@@ -56,6 +57,21 @@ class Source:
 
 
 @record
+class NamedIssue:
+    """An issue that was named."""
+
+    issue: str
+    tenant: Tenant
+    runs: tuple[str, ...]
+    """Its newest runs."""
+
+    def is_proved_by(self, found: Backtest) -> bool:
+        """Say whether more than half of its own runs were replayed, and one was compared with yesterday's."""
+        own = [state for state in found.played if state.run_id in self.runs]
+        return len(own) * 2 > len(self.runs) and any(state.is_compared and state.today.n for state in own)
+
+
+@record
 class Backtested:
     """The runs of a backtest."""
 
@@ -65,8 +81,7 @@ class Backtested:
     replays: dict[str, Replay]
     refused: dict[str, str]
     """Why runs cannot be replayed, by their ids."""
-    issues: tuple[tuple[str, Tenant], ...] = ()
-    """The ids of the issues that were named, with their tenants."""
+    issues: tuple[NamedIssue, ...] = ()
 
 
 def backtested(named: Sequence[str], tenant: str | None, passing: int, options: GatewayOptions) -> Backtested:
@@ -105,7 +120,7 @@ def backtested(named: Sequence[str], tenant: str | None, passing: int, options: 
         passing=tuple(passed),
         replays=reading.replays,
         refused=reading.refused,
-        issues=tuple(reading.issues.items()),
+        issues=tuple(reading.issues),
     )
 
 
@@ -117,7 +132,7 @@ class _Reading:
         self._options: Final = options
         self.replays: Final[dict[str, Replay]] = {}
         self.refused: Final[dict[str, str]] = {}
-        self.issues: Final[dict[str, Tenant]] = {}
+        self.issues: Final[list[NamedIssue]] = []
 
     def named(self, name: str) -> Iterator[Source]:
         """Yield the runs behind a name; runs of an issue that are no longer kept are refused."""
@@ -126,7 +141,7 @@ class _Reading:
             yield _opened(name, self._tenant)
             return
         owner, issue, run_ids = found
-        self.issues[issue] = owner
+        self.issues.append(NamedIssue(issue=issue, tenant=owner, runs=tuple(run_ids)))
         for run_id in run_ids:
             yield from self.one(run_id, owner)
 
@@ -144,7 +159,7 @@ class _Reading:
             return
         call = None if step is None else tape.call_up_to(step)
         if call is not None:
-            self.replays[source.run_id] = Replay(tape=tape, call=call.index)
+            self._play(source, tape, call.index)
             return
         why = "its verdict names no step" if step is None else "no model call was recorded up to its step"
         self.refused[source.run_id] = why
@@ -157,9 +172,14 @@ class _Reading:
         chats = (call for call in tape.calls if call.kind is CallKind.CHAT)
         call = next((call for call in chats if call.agent in agents), None)
         if call is not None:
-            self.replays[source.run_id] = Replay(tape=tape, call=call.index)
+            self._play(source, tape, call.index)
             return
         self.refused[source.run_id] = f"it has no call of {', '.join(sorted(agents)) or 'a blamed agent'}"
+
+    def _play(self, source: Source, tape: Tape, call: int) -> None:
+        self.refused.pop(source.run_id, None)  # named as a file too, and not readable through its issue
+        task = source.run.trajectory.task or ""
+        self.replays[source.run_id] = Replay(tape=tape, call=call, task=task)
 
     def _tape(self, source: Source) -> Tape | None:
         try:
@@ -187,14 +207,14 @@ def _issue_of(name: str, tenant: str | None) -> tuple[Tenant, str, list[str]] | 
         return found, issue.fingerprint.id, [run.run_id for run in runs]
 
 
-def resolve_issues(runs: Backtested) -> None:
-    """Close the issues of a backtest; a later failure is a regression."""
+def resolve_issues(issues: Sequence[NamedIssue]) -> None:
+    """Close issues whose fix is proved; a later failure is a regression."""
     settings = load_settings(os.environ, directory=Path.cwd())
     with opened_store(settings, "issues") as db:
         rules = CountingRules(is_fair_sample=settings.is_fair_sample)
         counting = IssueCounting(IssueStore(db), LabelStore(db), rules)
-        for issue, tenant in runs.issues:
-            counting.resolve(tenant, issue, time.time_ns())
+        for one in issues:
+            counting.resolve(one.tenant, one.issue, time.time_ns())
 
 
 def _opened(name: str, tenant: str | None) -> Source:

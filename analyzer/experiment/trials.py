@@ -35,6 +35,8 @@ class TrialResult:
     success: bool = False
     invalid: str = ""
     """Reason why the trial is invalid; empty if it is valid."""
+    crashed: bool = False
+    """Whether the workflow ended with an error of its own: it asked nothing new, and no live call failed."""
     draws: tuple[Draw, ...] = ()
     """Live answers, by their requests: the order of parallel calls is free."""
     served: int = 0

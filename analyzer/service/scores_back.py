@@ -15,7 +15,6 @@ from typing import Final, Protocol
 from analyzer.issues.labels.correcting import Corrections
 from analyzer.issues.labels.human_scores import statement_of
 from analyzer.issues.labels.run_label import LabelRefused
-from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import Delivered, Rejected, Tenant, TryLater
@@ -74,8 +73,8 @@ class ScoresBack:
         """Read once; return the seconds until the next reading, more after each failure in a row."""
         try:
             outcome = await self._poll()
-        except StoreError as error:
-            outcome = TryLater(reason=str(error))
+        except Exception as error:  # noqa: BLE001 - one reading must not end all later ones
+            outcome = TryLater(reason=f"{type(error).__name__}: {error}")
         if isinstance(outcome, Delivered):
             self._failures = 0
             return self.every_s

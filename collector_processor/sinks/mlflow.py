@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice, zip_longest
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -21,6 +22,8 @@ from semconv import attributes as names
 
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SOURCES: Final = {"HUMAN": "HUMAN", "LLM": "LLM_JUDGE", "CODE": "CODE"}
+_MOST_TRACES: Final = 60
+"""Traces asked for in one reading."""
 _MAX_VALUE: Final = 1000
 """Characters of a value of the metadata."""
 
@@ -47,9 +50,11 @@ def _bring(run_id: str, path: str, scores: list[Score]) -> Exchange:
 
 
 def read_mlflow(runs: Sequence[ScoredRun], _since_ns: int) -> Reading:
-    """Read the feedback of people on each run's traces, one request a trace."""
+    """Read the feedback of people on each run's traces, one request a trace, the first traces first."""
     found: list[HumanScore | None] = []
-    for trace_id in dict.fromkeys(trace_id for run in runs for trace_id in run.trace_ids):
+    ranks = zip_longest(*(run.trace_ids for run in runs))
+    traces = dict.fromkeys(trace_id for rank in ranks for trace_id in rank if trace_id is not None)
+    for trace_id in islice(traces, _MOST_TRACES):
         answer = yield Call(method="GET", path=f"{_TRACES}/tr-{quote(trace_id, safe='')}", may_be_absent=True)
         listing = [] if answer is None else listed(answer, "trace", "trace_info", "assessments")
         found += [_said(one, trace_id) for one in listing if _is_persons(one)]

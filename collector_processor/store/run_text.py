@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+from unicodedata import normalize
 
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Flush, StoreConnection
@@ -91,8 +92,9 @@ class Swept:
 
 
 def folded(text: str) -> str:
-    """Return a text as rows have it, and as it is searched: without case, NUL and half characters."""
-    return text.replace("\0", " ").casefold().encode("utf-8", "replace").decode()
+    """Return a text as rows have it, and as it is searched: without case, NUL and half characters, in NFC."""
+    small = normalize("NFC", text.replace("\0", " ").casefold().replace("i\u0307", "i"))
+    return small.encode("utf-8", "replace").decode()
 
 
 class RunTextRows:

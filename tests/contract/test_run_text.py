@@ -93,6 +93,8 @@ def shelf(db: StoreConnection, database: Database, tmp_path: Path) -> Iterator[S
         ("مرحبا بالعالم", "بالعا"),
         ("launch 🚀🚀🎉 now", "🚀🚀🎉"),
         ("STRASSE Straße", "straße"),
+        ("İstanbul ofisi", "istanbul"),
+        ("cafe\u0301 du port", "caf\u00e9 du"),
         ("ΟΔΟΣ", "οδος"),
         ("İstanbul", "İstanbul"),
         ("before\0behind", "behind"),

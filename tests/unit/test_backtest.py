@@ -8,6 +8,7 @@ from itertools import count as numbers
 
 import pytest
 
+from analyzer.cli.backtested_runs import NamedIssue
 from analyzer.experiment.backtest.findings import finished, most_broken
 from analyzer.experiment.backtest.output import markdown
 from analyzer.experiment.backtest.plan import Outcome, Plan, Side, Verdict
@@ -15,6 +16,9 @@ from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.sequential import ALPHA
 from analyzer.experiment.trials import Draw, TrialResult
 from benchmarks.experiment.backtests import Rates, play
+from collector_processor.otlp import Tenant
+
+ANSWERS = numbers()
 
 
 def sides(today: float, yesterday: float) -> Rates:
@@ -82,6 +86,38 @@ def test_a_run_that_got_lost_is_counted_apart() -> None:
         plan.end(key, Outcome(result=TrialResult(invalid="call 1, message 2") if lost else TrialResult()))
     assert [state.refused for state in plan.failed] == ["call 1, message 2", ""]
     assert plan.verdict is Verdict.NOT_FIXED, "the model always says the same, and the run fails"
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_a_fix_whose_trials_are_often_invalid_is_not_proved(every: int) -> None:
+    """A provider refuses some of today's requests: what is left of them always passes."""
+    plan, number = Plan(runs(1)), 0
+    while (key := plan.begin()) is not None:
+        number += 1
+        draws = (Draw(source="m", request=key[1], answer=str(number)),)
+        is_today = key[1] is Side.TODAY
+        number_of_today = number // 2
+        invalid = "the upstream failed (http_400: 1)" if is_today and number_of_today % every == 0 else ""
+        result = TrialResult(success=is_today, invalid=invalid, draws=draws)
+        plan.end(key, Outcome(result=result, differs=is_today))
+        if plan.verdict is Verdict.FIXED:
+            state = plan.run("run0")
+            assert state.today.invalid * 2 < state.today.n, "most of all of today's trials passed"
+    assert every > 2 or plan.verdict is not Verdict.FIXED
+
+
+def test_an_issue_is_proved_by_its_own_runs_only() -> None:
+    plan = Plan(runs(2), refused={"run0": "no longer kept"})
+    while (key := plan.begin()) is not None:
+        is_today = key[1] is Side.TODAY
+        draws = (Draw(source="m", request=key[1], answer=str(next(ANSWERS))),)
+        plan.end(key, Outcome(result=TrialResult(success=is_today, draws=draws), differs=is_today))
+    found = finished(plan, Spent(), 9, "")
+    assert found.verdict is Verdict.FIXED
+    owner = Tenant("")
+    assert not NamedIssue(issue="a", tenant=owner, runs=("run0",)).is_proved_by(found)
+    assert not NamedIssue(issue="a", tenant=owner, runs=()).is_proved_by(found)
+    assert NamedIssue(issue="a", tenant=owner, runs=("run1",)).is_proved_by(found)
 
 
 def test_more_than_half_lost_is_not_replayable() -> None:

@@ -128,6 +128,12 @@ class TestReaders:
             "v1/projects/UHJvamVjdDox/span_annotations",
         ]
 
+    def test_runs_of_many_traces_take_no_more_requests_and_leave_room_for_others(self) -> None:
+        many = ScoredRun(run_id="a", trace_ids=[f"{n:032x}" for n in range(200)], span_ids=())
+        calls, _ = exchanged(ScoreBackend.MLFLOW, {"trace": {}}, runs=(many, RUN, many))
+        assert len(calls) == 60
+        assert calls[1].path.endswith(TRACE)
+
     def test_neither_our_own_scores_nor_those_of_judges_are_read(self) -> None:
         assert not of_phoenix(
             phoenix(identifier=IDENTIFIER), phoenix(annotator_kind="LLM"), phoenix(name="x")

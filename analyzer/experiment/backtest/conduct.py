@@ -16,7 +16,11 @@ from analyzer.experiment.replay.canonical import SYSTEM
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.replay.trial import Change, Edit
 from analyzer.experiment.running.trial_runner import Options, Parts, Ran, TrialRunner
-from semconv.record import record
+from analyzer.experiment.running.workflow import Ended, Workflow
+from semconv.record import record, replace
+
+_RUN: Final = "BLAMESPAN_RUN"
+_TASK: Final = "BLAMESPAN_TASK"
 
 Judge = Callable[[str, Ran], Awaitable[str]]
 """Returns the agent that a failed trial's own verdict blames, given the run that was replayed; empty if the
@@ -31,6 +35,8 @@ class Replay:
 
     tape: Tape
     call: int
+    task: str = ""
+    """What the run was asked: the program finds it in ``BLAMESPAN_TASK``."""
 
 
 class Conductor:
@@ -121,6 +127,8 @@ class Conductor:
 
     async def _outcome(self, key: tuple[str, Side], ran: Ran) -> Outcome:
         run, side = key
+        if side is Side.TODAY and ran.result.invalid and ran.result.crashed:
+            ran = replace(ran, result=replace(ran.result, invalid=""))  # a program that crashes has failed
         blamed = await self._judge(run, ran)
         if side is Side.YESTERDAY:
             return Outcome(result=ran.result)
@@ -132,7 +140,10 @@ class Conductor:
     def _runner(self, key: tuple[str, Side]) -> TrialRunner:
         run, side = key
         if key not in self._runners:
-            self._runners[key] = TrialRunner(self._replays[run].tape, self._programs[side], self._options)
+            replay, parts = self._replays[run], self._programs[side]
+            told = {_RUN: run, _TASK: replay.task}
+            asked = replace(parts, workflow=_told(parts.workflow, told))
+            self._runners[key] = TrialRunner(replay.tape, asked, self._options)
         return self._runners[key]
 
     def _change(self, key: tuple[str, Side]) -> Change:
@@ -142,6 +153,15 @@ class Conductor:
         if side is Side.TODAY or self.plan.has_baseline:
             return Change(call=replay.call)
         return Change(call=replay.call, edit=recorded_request(replay, self._differs.get(run, ())))
+
+
+def _told(workflow: Workflow, variables: Mapping[str, str]) -> Workflow:
+    """Return a workflow that also finds these variables in its environment."""
+
+    async def run(environment: Mapping[str, str], timeout_s: float) -> Ended:
+        return await workflow({**environment, **variables}, timeout_s)
+
+    return run
 
 
 def recorded_request(replay: Replay, differs: tuple[str, ...]) -> Edit:

@@ -76,6 +76,10 @@ def _lines(found: Backtest) -> Iterator[str]:
         yield f"blame moved to another agent in {moved} of {judged} failed trials"
     if found.passing:
         yield _of_passing(found)
+    if invalid := today.invalid + yesterday.invalid:
+        arms = (arm for state in found.played for arm in (state.today, state.yesterday))
+        why = next((arm.reasons[0].text for arm in arms if arm.reasons), "")
+        yield f"{counted(invalid, 'trial')} invalid, which count against a fix; one: {why}"
     if copies := today.copies + yesterday.copies:
         yield f"{counted(copies, 'trial')} not counted: they repeat another one's answers"
     yield f"{counted(found.trials, 'trial')}, {_usage(found.spent)}"
@@ -107,7 +111,8 @@ def _of_passing(found: Backtest) -> str:
 
 def _rows(found: Backtest) -> Iterator[tuple[str, ...]]:
     for state in found.failed:
-        yesterday = _rate(state.yesterday) if state.is_compared else "the same request"
+        same = "the same request" if state.today.n else ""
+        yesterday = _rate(state.yesterday) if state.is_compared else same
         arms = ("", "") if state.refused else (_rate(state.today), yesterday)
         yield (state.run_id, state.blamed, *arms, str(state.masked), _said(state))
     for passing in found.passing:

@@ -31,7 +31,7 @@ from analyzer.experiment.sequential import (
     unlike,
 )
 from analyzer.experiment.trials import Sampling, TrialResult, count
-from semconv.record import record
+from semconv.record import record, replace
 
 MOST_TRIALS: Final = 20
 """Default maximum of valid trials of each arm of a run."""
@@ -97,8 +97,21 @@ class RunState:
 
     @property
     def passes(self) -> bool:
-        """Whether more than half of today's trials passed."""
-        return self.today.rate > 0.5
+        """Whether more than half of today's trials passed; an invalid one did not."""
+        return self.today.successes * 2 > self.today.n + self.today.invalid
+
+    @property
+    def strict(self) -> tuple[Arm, Arm]:
+        """Yesterday's and today's arm with invalid trials counted against a fix.
+
+        Invalid trials are no accident of chance: today's program may ask for what the provider refuses. Left
+        out, a fix that works in every second trial would look like one that always works.
+        """
+        old, new = self.yesterday, self.today
+        return (
+            replace(old, n=old.n + old.invalid, successes=old.successes + old.invalid),
+            replace(new, n=new.n + new.invalid),
+        )
 
 
 @record
@@ -254,7 +267,8 @@ class Plan:
 
     def _compared(self, states: Sequence[RunState], played: Sequence[RunState]) -> Verdict | None:
         pairs = _pairs(played)
-        is_clear = _effect(pairs) >= CLEAR_EFFECT and all(state.passes for state in played)
+        strict = [state.strict for state in _paired(played)]
+        is_clear = _effect(strict) >= CLEAR_EFFECT and all(state.passes for state in played)
         if is_clear and sum(map(_log_evidence, states)) >= -math.log(self._alpha):
             return Verdict.FIXED
         none = sum(log_evidence_of_no_effect(*pair) for pair in pairs)
@@ -325,13 +339,18 @@ def _log_evidence(state: RunState) -> float:
     """
     if not state.is_compared:
         return 0.0
-    found = log_evidence_of_healing(state.yesterday, state.today)
+    found = log_evidence_of_healing(*state.strict)
     return min(0.0, found) if state.refused else found
+
+
+def _paired(states: Sequence[RunState]) -> list[RunState]:
+    """Return the runs that have trials of both arms."""
+    return [state for state in states if state.is_compared and state.yesterday.n and state.today.n]
 
 
 def _pairs(states: Sequence[RunState]) -> list[tuple[Arm, Arm]]:
     """Return yesterday's and today's arm of the runs that have both."""
-    return [(s.yesterday, s.today) for s in states if s.is_compared and s.yesterday.n and s.today.n]
+    return [(state.yesterday, state.today) for state in _paired(states)]
 
 
 def _effect(pairs: Sequence[tuple[Arm, Arm]]) -> float:

@@ -129,11 +129,17 @@ def _result(
     return TrialResult(
         success=succeeded,
         invalid=_invalid(report, ended, change, succeeded=succeeded),
+        crashed=_crashed(report, ended),
         draws=draws,
         served=report.served,
         masked=report.masked,
         live=report.live,
     )
+
+
+def _crashed(report: TrialReport, ended: Ended) -> bool:
+    is_refused = report.invalid or report.first_difference or report.live_failures
+    return ended.code != 0 and not ended.timed_out and not is_refused
 
 
 def _invalid(report: TrialReport, ended: Ended, change: Change | None, *, succeeded: bool) -> str:

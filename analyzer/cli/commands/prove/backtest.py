@@ -6,13 +6,14 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Final
 
 import typer
 
-from analyzer.cli.backtested_runs import Backtested, backtested, resolve_issues
+from analyzer.cli.backtested_runs import Backtested, NamedIssue, backtested, resolve_issues
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     AllowToolOption,
@@ -46,6 +47,7 @@ from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.running.checks import Check, CheckFailed, every
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command
+from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.present import console
 from analyzer.programs.child import Wishes
 from semconv.record import record, replace
@@ -122,7 +124,10 @@ def backtest(
         budget_usd=budget_usd,
         max_calls=max_calls,
     )
-    runs = backtested(named, tenant, passing, wanted.gateway)
+    try:
+        runs = backtested(named, tenant, passing, wanted.gateway)
+    except (CommandFailed, UnreadableInput) as error:  # exit code 1 would say that the runs still fail
+        raise WrongUsage(str(error)) from error
     if resolve and not runs.issues:
         raise WrongUsage("--resolve: expected the id of an issue")
     if runs.replays:
@@ -130,16 +135,24 @@ def backtest(
     try:
         found = asyncio.run(_run(runs, wanted))
     except OSError as error:
-        raise CommandFailed(f"the program cannot be started: {error.strerror or error}") from error
+        what = f"{error.filename or command[0]}: {error.strerror or error}"
+        raise WrongUsage(f"the program cannot be started: {what}") from error
     except CheckFailed as error:
-        raise CommandFailed(str(error)) from error
+        raise WrongUsage(str(error)) from error
     _show(found, output)
     if resolve and not found.code:
-        resolve_issues(runs)
-        complain(f"resolved: issue {', '.join(issue for issue, _ in runs.issues)}")
+        _resolve(runs.issues, found)
     is_open = found.verdict in {Verdict.UNDECIDED, Verdict.NO_LONGER_FAILS}
     if code := INTERRUPTED_CODE if found.stopped == _INTERRUPTED and is_open else found.code:
         raise typer.Exit(code)
+
+
+def _resolve(issues: Sequence[NamedIssue], found: Backtest) -> None:
+    proved = [one for one in issues if one.is_proved_by(found)]
+    resolve_issues(proved)
+    for one in issues:
+        why = "resolved" if one in proved else "not resolved: too few of its own runs were replayed"
+        complain(f"issue {one.issue}: {why}")
 
 
 @record
