@@ -82,6 +82,7 @@ class Backtested:
     refused: dict[str, str]
     """Why runs cannot be replayed, by their ids."""
     issues: tuple[NamedIssue, ...] = ()
+    """The issues that were named, each with its runs."""
 
 
 def backtested(named: Sequence[str], tenant: str | None, passing: int, options: GatewayOptions) -> Backtested:

@@ -17,16 +17,15 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from analyzer.programs.child import child_environment
-from analyzer.programs.collecting import Collecting, collecting
+from analyzer.programs.collecting import Collecting, collecting, own_destinations
 from analyzer.programs.model_call import PassedCall
 from analyzer.programs.recording_gateway import RecordingGateway, recording
 from collector_processor.otlp import Signal
-from collector_processor.settings import load_settings
 
 T = TypeVar("T")
 _PROGRAM: Final = "tests"
 _LONGEST_S: Final = 60.0
-"""Seconds for which a test waits for the recorder: a hang there must not be one of the suite."""
+"""Longest wait for the recorder, in seconds: a recorder that hangs must not block the suite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +90,7 @@ class CallRecorder:
 
 @asynccontextmanager
 async def _opened(environ: Mapping[str, str]) -> AsyncIterator[tuple[Collecting, RecordingGateway]]:
-    otel = {key: value for key, value in environ.items() if key.startswith("OTEL_") and value}
-    kinds = ("grpc", "http/protobuf")
-    own = [load_settings({"OTEL_EXPORTER_OTLP_PROTOCOL": kind, **otel}).endpoints for kind in kinds]
-    async with collecting(*own) as collected, recording(environ) as gateway:
+    async with collecting(*own_destinations(environ)) as collected, recording(environ) as gateway:
         yield collected, gateway
 
 

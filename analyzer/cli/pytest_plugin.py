@@ -145,7 +145,7 @@ class _Plugin:
         """Forget the spans of fixtures before the test: they are no part of its run."""
         self._recorder.take()
         if self._calls is not None:
-            with suppress(Exception):  # a test must not fail for its recorder's sake
+            with suppress(Exception):  # an error of the recorder must not fail the test
                 self._calls.take()
         return (yield)
 

@@ -2,9 +2,9 @@
 
 An agent's program is right on most days and wrong on some: one run of its test says little. The marked test
 runs ``repeat`` times, fixtures included, and passes if at least the share ``at_least`` of these runs passes.
-All of them are made, so that the share which the report states is not biased by an early end. The report says
-how far chance alone may have decided: the interval of the share, and how often a program that is exactly as
-good as asked would fail. An error of a fixture, and a skip, end the repetition; they hide no earlier failure.
+It never stops early, which would bias the share. The report says how far chance may have decided: the
+interval of the share, and how often a program that passes exactly as often as asked would fail. An error of a
+fixture, and a skip, end the repetition; they hide no earlier failure.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None, wanted: Wanted) ->
         if type(item) is pytest.Function and isinstance(item.parent, pytest.Class):
             vars(item).pop("_instance", None)  # each run has an object of its class for itself
             vars(item).pop("_obj", None)
-        # Only the test's own fixtures end after each run: the next test seems to be another one beside it.
+        # A copy of the item stands for the next test, so that only this test's own fixtures are torn down.
         reports = runtestprotocol(
             item, log=False, nextitem=nextitem if number == wanted.repeat else copy(item)
         )
@@ -136,25 +136,20 @@ def combined(calls: Sequence[pytest.TestReport], wanted: Wanted) -> pytest.TestR
 
 
 def _lines(n: int, failing: Sequence[pytest.TestReport], wanted: Wanted) -> list[str]:
-    from analyzer.inquiry.intervals import wilson  # noqa: PLC0415 - a test was repeated
+    from analyzer.inquiry.intervals import binomial_at_most, wilson  # noqa: PLC0415 - a test was repeated
 
     passed = n - len(failing)
     share = wilson(passed, n)
     interval = f"{share.low:.0%} to {share.high:.0%}, 95 % interval"
     lines = [f"{passed} of {n} runs passed ({interval}); at least {wanted.at_least:.0%} were asked for"]
     if not wanted.is_met(passed) and wanted.at_least < 1:
-        chance = _at_most(passed, n, wanted.at_least)
+        chance = binomial_at_most(passed, n, wanted.at_least)
         lines.append(
             f"if each run passes {wanted.at_least:.0%} of the time, {chance:.1%} of such tests fail so"
         )
     blamed = Counter(_blamed(report) for report in failing)
     lines += [f"{count} of {len(failing)} failures: {who}" for who, count in blamed.most_common(5)]
     return lines
-
-
-def _at_most(passed: int, n: int, share: float) -> float:
-    """Return how often at most ``passed`` of ``n`` runs pass, if each passes with probability ``share``."""
-    return sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(passed + 1))
 
 
 def _blamed(report: pytest.TestReport) -> str:

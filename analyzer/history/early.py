@@ -13,7 +13,6 @@ enclose it, so its agents and its order may differ from those of the whole run.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -29,6 +28,7 @@ from analyzer.history.spectrum import (
     novelty,
     spectrum_of,
 )
+from analyzer.inquiry.intervals import binomial_at_most
 from semconv.record import record
 
 MOST_PAIRS: Final = 120
@@ -116,7 +116,7 @@ class EarlyAlarm:
 
     def is_warning(self, score: float) -> bool:
         """Return whether a score calls for a warning."""
-        is_rare = _at_most(self.as_high(score), len(self.scores), self.share) <= _DOUBT
+        is_rare = binomial_at_most(self.as_high(score), len(self.scores), self.share) <= _DOUBT
         return is_rare and score >= LEAST_EVIDENCE
 
     def score(self, part: Part) -> float:
@@ -142,11 +142,6 @@ class EarlyAlarm:
             as_high=self.as_high(score),
             passing=len(self.scores),
         )
-
-
-def _at_most(count: int, n: int, share: float) -> float:
-    """Return the probability that at most ``count`` of ``n`` runs score as high, if a ``share`` of all do."""
-    return sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(count + 1))
 
 
 def elements_so_far(elements: Iterable[Element]) -> tuple[Element, ...]:

@@ -30,6 +30,7 @@ from analyzer.history.invariants import (
     form_of,
     number_in,
 )
+from analyzer.inquiry.intervals import binomial_at_most
 from semconv.record import record, replace
 
 LEAST_RUNS: Final = 10
@@ -533,8 +534,7 @@ def _upper(accused: int, runs: int) -> float:
     low, high = accused / runs, 1.0
     while high - low > _PRECISE:
         share = (low + high) / 2
-        as_few = sum(math.comb(runs, k) * share**k * (1 - share) ** (runs - k) for k in range(accused + 1))
-        low, high = (share, high) if as_few > _DOUBT else (low, share)
+        low, high = (share, high) if binomial_at_most(accused, runs, share) > _DOUBT else (low, share)
     return high
 
 

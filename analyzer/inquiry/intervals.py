@@ -34,6 +34,15 @@ def wilson(right: float, n: float, z: float = Z_95) -> Interval:
     return Interval(low=max(0.0, middle - half), high=min(1.0, middle + half))
 
 
+def binomial_at_most(k: int, n: int, rate: float) -> float:
+    """Return the probability of at most ``k`` successes in ``n`` trials; no ``n`` overflows."""
+    if not 0 < rate < 1 or k >= n:
+        return float(rate <= 0 or k >= n)
+    log_p, log_q = math.log(rate), math.log1p(-rate)
+    ways = [math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in range(k + 1)]
+    return min(1.0, sum(math.exp(way + i * log_p + (n - i) * log_q) for i, way in enumerate(ways)))
+
+
 def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     """Return the two-sided p-value of Fisher's exact test of two shares, each given as (right, n)."""
     (one, many), (other, more) = first, second

@@ -71,6 +71,8 @@ def replaced_versions(known: Known) -> Iterator[Clue]:
         return
     literals = {one.value: one.literal for one in figures(_affirmed(answer)) if not one.is_label}
     givers = _givers(pieces, literals.keys() - _values(known.asked))
+    if not givers:
+        return
     opened = {place: words_in(text) for place, text in _calls(known, pieces)}
     for piece in marked:
         names = _own_names(piece, pieces)

@@ -21,6 +21,7 @@ from collector_processor.otlp import (
 )
 from collector_processor.otlp.destination import Destination
 from collector_processor.receivers import AdmissionRules, GrpcReceiver, HttpReceiver
+from collector_processor.settings import load_settings
 
 Destinations: TypeAlias = Mapping[Signal, Destination]
 _FREE: Final = Address(host="127.0.0.1", port=0)
@@ -30,6 +31,22 @@ _PAUSE_S: Final = 0.5
 _LAST_S: Final = 10.0
 """Seconds after the program's end for what its own backend has not taken yet."""
 _STOP_S: Final = 1.0
+
+
+def own_destinations(environ: Mapping[str, str]) -> tuple[Destinations, Destinations]:
+    """Return where a program's telemetry goes by OTLP/gRPC and by OTLP/HTTP.
+
+    A protocol that the user set applies to both.
+
+    Raises:
+        SettingsError: one of OpenTelemetry's variables is invalid.
+    """
+    otel = {key: value for key, value in environ.items() if key.startswith("OTEL_") and value}
+    grpc, http = (
+        load_settings({"OTEL_EXPORTER_OTLP_PROTOCOL": kind, **otel}).endpoints
+        for kind in ("grpc", "http/protobuf")
+    )
+    return grpc, http
 
 
 class Collected:

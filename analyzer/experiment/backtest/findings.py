@@ -8,6 +8,7 @@ from typing import Any, Final
 from analyzer.experiment.backtest.plan import PassingState, Plan, RunState, Verdict
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.sequential import Arm
+from analyzer.inquiry.intervals import binomial_at_most
 from semconv.record import record
 
 _CONFIDENCE: Final = 0.95
@@ -74,17 +75,9 @@ def most_broken(broken: int, n: int) -> float:
     low, high = broken / n, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        is_likely = _at_most(broken, n, middle) > 1 - _CONFIDENCE
+        is_likely = binomial_at_most(broken, n, middle) > 1 - _CONFIDENCE
         low, high = (middle, high) if is_likely else (low, middle)
     return high
-
-
-def _at_most(k: int, n: int, rate: float) -> float:
-    term = total = (1 - rate) ** n
-    for i in range(k):
-        term *= (n - i) / (i + 1) * rate / (1 - rate)
-        total += term
-    return total
 
 
 def added(arms: list[Arm]) -> Arm:

@@ -36,7 +36,7 @@ from analyzer.programs.child import (
     child_environment,
     run_child,
 )
-from analyzer.programs.collecting import Destinations, collecting
+from analyzer.programs.collecting import Destinations, collecting, own_destinations
 from analyzer.programs.recording_gateway import RecordingGateway, recording, unrecorded
 from collector_processor.otlp import CollectorError, Signal
 from collector_processor.settings import Settings, load_settings
@@ -121,21 +121,12 @@ def run(
     program = _Program(
         command=command,
         name=_name(command),
-        own={kind: _destinations(kind) for kind in _KINDS},
+        own=own_destinations(os.environ),
         providers=None if no_gateway else {**_dotenv(Path(".env")), **os.environ},
         instruments=not no_instrument,
     )
     _say_beforehand(program)
     raise typer.Exit(asyncio.run(_run(program, wishes, settings, times, fails=fail)))
-
-
-_KINDS: Final = ("grpc", "http/protobuf")
-
-
-def _destinations(kind: str) -> Destinations:
-    """Return where the program's telemetry of a protocol goes; a protocol that the user set comes first."""
-    otel = {key: value for key, value in os.environ.items() if key.startswith("OTEL_") and value}
-    return load_settings({"OTEL_EXPORTER_OTLP_PROTOCOL": kind, **otel}).endpoints
 
 
 @record
@@ -144,8 +135,8 @@ class _Program:
 
     command: Sequence[str]
     name: str
-    own: Mapping[str, Destinations]
-    """Its own backends, by protocol."""
+    own: tuple[Destinations, Destinations]
+    """Its own backends, by OTLP/gRPC and by OTLP/HTTP."""
     providers: Mapping[str, str] | None
     """The environment that names its model providers; ``None`` for no gateway."""
     instruments: bool
@@ -154,7 +145,7 @@ class _Program:
 
 def _say_beforehand(program: _Program) -> None:
     """Say once what the user could not expect."""
-    if any(program.own.values()) and not os.environ.get(CAPTURE):
+    if any(program.own) and not os.environ.get(CAPTURE):
         complain(f"texts are recorded, and reach the program's own backend too; {CAPTURE}=false: none are")
     if names := unrecorded(program.providers or {}):
         complain(
@@ -232,7 +223,7 @@ async def _instrumentation(program: _Program) -> _Added:
 async def _seen(program: _Program, wishes: Wishes, added: _Added) -> Seen:
     """Run a program once."""
     async with (
-        collecting(*(program.own[kind] for kind in _KINDS)) as collected,
+        collecting(*program.own) as collected,
         _recording(program.providers) as gateway,
     ):
         environ = child_environment(os.environ, collected.url, program.name)
