@@ -50,13 +50,15 @@ def changed_values(known: Known) -> Iterator[Clue]:
 
 def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     stated = dates_in(answer)[:_MOST]
-    own = counts_in(_without(answer, stated))
     for one in stated:
         if known.has_date(one):
             continue
         others = [told for told in known.dates if mistaken(one, told.date)]
         unsaid = [told for told in others if not any(agree(told.date, other) for other in stated)]
-        if unsaid and not follows(one, known.all_dates, (*own, *known.counts), within=_NEXT_DAY):
+        if not unsaid:
+            continue
+        counts = (*counts_in(_without(answer, stated)), *known.counts)
+        if not follows(one, known.all_dates, counts, within=_NEXT_DAY):
             heard = dates_in(_heard_by_author(known, one.literal))
             closest = min(
                 unsaid,

@@ -13,10 +13,7 @@ from functools import lru_cache
 from itertools import permutations
 from typing import Final
 
-from analyzer.lineage.derivation import (
-    Derivation,
-    plain_results,
-)
+from analyzer.lineage.derivation import Derivation, Given, plain_results
 from analyzer.lineage.durations import differences, durations, is_time_given
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.sources import (
@@ -58,12 +55,12 @@ class World:
 
     loose: frozenset[float]
     """Digits anywhere in texts from outside, including dates and ids."""
-    derivation: Derivation
+    given: Given
     results: tuple[tuple[int, Figure], ...]
 
     def gives(self, claim: Figure) -> bool:
         """Tell whether a text from outside states the figure, rounded or in another unit."""
-        return claim.value in self.loose or self.derivation.stands(claim) or self.derivation.converts(claim)
+        return claim.value in self.loose or self.given.stands(claim) or self.given.converts(claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +78,30 @@ class Judged:
 @lru_cache(maxsize=4)
 def judged(reading: Reading, text: str) -> Judged:
     """Return the figures of a text, and which of them have a source; the last four texts are remembered."""
-    all_figures = figures(text)
-    claims = _distinct(all_figures)
-    origins = sources(reading)
-    world = _world(reading, origins, text)
-    if not claims or len(claims) > _MOST_CLAIMS or not world.results:
-        return Judged(world=world, claims=tuple(claims), bare=(), lone=())
+    claims = tuple(_distinct(figures(text)))
+    origins = sources(reading) if claims else ()
+    world = _world(origins)
+    bare = _bare(reading, text, world, claims) if world.results and len(claims) <= _MOST_CLAIMS else []
+    if not bare:
+        return Judged(world=world, claims=claims, bare=(), lone=())
+    derivation = _derivation(reading, text, world.loose)
+    lone = [claim for claim in bare if not derivation.computes(claim)]
+    if lone:
+        _derive(reading, world.loose, derivation)
+        lone = [claim for claim in lone if not derivation.computes(claim)]
+    return Judged(world=world, claims=claims, bare=tuple(bare), lone=tuple(lone))
+
+
+def _bare(reading: Reading, text: str, world: World, claims: Sequence[Figure]) -> list[Figure]:
     bare = [claim for claim in claims if not world.gives(claim)]
-    bare = _without_shown(bare, text, all_figures)
-    bare = _without_durations(bare, text, origins)
+    bare = _without_shown(bare, text, figures(text))
+    bare = _without_durations(bare, text, sources(reading))
+    if not bare:
+        return bare
     asked = [figure.value for figure in figures(reading.trajectory.task[:HEAD])]
     plain = [*asked, *(claim.value for claim in claims if claim not in bare)]
     worked_out = plain_results([*dict.fromkeys(plain)][:MOST_PLAIN])
-    bare = [claim for claim in bare if not any(claim.is_about(result) for result in worked_out)]
-    lone = [claim for claim in bare if not world.derivation.computes(claim)]
-    return Judged(world=world, claims=tuple(claims), bare=tuple(bare), lone=tuple(lone))
+    return [claim for claim in bare if not any(map(claim.is_about, worked_out))]
 
 
 def figures_from_nowhere(reading: Reading, text: str) -> frozenset[Figure]:
@@ -181,29 +187,35 @@ def _distinct(claims: Iterable[Figure]) -> list[Figure]:
     return list(found.values())
 
 
-def _world(reading: Reading, origins: Sequence[Source], answer: str) -> World:
-    given = tuple(
-        dict.fromkeys(each for one in origins for figure in one.figures for each in figure.readings)
-    )
+def _world(origins: Sequence[Source]) -> World:
     loose = frozenset[float]().union(*(numbers(source.text) for source in origins))
-    words = {word for source in origins for word in source.text.casefold().split()}
-    spelled = [_SPELLED[word] for word in words if word in _SPELLED]
     results = tuple(
         (source.step, figure)
         for source in origins
         if source.is_result and source.step is not None
         for figure in source.figures
     )
-    stated = figures(answer)
+    return World(loose=loose, given=Given((*_given(origins), *_spelled(origins))), results=results)
+
+
+def _given(origins: Sequence[Source]) -> tuple[float, ...]:
+    return tuple(dict.fromkeys(each for one in origins for figure in one.figures for each in figure.readings))
+
+
+def _spelled(origins: Sequence[Source]) -> list[float]:
+    words = {word for source in origins for word in source.text.casefold().split()}
+    return [_SPELLED[word] for word in words if word in _SPELLED]
+
+
+def _derivation(reading: Reading, answer: str, loose: frozenset[float]) -> Derivation:
+    """Return what arithmetic on the sources' figures gives."""
+    origins, stated = sources(reading), figures(answer)
     own = answered_columns(final_answer(reading.trajectory)[:HEAD])
     columns = [*columns_of(reading), *listed_columns(stated, loose), *own]
     shares = [figure.value for figure in stated if figure.unit == "%"]
     counts = [float(len(column)) for column in columns]
-    operands = [*_most_telling(given, answer), *shares, *spelled, *counts]
-    derivation = Derivation((*given, *spelled), operands, columns)
-    world = World(loose=loose, derivation=derivation, results=results)
-    _derive(reading, world)
-    return world
+    operands = [*_most_telling(_given(origins), answer), *shares, *_spelled(origins), *counts]
+    return Derivation(operands, columns)
 
 
 def _most_telling(given: Sequence[float], answer: str) -> list[float]:
@@ -212,17 +224,17 @@ def _most_telling(given: Sequence[float], answer: str) -> list[float]:
     return sorted((value for value in given if value), key=lambda value: value not in stated)
 
 
-def _derive(reading: Reading, world: World) -> None:
+def _derive(reading: Reading, loose: frozenset[float], derivation: Derivation) -> None:
     """Add the intermediate results that agents state and that follow from known values."""
     found = 0
     for position, step in enumerate(reading.steps):
         if step.kind is StepKind.TOOL:
             continue
         for figure in figures(prose_of(reading.outputs[position])):
-            if figure.value in world.loose or figure.is_small:
+            if figure.value in loose or figure.is_small:
                 continue
             if found >= _MOST_DERIVED:
                 return
-            if world.derivation.computes(figure) or world.derivation.computes_in_threes(figure):
-                world.derivation.add(figure.value)
+            if derivation.computes(figure) or derivation.computes_in_threes(figure):
+                derivation.add(figure.value)
                 found += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 from typing import Final
 
@@ -79,38 +79,42 @@ def _factors(unit: str) -> tuple[float, ...]:
     return (*_SCALES, *_FACTORS.get(unit, ()), *(() if unit else _SHARES))
 
 
-class Derivation:
-    """Searches for figures that rounding, conversion or arithmetic on known values give."""
+class Given:
+    """Searches for figures that are known values, rounded or converted."""
 
-    def __init__(
-        self, given: Sequence[float], operands: Sequence[float], columns: Sequence[Sequence[float]]
-    ) -> None:
+    def __init__(self, values: Iterable[float]) -> None:
+        """Create it from known values, which count with either sign."""
+        self._values: Final = sorted({value for one in values for value in (one, -one)})
+
+    def stands(self, figure: Figure) -> bool:
+        """Return whether a known value equals this figure, as written or rounded to its digits."""
+        return _finds(self._values, figure, (1.0,))
+
+    def converts(self, figure: Figure) -> bool:
+        """Return whether a known value in another unit equals this figure."""
+        if _finds(self._values, figure, _factors(figure.unit)):
+            return True
+        if figure.unit not in _TEMPERATURES:
+            return False
+        fahrenheit = any(_is(figure, value * 9 / 5 + 32) for value in self._values)
+        return fahrenheit or any(_is(figure, (value - 32) * 5 / 9) for value in self._values)
+
+
+class Derivation:
+    """Searches for figures that arithmetic on known values gives."""
+
+    def __init__(self, operands: Sequence[float], columns: Sequence[Sequence[float]]) -> None:
         """Create it from known values.
 
         Args:
-            given: values that may be stated, rounded and converted.
             operands: values that may be computed with, the most relevant first.
             columns: lists of values that may be added up.
         """
-        self._given: Final = sorted({value for one in given for value in (one, -one)})
         self._operands: Final = [*dict.fromkeys(operands)][:_MOST_OPERANDS]
         self._results: Final = sorted(
             [*_column_results(columns), *_alone(self._operands), *_pairs(self._operands)]
         )
         self._in_threes: list[float] | None = None
-
-    def stands(self, figure: Figure) -> bool:
-        """Return whether a known value equals this figure, as written or rounded to its digits."""
-        return _finds(self._given, figure, (1.0,))
-
-    def converts(self, figure: Figure) -> bool:
-        """Return whether a known value in another unit equals this figure."""
-        if _finds(self._given, figure, _factors(figure.unit)):
-            return True
-        if figure.unit not in _TEMPERATURES:
-            return False
-        fahrenheit = any(_is(figure, value * 9 / 5 + 32) for value in self._given)
-        return fahrenheit or any(_is(figure, (value - 32) * 5 / 9) for value in self._given)
 
     def computes(self, figure: Figure) -> bool:
         """Tell whether arithmetic on known values gives this figure; on three only if there are few."""
@@ -155,52 +159,55 @@ def formula_of(figure: Figure, beside: Sequence[Figure], given: Sequence[Figure]
         beside: the other figures of its text, in order; the text probably computes with them.
         given: figures from outside.
     """
+    fits = _fitting(figure)
     known = [one for one in (*beside, *given) if one.value != figure.value]
     operands = list({one.value: one for one in known}.values())[:_MOST_OPERANDS]
     for one in operands:
         for factor in _factors(figure.unit):
-            if _is(figure, one.value * factor):
+            if fits(one.value * factor):
                 return f"{one.literal} x {factor:g}" if factor >= 1 else f"{one.literal} / {1 / factor:.6g}"
-    found = (shown for one, other in permutations(operands, 2) for shown in _shown(figure, one, other))
-    sums = (_shown_sums(figure, [one for one in row if one.value != figure.value]) for row in (beside, given))
-    return next(found, "") or next(filter(None, sums), "") or _shown_product(figure, operands)
+    found = (
+        shown for one, other in permutations(operands, 2) for shown in _shown(fits, figure.unit, one, other)
+    )
+    sums = (_shown_sums(fits, [one for one in row if one.value != figure.value]) for row in (beside, given))
+    return next(found, "") or next(filter(None, sums), "") or _shown_product(fits, operands)
 
 
-def _shown(figure: Figure, one: Figure, other: Figure) -> Iterator[str]:
+def _shown(fits: Callable[[float], bool], unit: str, one: Figure, other: Figure) -> Iterator[str]:
     a, b = one.value, other.value
-    if _is(figure, a * b):
+    if fits(a * b):
         yield f"{one.literal} x {other.literal}"
-    if _is(figure, a + b):
+    if fits(a + b):
         yield f"{one.literal} + {other.literal}"
-    if _is(figure, a - b):
+    if fits(a - b):
         yield f"{one.literal} - {other.literal}"
-    if b and _is(figure, a / b):
+    if b and fits(a / b):
         yield f"{one.literal} / {other.literal}"
-    if b and figure.unit == "%" and _is(figure, 100 * a / b):
+    if b and unit == "%" and fits(100 * a / b):
         yield f"100 x {one.literal} / {other.literal}"
-    if b and figure.unit == "%" and _is(figure, 100 * (a - b) / b):
+    if b and unit == "%" and fits(100 * (a - b) / b):
         yield f"100 x ({one.literal} - {other.literal}) / {other.literal}"
     for sign, share in (("+", b), ("-", -b)):
-        if 0 < b < 1 and _is(figure, a * (1 + share)):
+        if 0 < b < 1 and fits(a * (1 + share)):
             yield f"{one.literal} x (1 {sign} {other.literal})"
-        if other.unit == "%" and _is(figure, a * (1 + share / 100)):
+        if other.unit == "%" and fits(a * (1 + share / 100)):
             yield f"{one.literal} {sign} {other.literal} %"
 
 
-def _shown_sums(figure: Figure, row: Sequence[Figure]) -> str:
+def _shown_sums(fits: Callable[[float], bool], row: Sequence[Figure]) -> str:
     """Return the sum of neighbouring figures that gives one: a column, or the figures of a sentence."""
     for start in range(min(len(row), _MOST_OPERANDS)):
         total = 0.0
         for end in range(start, min(len(row), start + _LONGEST_SUM)):
             total += row[end].value
-            if end > start + 1 and _is(figure, total):
+            if end > start + 1 and fits(total):
                 return " + ".join(one.literal for one in row[start : end + 1])
     return ""
 
 
-def _shown_product(figure: Figure, operands: Sequence[Figure]) -> str:
+def _shown_product(fits: Callable[[float], bool], operands: Sequence[Figure]) -> str:
     for three in combinations(operands[:_MOST_IN_THREES], 3):
-        if _is(figure, math.prod(one.value for one in three)):
+        if fits(math.prod(one.value for one in three)):
             return " x ".join(one.literal for one in three)
     return ""
 
@@ -269,6 +276,12 @@ def _digits(value: float) -> str:
 
 def _is(figure: Figure, value: float) -> bool:
     return abs(figure.value - value) <= _tolerance(figure)
+
+
+def _fitting(figure: Figure) -> Callable[[float], bool]:
+    """Return what tells whether a value is a figure: for one figure and many values."""
+    stated, within = figure.value, _tolerance(figure)
+    return lambda value: abs(stated - value) <= within
 
 
 def _tolerance(figure: Figure) -> float:

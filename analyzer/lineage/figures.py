@@ -26,7 +26,7 @@ _WITHIN: Final = 0.51
 _REACH: Final = 48
 """Characters on either side searched for the words that name a figure."""
 _NUMBER: Final = re.compile(
-    rf"(?<![^\W{DENSE}])(?<![.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
+    rf"(?=[\d−+-])(?<![^\W{DENSE}])(?<![.,/-])(?:(?<=\s)[-−+])?"  # noqa: RUF001 - the actual minus sign
     r"((?!0)\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?!0)\d{1,3}(?:\.\d{3})+,\d+"
     r"|\d{1,3}(?:[    ]\d{3})+(?:[.,]\d+)?(?!\d)"
     r"|\d{1,15}(?:[.,]\d{1,15})?)"
@@ -46,15 +46,16 @@ _SCALES: Final = {
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
 _SKIPPED: Final = re.compile(
     # Links, mail addresses, paths; each begins where no earlier character could, so that time stays linear.
-    r"https?://\S+|(?<![\w.+-])[\w.+-]{1,64}@[\w.-]+\.\w+|(?<![\w.-])(?:[\w.-]*/){2,}[\w.-]*"
+    # Only the first two begin right after a Latin letter: one check spares all others within a word.
+    r"#\d+|\[\d{1,3}\]|(?<![a-z])(?:https?://\S+|(?<![\w.+-])[\w.+-]{1,64}@[\w.-]+\.\w+|(?<![\w.-])(?:[\w.-]*/){2,}[\w.-]*"
     r"|\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}\S*)?|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
     r"|\b\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]\.?m\b)?|\bv?\d+\.\d+\.\d+\S*|\bv\d+(?:\.\d+)?\b"
-    r"|\b[A-Za-z]+[-_/#]?\d[\w-]*|#\d+|\b\d+[-_][A-Za-z][\w-]*|\b(?=\w*[a-f])(?=\w*\d)[0-9a-f]{6,}\b"
+    r"|\b[A-Za-z]+[-_/#]?\d[\w-]*|\b\d+[-_][A-Za-z][\w-]*|\b(?=\w*[a-f])(?=\w*\d)[0-9a-f]{6,}\b"
     r"|\+?\d{1,3}[ -]\(?\d{2,4}\)?[ -]\d{3,4}[ -]?\d{2,4}\b"
     rf"|\b{_DAY}(?:\.|st|nd|rd|th)?\s(?:of\s)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mai|Okt|Dez|mars|avril)"
     r"[a-zäéû]*\.?,?(?:\s\d{4})?"
     rf"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?\s{_DAY}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?\b"
-    r"|\b\d+(?:st|nd|rd|th)\b|^[^\S\n]*(?:\(?\d{1,3}[.)]|[-*•][^\S\n]*\d{1,3}[.)])(?=\s)|\[\d{1,3}\]",
+    r"|\b\d+(?:st|nd|rd|th)\b|^[^\S\n]*(?:\(?\d{1,3}[.)]|[-*•][^\S\n]*\d{1,3}[.)])(?=\s))",
     re.IGNORECASE | re.MULTILINE,
 )
 """Parts of a text whose digits are not figures."""
@@ -73,6 +74,10 @@ _CURRENCY: Final = re.compile(
     r"(US\$|[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY|INR|CNY|RMB|SEK|NOK|DKK|PLN|CZK|HUF)\s?)\s?$"
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
+_JOINT: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]")
+_LONGEST_CURRENCY: Final = 6
+_LONGEST_NOUN: Final = 12
+"""Characters in which these two patterns match, and one before them."""
 _KEY: Final = re.compile(r"[\"']?\b(\w+)[\"']?\s*[:=]\s*[\"']?$")
 _HEDGED: Final = re.compile(
     r"\b(?:about|around|approx\w*|roughly|nearly|almost|circa|ca\.?|some|over|under|more than|less than"
@@ -122,14 +127,15 @@ class Figure:
 
     value: float
     literal: str
-    shown: str
-    """The figure as written, with its unit."""
+    written: str
+    """The figure as written, with the word of its scale."""
+    before: str
+    after: str
+    """Characters on either side, up to ``_REACH``."""
     step: float
     """Value of one unit of its last digit: 100 for ``9.6k``, 0.1 for ``2.5``."""
     unit: str
     """Normalised unit; empty if there is none."""
-    words: frozenset[str]
-    """Words around it, in lower case, without the most frequent ones."""
     start: int
     end: int
     is_hedged: bool
@@ -142,6 +148,21 @@ class Figure:
     def is_about(self, value: float) -> bool:
         """Tell whether a value is this figure, within half a unit of its last digit."""
         return abs(self.value - value) <= _WITHIN * self.step
+
+    @property
+    def shown(self) -> str:
+        """The figure as written, with its unit."""
+        money = _currency(self.before)
+        if money is not None:
+            return f"{money[1]}{self.written}"
+        unit = _UNIT.match(self.after)
+        is_unit = unit is not None and unit[1].casefold() not in _STOP
+        return f"{self.written}{unit[0]}" if unit is not None and is_unit else self.written
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Words around it, in lower case, without the most frequent ones."""
+        return _words_near(self.before, self.after)
 
     @property
     def readings(self) -> tuple[float, ...]:
@@ -214,10 +235,8 @@ def _data_of(fenced: str, least: int) -> str:
 
 def words_of(text: str) -> frozenset[str]:
     """Return the significant words of a text, in lower case and without plural endings."""
-    split = re.sub(r"(?<=[a-z])(?=[A-Z])|[_-]", " ", text)
-    return frozenset(
-        _stem(word) for word in (found.casefold() for found in _WORD.findall(split)) if word not in _STOP
-    )
+    words = map(str.casefold, _WORD.findall(_JOINT.sub(" ", text)))
+    return frozenset([_stem(word) for word in words if word not in _STOP])
 
 
 def _stem(word: str) -> str:
@@ -237,33 +256,32 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
     if text[match.start() : match.start(1)] in ("-", "−"):  # noqa: RUF001 - the actual minus sign
         value = -value
     unit = _unit(before, after)
-    is_year = (
-        not unit
-        and scale is None
-        and _YEAR.fullmatch(literal) is not None
-        and (literal[:2] in ("19", "20") or _NUMBERED.search(before) is not None)
-    )
-    is_numbered = _NUMBERED.search(before) is not None and (
-        is_year or ("." not in literal and value < 100 and not unit)
-    )
+    may_be_year = not unit and scale is None and _YEAR.fullmatch(literal) is not None
+    may_be_numbered = may_be_year or ("." not in literal and value < 100 and not unit)
+    is_named = may_be_numbered and _NUMBERED.search(before[-_LONGEST_NOUN:]) is not None
+    is_year = may_be_year and (is_named or literal[:2] in ("19", "20"))
+    is_label = is_year or (is_named and "." not in literal and value < 100)
     small = scale is None and 0 <= value <= 12 and value == int(value)
     return Figure(
         value=value * factor,
         literal=literal,
-        shown=_shown(before, text[match.start(1) : end], after),
+        written=text[match.start(1) : end],
+        before=before,
+        after=after,
         step=step * factor,
         unit=unit,
-        words=_words_near(before, after),
         start=match.start(),
         end=end,
         is_hedged=_HEDGED.search(before) is not None,
-        is_small=small or is_year or is_numbered,
-        is_label=is_year or is_numbered,
+        is_small=small or is_label,
+        is_label=is_label,
     )
 
 
 def _value(literal: str) -> tuple[float, float]:
     """Return the value of a literal, and of one unit of its last digit."""
+    if literal.isdigit():
+        return float(literal), 1.0
     plain = re.sub(r"[    ]", "", literal)
     if re.fullmatch(r"(?!0)\d{1,3}(?:,\d{3})+(?:\.\d+)?", plain):
         plain = plain.replace(",", "")
@@ -276,14 +294,18 @@ def _value(literal: str) -> tuple[float, float]:
 
 
 def _unit(before: str, after: str) -> str:
-    money = _CURRENCY.search(before)
+    money = _currency(before)
     if money is not None:
         return _CURRENCIES.get(money[1].strip().casefold(), "")
     found = _UNIT.match(after)
     if found is None:
-        key = _KEY.search(before)
+        key = _KEY.search(before) if before.rstrip(" \t\r\n\"'").endswith((":", "=")) else None
         return _unit_of_key(key[1].casefold()) if key else ""
     return unit_of(found[1].strip("/"))
+
+
+def _currency(before: str) -> re.Match[str] | None:
+    return _CURRENCY.search(before[-_LONGEST_CURRENCY:])
 
 
 def _unit_of_key(key: str) -> str:
@@ -300,14 +322,6 @@ def unit_of(word: str) -> str:
     if known is not None:
         return known
     return "" if small in _STOP else _stem(small)
-
-
-def _shown(before: str, written: str, after: str) -> str:
-    money, unit = _CURRENCY.search(before), _UNIT.match(after)
-    if money is not None:
-        return f"{money[1]}{written}"
-    is_unit = unit is not None and unit[1].casefold() not in _STOP
-    return f"{written}{unit[0]}" if unit is not None and is_unit else written
 
 
 def _words_near(before: str, after: str) -> frozenset[str]:

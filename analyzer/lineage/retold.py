@@ -7,7 +7,7 @@ exchanged digits count: a figure that differs in one digit is often the result o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -16,7 +16,7 @@ from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.run_view import HEAD, final_answer
-from semconv.model import Evidence, StepKind
+from semconv.model import Evidence, Step, StepKind
 
 _MOST_HEARD: Final = 200
 """Figures that an agent is taken to remember."""
@@ -31,20 +31,42 @@ _LEAST_DIGITS: Final = 3
 def retold_figures(known: Known) -> Iterator[Clue]:
     """Yield the figures that an agent wrote with a slip of one that it had heard."""
     answered = {one.value for one in figures(prose_of(final_answer(known.reading.trajectory)[:HEAD]))}
-    heard: defaultdict[str, list[Figure]] = defaultdict(list)
+    heard: defaultdict[str, _Heard] = defaultdict(_Heard)
     said: set[float] = set()
     for position, step in enumerate(known.reading.steps if answered else ()):
         if step.kind is StepKind.TOOL:
             continue
-        heard[step.agent] = [*heard[step.agent], *figures(step.input[:HEAD])][-_MOST_HEARD:]
+        heard[step.agent].texts.extend(_messages(step))
         text = prose_of(known.reading.outputs[position])
         own = figures(text)
         new = [one for one in own if _is_telling(one) and one.value not in said]
         new = [one for one in new if one.value in answered or len(one.digits) >= _LONG]
-        for figure, given in _slips(new, heard[step.agent], {one.value for one in own}):
+        remembered = heard[step.agent].figures() if new else []
+        for figure, given in _slips(new, remembered, {one.value for one in own}):
             if not _is_called_again(known, position, figure, given):
                 yield _clue(known, position, figure, given)
         said |= {one.value for one in own}
+
+
+def _messages(step: Step) -> Sequence[str]:
+    """Return what a step heard, a message each: later steps hear the same messages again."""
+    text = step.input[:HEAD]
+    return [text[one.start : one.end].strip() for one in step.heard] or [text]
+
+
+class _Heard:
+    """What an agent has heard so far; its figures are read once an agent says one that is new."""
+
+    def __init__(self) -> None:
+        self.texts: Final[list[str]] = []
+        self._known: list[Figure] = []
+
+    def figures(self) -> list[Figure]:
+        """Return the latest figures, in order, at most ``_MOST_HEARD``."""
+        unread = (one for text in self.texts for one in figures(text))
+        self._known = [*self._known, *unread][-_MOST_HEARD:]
+        self.texts.clear()
+        return self._known
 
 
 def _is_called_again(known: Known, position: int, figure: Figure, given: Figure) -> bool:

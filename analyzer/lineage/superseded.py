@@ -63,11 +63,13 @@ class _Piece:
 def replaced_versions(known: Known) -> Iterator[Clue]:
     """Yield the replaced versions from which the answer has figures that nothing else gives."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
-    if not answer or _REPLACED.search(answer) or _REPLACED.search(known.asked):
+    if not answer:
         return
     pieces = [one for result in islice(known.results(), _MOST_RESULTS) for one in _pieces(*result)]
     marked = [one for one in pieces if one.mark]
     if not marked or len(marked) > _MOST_MARKED:
+        return
+    if _REPLACED.search(answer) or _REPLACED.search(known.asked):
         return
     literals = {one.value: one.literal for one in figures(_affirmed(answer)) if not one.is_label}
     givers = _givers(pieces, literals.keys() - _values(known.asked))

@@ -194,9 +194,9 @@ def _is_side_notice(ending: Ending, lost: Missed) -> bool:
 def _never_called(ending: Ending) -> Clue | None:
     """Judge a deed that the task asks for and the answer claims, although its tool was never called."""
     steps = ending.reading.steps
-    if Kind.CLAIM_DONE not in ending.kinds or asks_whether(ending.task):
-        return None
     if any(step.kind is StepKind.TOOL and not looks_up(step.target or "") for step in steps):
+        return None
+    if Kind.CLAIM_DONE not in ending.kinds or asks_whether(ending.task):
         return None
     asked = _ordered(ending.task)
     said = {word.casefold() for word in _WORD.findall(_NEGATED.sub(" ", ending.answer))}

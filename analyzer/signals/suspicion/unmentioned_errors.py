@@ -82,19 +82,22 @@ def ignored_errors(reading: Reading) -> Iterator[Clue]:
 
     An empty result that answers the task's question is no failure.
     """
+    failures = tuple(_failures(reading))
+    if not failures:
+        return
     answer = final_answer(reading.trajectory)
     is_whether = asks_whether(reading.trajectory.task[:HEAD])
     has_figures = _has_figures_from_nowhere(reading, answer)
     told = [place for place, text in enumerate(reading.texts) if text]
     spoken = [place for place in told if reading.roles[place] in (Role.ACTING, Role.COORDINATING)]
-    admitted = max((place for place in spoken if mentions_fault(reading.texts[place])), default=-1)
+    admitted = next((place for place in reversed(spoken) if mentions_fault(reading.texts[place])), -1)
     sound = [
         place
         for place, other in enumerate(reading.steps)
         if other.kind is StepKind.TOOL and reading.faults[place] is Fault.NONE
     ]
     last_sound = max((place for place in sound if reading.texts[place]), default=-1)
-    for failure in _failures(reading):
+    for failure in failures:
         if failure.is_empty and is_whether:
             continue
         position, step = failure.at, reading.steps[failure.at]

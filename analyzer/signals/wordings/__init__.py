@@ -8,6 +8,7 @@ The search is linear in the text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,13 +50,20 @@ def said(kind: Kind, text: str, languages: tuple[str, ...] | None = None) -> Mat
             of the whole text: a few words say little about their language.
     """
     folded = fold(text)
-    wanted = (*(languages_in(text) if languages is None else languages), ANY_LANGUAGE)
-    found = [(*span, language) for language in wanted if (span := first_match(language, kind, folded))]
-    if not found:
+    found = _spans(kind, folded, languages_in(text) if languages is None else languages)
+    start, end, language = min(found, key=lambda each: each[0], default=(-1, -1, ""))
+    if not language:
         return None
-    start, end, language = min(found, key=lambda each: each[0])
     first, last = original_span(text, start, end)
     return Match(kind=kind, language=language, start=first, end=last, words=folded[start:end])
+
+
+def _spans(kind: Kind, folded: str, languages: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+    """Yield where the first phrase of a kind is in a folded text, for each language that has one."""
+    for language in (*languages, ANY_LANGUAGE):
+        span = first_match(language, kind, folded)
+        if span is not None:
+            yield *span, language
 
 
 _WORD: Final = re.compile(r"[^\W_]")
@@ -64,8 +72,8 @@ _KINDS: Final = tuple(Kind)
 
 def kinds_said(text: str, languages: tuple[str, ...] | None = None) -> frozenset[Kind]:
     """Return all kinds of phrases that a text contains (see ``said``)."""
-    known = languages_in(text) if languages is None else languages
-    return frozenset(kind for kind in _KINDS if said(kind, text, known) is not None)
+    known, folded = languages_in(text) if languages is None else languages, fold(text)
+    return frozenset(kind for kind in _KINDS if any(_spans(kind, folded, known)))
 
 
 def only_acknowledges(sentence: str, languages: tuple[str, ...] | None = None) -> bool:
@@ -84,8 +92,8 @@ _OF_FAULTS: Final = (Kind.ADMISSION, Kind.GIVING_UP, Kind.REPAIRS)
 
 def mentions_fault(text: str) -> bool:
     """Tell whether a text may say that something failed, was missing, not done, or done again."""
-    known = languages_in(text)
-    return any(said(kind, text, known) is not None for kind in _OF_FAULTS)
+    known, folded = languages_in(text), fold(text)
+    return any(any(_spans(kind, folded, known)) for kind in _OF_FAULTS)
 
 
 __all__ = [
