@@ -8,6 +8,7 @@ from analyzer.lineage.clue import Clue, ClueKind, weigh
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion.undelivered import undelivered
 from semconv.model import ContentState, Step, StepKind, Trajectory
+from semconv.record import replace
 from tests.runs import calling, failed_tool, hearing, run, step, tool
 
 SUSPECTED = 0.4752
@@ -165,6 +166,35 @@ def test_words_alone_make_a_suspicion_at_most(task: str, answer: str) -> None:
     clue = found(asked(task, answer=answer))
     assert clue is not None
     assert SUSPECTED < weigh([clue]).probability < 0.7
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("On which floor is Heidi kept?", "I was unable to look that up. Please try again later."),
+        ("Auf welcher Etage steht Heidi?", "Leider konnte ich das nicht nachschlagen."),
+        ("¿En qué planta está Heidi?", "Lo siento, no pude encontrar esa información."),
+    ],
+)
+def test_an_agents_whole_turn_may_have_held_calls_that_came_to_nothing(task: str, answer: str) -> None:
+    turn = step("clerk", answer, kind=StepKind.AGENT)
+    assert found(run(turn, task=task, output=answer)) is None
+    clue = found(run(replace(turn, is_whole_turn=True), task=task, output=answer))
+    assert clue is not None
+    assert clue.reason == "gave no answer, only an excuse"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I cannot share a member's address. You can ask the member, or leave a letter at the desk.",
+        "Heidi is kept on floor 2. I was unable to look up its shelf.",
+        "Heidi steht auf Etage 2. Das Regal konnte ich leider nicht nachschlagen.",
+    ],
+)
+def test_a_whole_turn_that_answers_or_offers_something_is_no_excuse(answer: str) -> None:
+    turn = step("clerk", answer, kind=StepKind.AGENT)
+    assert found(run(replace(turn, is_whole_turn=True), task="Where is Heidi?", output=answer)) is None
 
 
 def test_a_refusal_that_repeats_a_rule_is_an_answer() -> None:
