@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 
 from analyzer.signals.wordings.folding import fold
@@ -125,9 +125,9 @@ def _languages(sample: str) -> tuple[str, ...]:
     for family, count in letters.items():
         if count < _ENOUGH_LETTERS and count < _LEAST_SHARE * letters.total():
             continue
-        known = _by_family().get(family, ())
-        hits = {table.code: _hits(table, words, folded) for table in known}
+        hits = _hits(family, words, folded)
         if max(map(len, hits.values()), default=0) <= _FEW + 1:
+            known = _by_family().get(family, ())
             hits = {table.code: hits[table.code] | (_vocabulary(table) & words) for table in known}
         chosen += _likely(hits)
     return tuple(chosen)
@@ -140,14 +140,14 @@ def _vocabulary(table: Table) -> frozenset[str]:
     return frozenset(_TOKEN.findall(fold("\n".join(phrase for row in rows for phrase in row))))
 
 
-def _likely(hits: Mapping[str, frozenset[str]]) -> list[str]:
+def _likely(hits: Mapping[str, Set[str]]) -> list[str]:
     """Return the languages that explain the words found, most likely first; all if there are hardly any."""
     ordered = sorted(hits, key=lambda code: -len(hits[code]))
     best = len(hits[ordered[0]]) if ordered else 0
     if best <= _FEW:
         return ordered
     chosen: list[str] = []
-    explained: frozenset[str] = frozenset()
+    explained: Set[str] = frozenset()
     for code in ordered:
         if len(hits[code]) >= _CLOSE * best or len(hits[code] - explained) >= _MORE:
             chosen.append(code)
@@ -155,11 +155,27 @@ def _likely(hits: Mapping[str, frozenset[str]]) -> list[str]:
     return chosen
 
 
-def _hits(table: Table, words: frozenset[str], folded: str) -> frozenset[str]:
-    """Return the function words of a language in a text; in a script without blanks, parts of the text."""
-    if table.boundary is Boundary.NONE:
-        return frozenset(word for word in table.function_words if word in folded)
-    return table.function_words & words
+def _hits(family: str, words: frozenset[str], folded: str) -> dict[str, Set[str]]:
+    """Return the function words in a text by language; in a script without blanks, parts of the text."""
+    found: dict[str, set[str]] = {table.code: set() for table in _by_family().get(family, ())}
+    codes = _codes_of_words(family)
+    for word in codes.keys() & words:
+        for code in codes[word]:
+            found[code].add(word)
+    for table in _by_family().get(family, ()):
+        if table.boundary is Boundary.NONE:
+            found[table.code] = {word for word in table.function_words if word in folded}
+    return {**found}
+
+
+@functools.cache
+def _codes_of_words(family: str) -> Mapping[str, Sequence[str]]:
+    """Return which languages have a function word; most words of a text are in one or none of them."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for table in _by_family().get(family, ()):
+        for word in table.function_words:
+            found[word].append(table.code)
+    return found
 
 
 def _letters(folded: str) -> Counter[str]:
@@ -221,7 +237,7 @@ def _fits(known: Iterable[Table], folded: str, family: str) -> bool:
     hits = frozenset[str]().union(*((table.function_words | _vocabulary(table)) & words for table in known))
     if len(words) >= _ENOUGH_WORDS and len(hits) < _LEAST_KNOWN * len(words):
         return False
-    if not all(table.letters for table in known):
+    if folded.isascii() or not all(table.letters for table in known):
         return True
     own = frozenset(fold("".join(table.letters for table in known)))
     counted = [
