@@ -2,7 +2,8 @@
 
 Each run is analysed as the service does, and again as if triage had found a failure. Carriers and evaluation
 logs are decoded from the sent bytes, with the default carriers and with ``BLAMESPAN_CARRIERS=all``. ``now``
-is fixed and durations are left out. Records are hashed with the names of their fields.
+is fixed; durations and the version of the rules, which changes with every file, are left
+out. Records are hashed with the names of their fields.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _parts(run: Run, analysis: Analysis | None, line: Line) -> dict[str, Any]:
     assert analysis is not None, "analysed without a model"
     decision = Decision(
         run=run,
-        attribution=analysis.attribution,
+        attribution=replace(analysis.attribution, rules=""),
         document=analysis.document,
         previous=None,
         tenant=NO_TENANT,

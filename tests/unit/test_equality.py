@@ -57,6 +57,16 @@ def saying(change: Callable[[Blame], Blame], **document: object) -> Line:
     return replace(LINE, analyses=(analyse, LINE.analyses[1]))
 
 
+def test_another_version_of_the_same_rules_changes_no_part() -> None:
+    def analyse(trajectory: Trajectory) -> Analysis:
+        found = LINE.analyses[0](trajectory)
+        assert found is not None
+        assert found.attribution.rules
+        return replace(found, attribution=replace(found.attribution, rules="another"))
+
+    assert not changed_parts(line=replace(LINE, analyses=(analyse, LINE.analyses[1])))
+
+
 def test_the_same_run_has_the_same_hashes_and_another_has_not() -> None:
     assert hashes_of([RUN], open_line()) == hashes_of([RUN], LINE)
     assert changed_parts(replace(RUN, trajectory=replace(RUN.trajectory, steps=()))) >= {"steps", "triage"}
