@@ -39,7 +39,7 @@ from collector_processor.pipeline.load import (
     absent_parents,
 )
 from collector_processor.pipeline.prepare import PreparedRun
-from collector_processor.rebuild.possible_joins import RecentRuns, note
+from collector_processor.rebuild.runs import RecentRuns, note
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Completion

@@ -1,4 +1,4 @@
-"""Grouping of traces into runs, and splitting of a trace that holds several.
+"""Grouping of traces into runs, splitting of a trace that holds several, and totals of a run. Pure.
 
 Two traces form one run if a span of one links to the other and both hold agents' spans; traces that only link
 to the same cron job's or queue's trace are separate runs. Without links, a framework's own id joins them:
@@ -10,24 +10,34 @@ one chat has many runs.
 
 Traces that only create agents are not runs. A run is incomplete if an AutoGen message was sent in a trace
 that is not here.
+
+A program that calls one agent after another without a span around both leaves separate traces, and nothing
+in them says that they are one run: nodes of a pydantic-graph without Logfire, AG2's chained chats under
+OpenInference, the crews of a CrewAI flow under Traceloop. Such runs are never joined, because a person who
+pastes an answer into a new question leaves the same traces; each gets a note on the run it may belong to,
+if the task of the later quotes the answer of the earlier.
+
+All totals are as recorded: nothing is estimated, and what no span says is ``None``.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
+from zlib import crc32
 
-from collector_processor.core.runs import TRACE_KEY
+from collector_processor.core.runs import MAY_JOIN, TRACE_KEY, Run, RunTotals, workflow_of
 from semconv.attributes import GEN_AI_OPERATION_NAME, GEN_AI_RESPONSE_ID
 from semconv.dialects import DIALECTS, RUN_KEYS, USUAL, ActionKind, Reader, Surroundings
 from semconv.dialects.conventions.otel_genai import MCP_METHOD
+from semconv.dialects.reading.usage import ModelCall, model_call
 from semconv.dialects.reading.values import text
 from semconv.markers import ATTRIBUTE_PREFIXES, SCOPE_PREFIXES
-from semconv.model import Attributes, Event, LogRecord, Span, SpanId, Trace, TraceId
-from semconv.record import replace
+from semconv.model import Attributes, Event, LogRecord, Span, SpanId, StepKind, Trace, TraceId, Trajectory
+from semconv.record import record, replace
 
 _WORD: Final = re.compile(r"[\w-]{8,}")
 """A provider's response id within JSON."""
@@ -298,9 +308,9 @@ def _below(forest: Surroundings, head: Span) -> Iterator[Span]:
 def join_logs(trace: Trace, logs: Sequence[LogRecord]) -> Trace:
     """Return ``trace`` with log records added to their spans, in time order; other records are ignored."""
     found: defaultdict[tuple[str, SpanId], list[Event]] = defaultdict(list)
-    for record in logs:
-        if record.trace_id is not None and record.span_id is not None:
-            found[record.trace_id, record.span_id].append(record.event)
+    for log in logs:
+        if log.trace_id is not None and log.span_id is not None:
+            found[log.trace_id, log.span_id].append(log.event)
     if not found:
         return trace
     spans = tuple(
@@ -310,3 +320,146 @@ def join_logs(trace: Trace, logs: Sequence[LogRecord]) -> Trace:
         for span in trace.spans
     )
     return replace(trace, spans=spans)
+
+
+_WORDS: Final = 6
+"""Words of the answer's beginning and end that the task must quote; shorter answers are no evidence."""
+_MOST_QUOTES: Final = 500
+"""Positions of a text that are compared, from its beginning."""
+_MOST_CHARS: Final = 8_000
+_LONGEST_PAUSE_NS: Final = 300 * 10**9
+"""Longest pause between two runs: a program continues sooner, a person later."""
+_MOST_REMEMBERED: Final = 4_096
+_HISTORY: Final = re.compile(r"^assistant\b", re.MULTILINE)
+_SERVICE_NAME: Final = "service.name"
+
+Quote: TypeAlias = int
+"""Checksum of consecutive words."""
+
+
+@record
+class Continuation:
+    """Quotes of a run's answer, and of its inputs, by which one run may continue another."""
+
+    run_id: str
+    service: str
+    start_ns: int
+    end_ns: int
+    said: tuple[Quote, ...] = ()
+    """Beginning and end of its answer; empty if the answer is short or repeats the task."""
+    heard: tuple[Quote, ...] = ()
+    """Everything that its task, or its first step's input, may quote."""
+
+
+def continuation_of(trace: Trace, trajectory: Trajectory) -> Continuation:
+    """Return the quotes that may link a run to those before and after it."""
+    heard = tuple(dict.fromkeys(quote for text in _given(trajectory) for quote in _quotes(text)))
+    words = trajectory.output.split()
+    ends = (words[:_WORDS], words[-_WORDS:]) if len(words) >= _WORDS else ()
+    said = tuple(_checksum(end) for end in ends)
+    return Continuation(
+        run_id=trajectory.run_id,
+        service=str(trace.spans[0].resource.attributes.get(_SERVICE_NAME, "")) if trace.spans else "",
+        start_ns=min((span.start_ns for span in trace.spans), default=0),
+        end_ns=max((span.end_ns for span in trace.spans), default=0),
+        said=() if set(said) <= set(heard) else said,
+        heard=heard if trajectory.steps else (),
+    )
+
+
+def _given(trajectory: Trajectory) -> Iterator[str]:
+    """Yield the task and the first step's input, unless that is a chat with earlier answers in it."""
+    yield trajectory.task
+    first = trajectory.steps[0].input if trajectory.steps else ""
+    if first != trajectory.task and not _HISTORY.search(first[:_MOST_CHARS]):
+        yield first
+
+
+def _quotes(text: str) -> Iterator[Quote]:
+    words = text[:_MOST_CHARS].split()[: _MOST_QUOTES + _WORDS]
+    return (_checksum(words[at : at + _WORDS]) for at in range(len(words) - _WORDS + 1))
+
+
+def _checksum(words: Sequence[str]) -> Quote:
+    return crc32(" ".join(words).encode("utf-8", "surrogatepass"))
+
+
+class RecentRuns:
+    """Answers of the most recent runs, up to a bound."""
+
+    def __init__(self) -> None:
+        self._said: Final[OrderedDict[tuple[str, str, Quote], Continuation]] = OrderedDict()
+
+    def before(self, run: Continuation, tenant: str = "") -> str:
+        """Return the id of the run that this one may continue, empty if there is none; remember this one.
+
+        Args:
+            run: the run to look up.
+            tenant: the tenant of the run; runs of several tenants are never one.
+        """
+        found = (self._said.get((tenant, run.service, quote)) for quote in run.heard)
+        ids = (one.run_id for one in found if one is not None and _continues(run, one))
+        before = next(ids, "")
+        if run.said:
+            self._said[tenant, run.service, run.said[0]] = run
+            if len(self._said) > _MOST_REMEMBERED:
+                self._said.popitem(last=False)
+        return before
+
+
+def _continues(run: Continuation, before: Continuation) -> bool:
+    """Say whether ``run`` began soon after ``before``, with the beginning and end of its answer as input."""
+    is_soon = 0 <= run.start_ns - before.end_ns <= _LONGEST_PAUSE_NS
+    return is_soon and run.run_id != before.run_id and set(before.said) <= set(run.heard)
+
+
+def note(run_id: str) -> str:
+    """Return the note on a run that may continue ``run_id``."""
+    return f"{MAY_JOIN}{run_id}: its task quotes the answer of that run; a span around both would join them"
+
+
+def note_possible_joins(runs: Iterable[tuple[Trace, Trajectory]]) -> tuple[Trajectory, ...]:
+    """Return the trajectories, in the order of their starts, each with a note on the run it may continue."""
+    recent, found = RecentRuns(), []
+    for trace, trajectory in runs:
+        before = recent.before(continuation_of(trace, trajectory))
+        warnings = (*trajectory.warnings, note(before)) if before else trajectory.warnings
+        found.append(replace(trajectory, warnings=warnings) if before else trajectory)
+    return tuple(found)
+
+
+Number = TypeVar("Number", int, float)
+
+_MOST: Final = (1 << 61) - 1
+"""Largest count: spans may hold any, and their sums must fit into 64 bits."""
+_LATEST_NS: Final = (1 << 63) - 1
+
+
+def total_up(run: Run) -> RunTotals:
+    """Return a run's totals; each span's tokens count once."""
+    steps = run.trajectory.steps
+    starts = [step.start_ns for step in steps if 0 < step.start_ns <= _LATEST_NS]
+    ends = [step.end_ns for step in steps if 0 < step.end_ns <= _LATEST_NS]
+    calls = list(_calls(run))
+    return RunTotals(
+        workflow=workflow_of(run.trace.spans),
+        steps=len(steps),
+        started_ns=min(starts, default=None),
+        duration_ns=max(0, max(ends) - min(starts)) if starts and ends else None,
+        input_tokens=_sum(call.input_tokens for call in calls),
+        output_tokens=_sum(call.output_tokens for call in calls),
+        cost_usd=_sum(call.cost_usd for call in calls),
+    )
+
+
+def _calls(run: Run) -> Iterator[ModelCall]:
+    """Yield the model calls of a run, one a span."""
+    asking: set[tuple[TraceId | None, SpanId | None]] = {
+        (step.trace_id, step.span_id) for step in run.trajectory.steps if step.kind is StepKind.LLM
+    }
+    return (model_call(span) for span in run.trace.spans if (span.trace_id, span.span_id) in asking)
+
+
+def _sum(numbers: Iterable[Number | None]) -> Number | None:
+    known = [number for number in numbers if number is not None]
+    return min(sum(known), _MOST) if known else None

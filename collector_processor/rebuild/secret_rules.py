@@ -25,9 +25,9 @@ import re2
 
 from collector_processor.core.patterns import compile_rule, re2_options
 from collector_processor.rebuild import named_secrets as named
+from collector_processor.rebuild import named_secrets as tables
 from collector_processor.rebuild import secret_places as places
-from collector_processor.rebuild import secret_tables as tables
-from collector_processor.rebuild.secret_spans import address, cards_in, cookies, random_token
+from collector_processor.rebuild.secret_places import address, cards_in, cookies, random_token
 from collector_processor.rebuild.unescape import BASE64, HEX
 
 DATA: Final = files("collector_processor.rebuild").joinpath("secret_rules.json")

@@ -13,9 +13,8 @@ from typing import Final
 from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.decode import decode, decode_logs
-from collector_processor.rebuild.possible_joins import note_possible_joins
 from collector_processor.rebuild.repair import repair
-from collector_processor.rebuild.runs import group_runs, is_stray, join_logs
+from collector_processor.rebuild.runs import group_runs, is_stray, join_logs, note_possible_joins
 from collector_processor.trajectory import order
 from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, LogRecord, Span, Trace, TraceId

@@ -39,7 +39,7 @@ from collector_processor.receivers.admission import (
     require_local,
     too_large,
 )
-from collector_processor.receivers.decompression import IDENTITY
+from collector_processor.receivers.decompression import IDENTITY, Unpacking
 from collector_processor.receivers.overload import (
     DEFAULT_BUFFER_BYTES,
     BufferBudget,
@@ -47,7 +47,6 @@ from collector_processor.receivers.overload import (
     WhenFull,
     keep_memory,
 )
-from collector_processor.receivers.unpacking import Unpacking
 
 logger = logging.getLogger(__name__)
 _SIGNALS: Final[Mapping[str, Signal]] = {http_path(signal): signal for signal in Signal}

@@ -2,8 +2,8 @@
 
 Each run is analysed as the service does, and again as if triage had found a failure. Carriers and evaluation
 logs are decoded from the sent bytes, with the default carriers and with ``BLAMESPAN_CARRIERS=all``. ``now``
-is fixed; durations and the version of the rules, which changes with every file, are left
-out. Records are hashed with the names of their fields.
+is fixed; durations and the version of the rules, which changes with every file, are left out. Records are
+hashed with the names of their fields.
 """
 
 from __future__ import annotations

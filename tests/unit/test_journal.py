@@ -35,8 +35,7 @@ from collector_processor.journal.segment_connection import MAX_OPEN, SCHEMA_VERS
 from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceNote
-from collector_processor.wire.scan import scan_traces
-from collector_processor.wire.scan_records import scan_logs
+from collector_processor.wire.scan import scan_logs, scan_traces
 from semconv.model import TraceId
 from tests.otlp_requests import (
     log_request,

@@ -16,7 +16,7 @@ from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.examine import Examined
 from collector_processor.pipeline.load import Others
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.possible_joins import Continuation, RecentRuns, continuation_of
+from collector_processor.rebuild.runs import Continuation, RecentRuns, continuation_of
 from collector_processor.rebuild.stages import rebuild
 from semconv.model import Completion, Span, SpanId, TraceId
 from semconv.record import replace as changed
@@ -121,7 +121,7 @@ def test_runs_of_two_tenants_are_never_one() -> None:
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collector_processor.rebuild.possible_joins._MOST_REMEMBERED", 2)
+    monkeypatch.setattr("collector_processor.rebuild.runs._MOST_REMEMBERED", 2)
     recent, (first, then) = RecentRuns(), both()
     recent.before(first)
     for number in range(2):

@@ -25,7 +25,7 @@ from collector_processor.core.records import Commit
 from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.redaction import keep
-from collector_processor.rebuild.run_totals import total_up
+from collector_processor.rebuild.runs import total_up
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Trace
 from tests.runs import run as a_run

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector_processor.core.runs import MOST_NAME, Run, RunTotals, workflow_of
-from collector_processor.rebuild.run_totals import total_up
+from collector_processor.rebuild.runs import total_up
 from collector_processor.trajectory import order
 from semconv.model import Span
 from semconv.record import replace

@@ -27,8 +27,7 @@ from collector_processor.wire.facts import (
     unpack_notes,
 )
 from collector_processor.wire.protobuf import write_varint
-from collector_processor.wire.scan import item_count, scan_traces
-from collector_processor.wire.scan_records import scan_logs, scan_metrics
+from collector_processor.wire.scan import item_count, scan_logs, scan_metrics, scan_traces
 from collector_processor.wire.split import drop_invalid
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 from tests.otlp_requests import (

@@ -38,12 +38,12 @@ from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.pipeline.load import Rows
 from collector_processor.rebuild.decode import decode
 from collector_processor.receivers.admission import TurnedAwayError
+from collector_processor.receivers.decompression import Unpacking
 from collector_processor.receivers.overload import BufferBudget
-from collector_processor.receivers.unpacking import Unpacking
 from collector_processor.store.verdicts import MAX_JOINED
+from collector_processor.wire.agent_markers import TooCostlyError
 from collector_processor.wire.by_trace import TraceIndex, extract
 from collector_processor.wire.facts import TraceArrival
-from collector_processor.wire.find_spans import TooCostlyError
 from collector_processor.wire.scan import scan_request, scan_traces
 from collector_processor.wire.split import drop_invalid, split_for_reading
 from semconv.model import Link, SpanId, TraceId

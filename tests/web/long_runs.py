@@ -19,7 +19,7 @@ from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
-from collector_processor.rebuild.run_totals import total_up
+from collector_processor.rebuild.runs import total_up
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.kept_spans_table import PackedSpans
 from semconv.model import Attribution

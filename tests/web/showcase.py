@@ -21,7 +21,7 @@ from analyzer.issues.recurrence.watch import Count, Share
 from analyzer.issues.report import AgentShare
 from analyzer.web.views.workflow_page import workflow_path
 from collector_processor.core.runs import Run, RunTotals
-from collector_processor.rebuild.run_totals import total_up
+from collector_processor.rebuild.runs import total_up
 from collector_processor.rebuild.stages import rebuild
 from semconv.model import Trajectory
 from tests.runs import failed_tool, run, step, tool

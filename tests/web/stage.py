@@ -37,7 +37,7 @@ from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.core.runs import Run, RunTotals
 from collector_processor.otlp import NO_TENANT, Address, Signal, Tenant
-from collector_processor.rebuild.run_totals import total_up
+from collector_processor.rebuild.runs import total_up
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings
 from collector_processor.store.database.places import open_database
