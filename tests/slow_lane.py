@@ -18,10 +18,9 @@ from collector_processor.core.records import Commit, StoredVerdict, VerdictSumma
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Examiner
-from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.load import Prepare, Rows
 from collector_processor.pipeline.prepare import Look, Prepared, Preparer, TraceBytes
-from collector_processor.pipeline.scheduler import Pipeline
+from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redact_run import Cleaner

@@ -24,9 +24,8 @@ from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.kept_spans_table import KeptSpansRows, PackedSpans
-from collector_processor.store.run_history import RunHistoryRows
+from collector_processor.store.run_history import RunHistoryRows, RunTotalsRows
 from collector_processor.store.run_text import RunText, folded
-from collector_processor.store.run_totals_table import RunTotalsRows
 from semconv.model import Status
 
 logger = logging.getLogger(__name__)

@@ -51,8 +51,7 @@ from collector_processor.pipeline.examine import (
     owns_all,
     without_others,
 )
-from collector_processor.pipeline.limits import PipelineLimits
-from collector_processor.pipeline.scheduler import Pipeline
+from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet

@@ -27,8 +27,7 @@ from collector_processor.journal.chunks import Chunk
 from collector_processor.otlp import NO_TENANT, Arrival, Signal, TraceKey
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Examiner
-from collector_processor.pipeline.limits import PipelineLimits
-from collector_processor.pipeline.scheduler import Pipeline
+from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.receivers.intake import Intake, IntakeRules

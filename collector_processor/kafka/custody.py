@@ -4,7 +4,7 @@ Lives on the event loop; ``reader`` calls it from its thread. Neighbouring recor
 one request. Rows are kept in the journal of this process; when a partition is revoked, those not forwarded
 are given back, its open traces are dropped, and the next owner reads both again. The
 traces' spilled parts (``spilling``) are recalled before the analysis, and if the store is there, before
-records are read.
+records are read. Unreadable records are put aside in a folder, because reading them again would not help.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from collector_processor.core.records import SpilledPart
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal
 from collector_processor.journal.chunks import Chunk, Entry
-from collector_processor.kafka.aside import Aside
 from collector_processor.kafka.progress import Mark, Progress, Range, Span
 from collector_processor.kafka.record_form import Place, Record, request_of, runs_of
 from collector_processor.kafka.spilling import Spilling, by_trace, is_large, unpack
@@ -397,3 +396,35 @@ class Custody:
 def _complete(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+_MOST: Final = 1_000
+"""Records kept in files; further ones are only logged."""
+_MOST_BYTES: Final = 64 << 20
+"""Likewise in bytes: a client that writes to a topic must not fill the disk."""
+
+
+class Aside:
+    """Unreadable records, the first ones in files."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start without records; the first one creates the folder."""
+        self._folder: Final = folder
+        self._count = 0
+        self._bytes = 0
+
+    def keep(self, record: Record, reason: str) -> None:
+        """Log a record, and keep it if there is room."""
+        self._count += 1
+        name = f"{record.place.topic}-{record.place.partition}-{record.offset}"
+        context = {"record": name, "bytes": len(record.value), "reason": reason}
+        logger.error("record cannot be read: set aside", extra=context)
+        size = self._bytes + len(record.value)
+        if self._count <= _MOST and size <= _MOST_BYTES:
+            self._bytes = size
+            try:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                (self._folder / name).touch(mode=0o600)
+                (self._folder / name).write_bytes(record.value)
+            except OSError as error:
+                logger.warning("record cannot be kept aside", extra={"record": name, "reason": str(error)})

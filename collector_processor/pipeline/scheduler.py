@@ -1,32 +1,32 @@
 """The slow lane: takes arrivals and commits verdicts, by running the pure stages and their side effects.
 
-One task owns the assembler and the hold deadlines (``holds``); examinations run concurrently, up to a bound,
-and one at a time for each trace. Errors here do not affect the fast lane, which acknowledges and forwards:
-telemetry never waits for the slow lane in late mode, and at most ``hold_max`` in hold mode.
+One task owns the assembler and the hold deadlines (``arrivals.Holds``); examinations run concurrently, up to
+a bound, and one at a time for each trace. Errors here do not affect the fast lane, which acknowledges and
+forwards: telemetry never waits for the slow lane in late mode, and at most ``hold_max`` in hold mode.
+
+In a flood, traces are evicted by the retention quota faster than single verdicts can be stored, so many are
+recorded in one transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
-from collector_processor.assembly.assembler import Assembler, Released
+from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
 from collector_processor.core.disk import STORE_RETRY_S, is_refusal, patiently
 from collector_processor.core.fair import FairQueue, Places
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.arrivals import Arrivals
-from collector_processor.pipeline.evictions import Evictions
+from collector_processor.pipeline.arrivals import Arrivals, ExaminationOrder, Holds, Inbox, Waits
 from collector_processor.pipeline.examine import Examined, Examiner
-from collector_processor.pipeline.holds import Holds
-from collector_processor.pipeline.limits import PipelineLimits
 from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.queues import Inbox
-from collector_processor.pipeline.waits import ExaminationOrder, Waits
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import Completion
 
@@ -38,6 +38,22 @@ _AT_ONCE: Final = 64
 """Due traces or releases handled before other tasks get the event loop: some milliseconds."""
 _COMPANY_S: Final = 0.02
 """Seconds between checks for arrivals and due traces: traces that complete together are examined together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineLimits:
+    """Parameters of the slow lane."""
+
+    assembler: AssemblerLimits
+    hold_max_s: float | None = None
+    """Seconds an agent trace may wait for its verdict; ``None`` means late mode."""
+    concurrency: int = 16
+    rewrites_max_s: float = 2.0
+    """Extra seconds at shutdown for committed replacements, which need the disk but no model."""
+    releases_max_s: float = 10.0
+    """The same for all other held rows, because on a full disk their release might never end."""
+    max_inbox_bytes: int = 64 << 20
+    """Bound on notes not looked up yet; enough for 250,000 spans."""
 
 
 class Pipeline:
@@ -384,3 +400,51 @@ class Pipeline:
         """Open a trace again, or delay its release, unless another process has its spans now."""
         if self._owns(key):
             self._assembler.receive(key, (), 0, self._monotonic(), analyses=analyses)
+
+
+_MAX_TOGETHER: Final = 500
+"""Maximum number of evicted traces recorded in one transaction."""
+_MAX_WAITING: Final = 100_000
+"""Bound on evicted traces that wait for a full disk; those beyond get no verdict but are counted."""
+
+
+class Evictions:
+    """Evicted traces that are not recorded yet; used on one event loop."""
+
+    def __init__(
+        self,
+        record: Callable[[Collection[TraceKey]], Awaitable[None]],
+        start: Callable[[Coroutine[None, None, None]], None],
+    ) -> None:
+        """Create an empty queue.
+
+        Args:
+            record: stores the verdicts of evicted traces; never called concurrently.
+            start: runs a coroutine in the background.
+        """
+        self._record: Final = record
+        self._start: Final = start
+        self._waiting: Final[OrderedDict[TraceKey, None]] = OrderedDict()
+        self._is_recording = False
+        self.count = 0
+        """Number of traces evicted so far."""
+
+    def add(self, keys: Collection[TraceKey]) -> None:
+        """Schedule evicted traces to be recorded."""
+        self.count += len(keys)
+        self._waiting.update(dict.fromkeys(keys))
+        while len(self._waiting) > _MAX_WAITING:
+            self._waiting.popitem(last=False)
+        if not self._is_recording:
+            self._is_recording = True
+            self._start(self._record_all())
+
+    async def _record_all(self) -> None:
+        try:
+            while self._waiting:
+                keys = tuple(islice(self._waiting, _MAX_TOGETHER))
+                for key in keys:
+                    del self._waiting[key]
+                await self._record(keys)
+        finally:
+            self._is_recording = False

@@ -21,8 +21,7 @@ from collector_processor.exporters.backend import read_retry_after, unanswered, 
 from collector_processor.otlp import Delivered, Rejected, SendOutcome, Tenant, TryLater
 from collector_processor.settings.scores import ScoreTarget
 from collector_processor.sinks import SINKS
-from collector_processor.sinks.exchange import Call, HumanScore, ScoredRun, UnexpectedAnswerError
-from collector_processor.sinks.reading import MOST_SCORES
+from collector_processor.sinks.exchange import MOST_SCORES, Call, HumanScore, ScoredRun, UnexpectedAnswerError
 
 TIMEOUT_S: Final = 30.0
 MOST_BYTES: Final = 16 << 20

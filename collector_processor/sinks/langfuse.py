@@ -13,8 +13,17 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from collector_processor.core.scores import Score, ScoreChange
-from collector_processor.sinks.exchange import Call, Exchange, HumanScore, Reading, ScoredRun, Sink, listed
-from collector_processor.sinks.reading import READ_NAMES, human_score
+from collector_processor.sinks.exchange import (
+    READ_NAMES,
+    Call,
+    Exchange,
+    HumanScore,
+    Reading,
+    ScoredRun,
+    Sink,
+    human_score,
+    listed,
+)
 from collector_processor.writeback.annotate import digest
 from collector_processor.writeback.evaluations import IDENTIFIER, TASK_SUCCESS
 from semconv import attributes as names

@@ -15,8 +15,18 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from collector_processor.core.scores import Score, ScoreChange
-from collector_processor.sinks.exchange import Call, Exchange, HumanScore, Reading, ScoredRun, Sink, listed
-from collector_processor.sinks.reading import HUMAN, human_score, inside
+from collector_processor.sinks.exchange import (
+    HUMAN,
+    Call,
+    Exchange,
+    HumanScore,
+    Reading,
+    ScoredRun,
+    Sink,
+    human_score,
+    inside,
+    listed,
+)
 from collector_processor.writeback.evaluations import IDENTIFIER
 from semconv import attributes as names
 

@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 from collector_processor.core.scores import Score, ScoreChange, ScorePlace
 from collector_processor.sinks.exchange import (
+    HUMAN,
+    READ_NAMES,
     Call,
     Exchange,
     HumanScore,
@@ -24,9 +26,10 @@ from collector_processor.sinks.exchange import (
     ScoredRun,
     Sink,
     UnexpectedAnswerError,
+    human_score,
+    inside,
     listed,
 )
-from collector_processor.sinks.reading import HUMAN, READ_NAMES, human_score, inside
 from collector_processor.writeback.evaluations import IDENTIFIER, TASK_SUCCESS
 
 WITHDRAWN: Final = "withdrawn"

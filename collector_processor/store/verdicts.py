@@ -30,8 +30,7 @@ from collector_processor.otlp import Signal, Tenant, TraceKey
 from collector_processor.store.database.connection import Flush, StoreConnection, upsert
 from collector_processor.store.database.places import StorePlace, connected
 from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
-from collector_processor.store.run_history import RunHistoryRows
-from collector_processor.store.run_totals_table import RunTotalsRows
+from collector_processor.store.run_history import RunHistoryRows, RunTotalsRows
 from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
 from semconv.model import TraceId
 

@@ -1,7 +1,7 @@
 """Ordering of a sound trace: which spans are steps, in which order, and which agent each belongs to.
 
 ``acts`` reads the spans through the dialects, ``PASSES`` turn the acts into ordered steps, and
-``steps`` writes the trajectory. A pass takes an immutable record and returns a new one (the shape is
+``build_trajectory`` writes the trajectory. A pass takes an immutable record and returns a new one (the shape is
 that of Jaeger's ``internal/adjuster/standard.go``). Steps are ordered by start in integer
 nanoseconds; ties are broken by place in the tree, never by arrival. Pure.
 """
@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from collector_processor.trajectory.acts import Pass, fail_unended, read_acts
-from collector_processor.trajectory.assign_agents import (
+from collector_processor.trajectory.agents import (
+    add_unseen_handoffs,
+    drop_trailing_summaries,
     name_by_handoff,
     name_by_instructions,
     name_by_messages,
@@ -25,7 +27,6 @@ from collector_processor.trajectory.functions import (
     name_by_function,
     name_by_prompt,
 )
-from collector_processor.trajectory.handoffs import add_unseen_handoffs, drop_trailing_summaries
 from collector_processor.trajectory.leaves import choose_steps
 from collector_processor.trajectory.loops import add_unseen_tools
 from collector_processor.trajectory.relations import group_parallel_steps

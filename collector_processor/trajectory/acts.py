@@ -3,18 +3,29 @@
 An *act* is a model call, tool call, handoff or agent. Containers between acts are skipped.
 Records are immutable and refer to each other by index, so that a pass returns replacements.
 Everything is one pass over the forest, parents first, so depth costs only memory.
+
+Images and files in base64 are named, never dumped. A picture that a tool returns takes up to megabytes of a
+step's text; what stands after it would be cut off. Base64 is told from words by its length without a space,
+and from hashes, sequences and hex dumps by having capitals, small letters and digits. Lines of MIME's base64
+(RFC 2045) have one length.
+
+Users trace functions by hand (``logfire.instrument``, ``@observe``, ``openlit.trace``, a tracer's spans), and
+an instrumentation of the model's SDK writes the calls. A span named like a requested tool, begun after the
+request, with no model call below and no tool span of that name in the run, is the tool's span.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from collector_processor.trajectory.blobs import name_blobs
-from collector_processor.trajectory.plain_tools import with_requested_tools
-from semconv.dialects import USUAL, Action, ActionKind, Inferred, Reader, Surroundings
+from semconv.dialects import USUAL, Action, ActionKind, Inferred, Message, Reader, Surroundings, ToolCall
+from semconv.dialects.generic.clues import clues_of, words_of
+from semconv.dialects.reading.tools import delegation_target, transfer_target
+from semconv.dialects.reading.values import error_of, is_failed, words
 from semconv.model import AgentSource, Span, SpanStatus, Stop
 from semconv.record import record, replace
 
@@ -239,3 +250,187 @@ def _agent_of(action: Action, inherited: str | None) -> tuple[str | None, AgentS
     if action.agent is not None and action.kind not in _NAMELESS:
         return action.agent, action.agent_source
     return inherited, _UNKNOWN if inherited is None else _ANCESTOR
+
+
+LEAST_CHARS: Final = 500
+"""Shortest base64 that is left out: 375 bytes. Ids, hashes and keys are shorter."""
+_PART: Final = LEAST_CHARS // 2
+PLACEHOLDER: Final = "[base64 data]"
+_CHAR: Final = r"[A-Za-z0-9+/_-]"
+_RUN: Final = re.compile(
+    # Possessive, so that the time is linear. A full stop before it is that of a token or a host name.
+    rf"(?<![A-Za-z0-9+/_.-])(?:{_CHAR}{{60,}}+(?:(?:\\r)?\\n|\r?\n)?)++(?:{_CHAR}{{1,59}}+)?={{0,2}}"
+)
+_BREAK: Final = re.compile(r"(?:\\r)?\\n|\r?\n")
+_MIXED: Final = (re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[0-9]"))
+
+
+def without_base64(text: str) -> str:
+    """Return a text with ``PLACEHOLDER`` in place of each long base64; the text itself if there is none."""
+    return _RUN.sub(_named, text) if len(text) >= LEAST_CHARS and _may_have(text) else text
+
+
+def _may_have(text: str) -> bool:
+    """Return whether an aligned part of a text has no space: every base64 that is long enough fills one.
+
+    Most texts have no such part, and looking for one takes a hundredth of the expression's time.
+    """
+    starts = range(0, len(text) - _PART + 1, _PART)
+    return any(" " not in (part := text[at : at + _PART]) and part.isascii() for at in starts)
+
+
+def _named(found: re.Match[str]) -> str:
+    whole = found[0]
+    lines = _BREAK.split(whole)
+    is_one_width = len({len(line) for line in lines[:-1]}) <= 1
+    is_base64 = len(whole) >= LEAST_CHARS and is_one_width and all(each.search(lines[0]) for each in _MIXED)
+    return PLACEHOLDER if is_base64 else whole
+
+
+def name_blobs(action: Action | None) -> Action | None:
+    """Return an action whose texts have no base64; the action itself if it has none."""
+    if action is None:
+        return None
+    changed: dict[str, Any] = {}
+    for name in ("input", "output", "error", "task", "answer", "instructions"):
+        text: str = getattr(action, name)
+        if text and (kept := without_base64(text)) is not text:
+            changed[name] = kept
+    for name in ("input_messages", "output_messages"):
+        messages: Sequence[Message] = getattr(action, name)
+        named = tuple(map(_named_message, messages))
+        if any(one is not other for one, other in zip(named, messages, strict=True)):
+            changed[name] = named
+    return replace(action, **changed) if changed else action
+
+
+def _named_message(message: Message) -> Message:
+    text, results = without_base64(message.text), without_base64(message.results)
+    calls = tuple(map(_named_call, message.calls)) if message.calls else ()
+    is_same = text is message.text and results is message.results and calls == message.calls
+    return message if is_same else replace(message, text=text, results=results, calls=calls)
+
+
+def _named_call(call: ToolCall) -> ToolCall:
+    arguments = without_base64(call.arguments)
+    return call if arguments is call.arguments else replace(call, arguments=arguments)
+
+
+_LLM: Final = ActionKind.LLM
+_CONTAINER: Final = ActionKind.CONTAINER
+_TOOLS: Final = frozenset({ActionKind.TOOL, ActionKind.HANDOFF})
+_CALLED: Final = _TOOLS | {_LLM, ActionKind.AGENT, ActionKind.HUMAN}
+_WORDS: Final = re.compile(r"[\s.:]+")
+
+_Request: TypeAlias = tuple[int, ToolCall, str]
+"""A request: start of the model call, the tool call, and the model call's dialect."""
+
+
+def with_requested_tools(
+    spans: Sequence[Span], parents: Sequence[int], actions: Sequence[Action | None]
+) -> Sequence[Action | None]:
+    """Return ``actions`` with the plain spans that are tools which a model requested."""
+    actions = _with_tools_by_id(spans, actions)
+    plain = [
+        position for position, action in enumerate(actions) if action is None or action.kind is _CONTAINER
+    ]
+    requests = _requests(spans, actions) if plain else None
+    if not requests:
+        return actions
+    named = [
+        (spans[position].start_ns, position, tool)
+        for position in plain
+        if (tool := _WORDS.split(spans[position].name)[-1]) in requests
+    ]
+    if not named:
+        return actions
+    calling = _with_calls_below(parents, actions)
+    found = list(actions)
+    for start_ns, position, tool in sorted(named):
+        if position not in calling and (asked := _asked(requests[tool], start_ns)) is not None:
+            found[position] = _tool(spans[position], *asked)
+    return found
+
+
+def _with_tools_by_id(spans: Sequence[Span], actions: Sequence[Action | None]) -> Sequence[Action | None]:
+    """Return ``actions`` with the unread spans that name a requested call by its id, the first of each call.
+
+    A model's ids of calls are unique, so the span executes that call, whatever its dialect; another dialect
+    reads the model calls, and inference is not asked.
+    """
+    unread = [at for at, action in enumerate(actions) if action is None]
+    shown = {action.call_id for action in actions if action is not None and action.kind in _TOOLS}
+    asked: dict[str, _Request] = {}
+    for span, action in zip(spans, actions, strict=True) if unread else ():
+        if action is not None and action.kind is _LLM:
+            asked |= {
+                call.call_id: (span.start_ns, call, action.dialect)
+                for call in action.requested
+                if call.call_id not in shown
+            }
+    found = list(actions)
+    for at in sorted(unread if asked else (), key=lambda at: spans[at].start_ns):
+        span = spans[at]
+        call_id = next(
+            (value for key, value in span.attributes.items() if _is_call_id(key, value, asked)), ""
+        )
+        if call_id and asked[str(call_id)][0] <= span.start_ns:
+            _, call, dialect = asked.pop(str(call_id))
+            got = clues_of(span).got
+            found[at] = replace(_tool(span, call, dialect), output="" if got is None else words(got))
+    return found
+
+
+def _is_call_id(key: str, value: object, asked: Mapping[str, _Request]) -> bool:
+    return isinstance(value, str) and value in asked and bool(value) and {"call", "id"} <= {*words_of(key)}
+
+
+def _requests(spans: Sequence[Span], actions: Sequence[Action | None]) -> Mapping[str, deque[_Request]]:
+    """Return the requests of each tool that has no span of its own, in order."""
+    found: list[_Request] = []
+    shown: set[str] = set()
+    for span, action in zip(spans, actions, strict=True):
+        if action is None:
+            continue
+        if action.kind is _LLM:
+            found += [(span.start_ns, call, action.dialect) for call in action.requested]
+        elif action.tool is not None and action.kind in _TOOLS:
+            shown.add(action.tool)
+    requests: defaultdict[str, deque[_Request]] = defaultdict(deque)
+    for each in sorted(found, key=lambda request: request[0]):
+        if each[1].name not in shown:
+            requests[each[1].name].append(each)
+    return requests
+
+
+def _with_calls_below(parents: Sequence[int], actions: Sequence[Action | None]) -> set[int]:
+    """Return the positions of the spans that have a call or an agent below."""
+    found: set[int] = set()
+    for position in range(len(parents) - 1, -1, -1):
+        action = actions[position]
+        if position in found or (action is not None and action.kind in _CALLED):
+            found.add(parents[position])
+    return found
+
+
+def _asked(requests: deque[_Request], start_ns: int) -> tuple[ToolCall, str] | None:
+    """Take the next request made before ``start_ns``; the last one stays, for a tool that is retried."""
+    if not requests or requests[0][0] >= start_ns:
+        return None
+    _, call, dialect = requests[0] if len(requests) == 1 else requests.popleft()
+    return call, dialect
+
+
+def _tool(span: Span, call: ToolCall, dialect: str) -> Action:
+    target = transfer_target(call.name, call.arguments)
+    failed = is_failed(span)
+    return Action(
+        dialect=dialect,
+        kind=ActionKind.TOOL if target is None else ActionKind.HANDOFF,
+        tool=call.name,
+        target=target or delegation_target(call.name, call.arguments),
+        call_id=call.call_id,
+        input="" if call.call_id else call.arguments,  # otherwise both texts come from the calls, by id
+        failed=failed,
+        error=error_of(span) if failed else "",
+    )

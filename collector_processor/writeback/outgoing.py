@@ -34,8 +34,7 @@ from collector_processor.writeback.annotate import (
     root_attributes,
 )
 from collector_processor.writeback.carriers import carriers, evaluation_logs, root_of, withdrawal
-from collector_processor.writeback.evaluations import TASK_SUCCESS, annotation, evaluations
-from collector_processor.writeback.scores import score_entries
+from collector_processor.writeback.evaluations import TASK_SUCCESS, annotation, evaluations, score_entries
 from collector_processor.writeback.span_places import pack_place
 from semconv.attributes import ERROR
 from semconv.model import (

@@ -125,7 +125,7 @@ def check_judged(runs: list[TraceId], *lines: Line) -> None:
 
 
 MIGRATION: Final = """
-from collector_processor.store.columns import text_
+from collector_processor.store.schema import text_
 from alembic import op
 
 revision = "9999"

@@ -12,9 +12,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector_processor.forwarding.forwarder import Environment, Forwarder
+from collector_processor.forwarding.forwarder import Environment, Forwarder, ForwarderLimits
 from collector_processor.forwarding.ledger import Counts, Ledger
-from collector_processor.forwarding.send_queue import ForwarderLimits
 from collector_processor.journal import open_journal
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import (

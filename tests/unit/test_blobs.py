@@ -13,7 +13,7 @@ import pytest
 
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
-from collector_processor.trajectory.blobs import PLACEHOLDER, without_base64
+from collector_processor.trajectory.acts import PLACEHOLDER, without_base64
 from semconv.model import Step
 from tests.factories import agent, chat, tool, workflow
 

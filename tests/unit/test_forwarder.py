@@ -12,9 +12,8 @@ import pytest
 
 from collector_processor.core.disk import STORE_RETRY_S
 from collector_processor.exporters.memory import MemoryExporter
-from collector_processor.forwarding.forwarder import Environment, Forwarder
+from collector_processor.forwarding.forwarder import Environment, Forwarder, ForwarderLimits
 from collector_processor.forwarding.ledger import Counts, Ledger
-from collector_processor.forwarding.send_queue import ForwarderLimits
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Backlog, Chunk, Entry, Queue, State
 from collector_processor.otlp import (

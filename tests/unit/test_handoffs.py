@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector_processor.trajectory.assign_agents import Agents
+from collector_processor.trajectory.agents import Agents
 from tests.factories import agent, chat, ordered, outline, said, tool, workflow
 
 NAMES = ("Triage Agent", "Événements", "研究员", "搜索员", "ops (EU)", "🚀")

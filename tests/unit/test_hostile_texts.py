@@ -18,7 +18,7 @@ from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import clues
 from analyzer.signals.suspicion.ending import Ending
 from analyzer.signals.suspicion.other_language import other_language
-from collector_processor.trajectory.blobs import without_base64
+from collector_processor.trajectory.acts import without_base64
 from semconv.dialects.generic.speakers import bare_name
 from semconv.dialects.reading.messages import message_of
 from semconv.dialects.reading.python_repr import message_fields

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from collector_processor.core.fair import FairTable
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.limits import PipelineLimits
-from collector_processor.pipeline.queues import ARRIVAL_BYTES, NOTE_BYTES, Inbox
-from collector_processor.pipeline.scheduler import Pipeline
+from collector_processor.pipeline.arrivals import ARRIVAL_BYTES, NOTE_BYTES, Inbox
+from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.wire.facts import MARKED_BIT, TraceArrival, span_note
 from semconv.model import TraceId
 from tests.factories import chat, workflow

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Double, Index, text
 
-from collector_processor.store.columns import (
+from collector_processor.store.schema import (
     blob,
     create_table,
     flag,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from collector_processor.store.columns import blob
+from collector_processor.store.schema import blob
 
 revision = "s2"
 down_revision = "s1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Index
 
-from collector_processor.store.columns import create_table, id_, text_, texts
+from collector_processor.store.schema import create_table, id_, text_, texts
 
 revision = "s3"
 down_revision = "s2"
