@@ -10,12 +10,11 @@ from typing import Any
 
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts
 from analyzer.issues.counting import CountingRules, IssueCounting, noted_run
-from analyzer.issues.issue_rows import NotedRun
 from analyzer.issues.issue_service import IssueService
-from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.issue_store import IssueStore, NotedRun
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.run_label import Label, LabelKind
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence import Issue
 from analyzer.issues.report import IssueReports, Wanted
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import RUNS

@@ -15,7 +15,7 @@ from analyzer.cli.output import (
 )
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence import Issue
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, load_settings

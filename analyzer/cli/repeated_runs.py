@@ -17,7 +17,7 @@ from rich.text import Text
 
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.present import counted, plain
-from analyzer.issues.recurrence.issue import Fingerprint, fingerprint
+from analyzer.issues.recurrence import Fingerprint, fingerprint
 from semconv.model import Attribution, Blame, Status, Trajectory
 from semconv.record import record
 

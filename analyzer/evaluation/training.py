@@ -20,8 +20,7 @@ from analyzer.inquiry.calibration import calibrate
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.match_agents import normalise, same_agent
-from analyzer.inquiry.posterior import LogShares
-from analyzer.inquiry.step_sets import LEAST_RUNS, SetRule, set_rule
+from analyzer.inquiry.posterior import LEAST_RUNS, LogShares, SetRule, set_rule
 from analyzer.methods.learned.features import VERSION, Table, featurise
 from analyzer.methods.learned.ranker import MOST_ASKED, Panel, Ranker, Record, familiarity, step_rows
 from semconv.model import Step

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from analyzer.inquiry.match_agents import same_agent
-from analyzer.issues.issue_rows import CountedRun
-from analyzer.issues.issue_store import DAY_NS, IssueStore
+from analyzer.issues.issue_store import DAY_NS, CountedRun, IssueStore
 from analyzer.issues.labels.run_label import LabelKind
-from analyzer.issues.recurrence.issue import Notice, NoticeKind
-from analyzer.issues.recurrence.watch import Count, Watch, observe, threshold
+from analyzer.issues.recurrence import Count, Notice, NoticeKind, Watch, observe, threshold
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import upsert
 from semconv.model import agent_in_prose

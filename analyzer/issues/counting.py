@@ -17,11 +17,10 @@ from prometheus_client.samples import Exemplar
 
 from analyzer.inquiry.match_agents import same_agent
 from analyzer.issues.agent_counts import AgentCounts
-from analyzer.issues.issue_rows import CountedRun, NotedRun
-from analyzer.issues.issue_store import DAY_NS, CountedRows, IssueStore
+from analyzer.issues.issue_store import DAY_NS, CountedRows, CountedRun, IssueStore, NotedRun
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.run_label import Label, LabelKind
-from analyzer.issues.recurrence.issue import (
+from analyzer.issues.recurrence import (
     Change,
     Fingerprint,
     Issue,

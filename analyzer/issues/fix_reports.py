@@ -9,7 +9,7 @@ from typing import Any, Final
 from analyzer.history.changes import BeforeAfter, ChangePoint, before_and_after, change_points
 from analyzer.history.spectrum import Said
 from analyzer.issues.issue_store import DAY_NS, IssueStore
-from analyzer.issues.recurrence.issue import Issue, is_resolved_by_hand
+from analyzer.issues.recurrence import Issue, is_resolved_by_hand
 from analyzer.issues.report import iso
 from analyzer.issues.workflow_reports import DAYS, MOST_RUNS, Fix, issues_of, read_fix
 from collector_processor.core.records import HistoryRow

@@ -23,11 +23,11 @@ from analyzer.issues.fix_reports import FixReports, IssueFix, fix_json
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, NotifierRules, opened_session
 from analyzer.issues.receivers import Receiver
-from analyzer.issues.recurrence.issue import Issue, IssueState, Notice, age
+from analyzer.issues.recurrence import Issue, IssueState, Notice, age
 from analyzer.issues.report import IssueReports, Wanted, to_json
 from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports
-from analyzer.telemetry.issue_metrics import MAX_STANDING
 from analyzer.telemetry.metric import as_label
+from analyzer.telemetry.metric_table import MAX_STANDING
 from analyzer.telemetry.verdict_counters import Move
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict, VerdictSummary

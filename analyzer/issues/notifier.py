@@ -25,9 +25,8 @@ from typing import Any, Final, TypeAlias, cast
 
 import aiohttp
 
-from analyzer.issues.issue_rows import UnsentNotice
-from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.recurrence.issue import Notice, NoticeKind
+from analyzer.issues.issue_store import IssueStore, UnsentNotice
+from analyzer.issues.recurrence import Notice, NoticeKind
 from collector_processor.core.disk import StoreError
 
 

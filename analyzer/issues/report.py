@@ -11,11 +11,9 @@ from typing import Any, Final
 from analyzer.inquiry.match_agents import same_agent
 from analyzer.inquiry.present import counted
 from analyzer.issues.agent_counts import PAST_DAYS, WEEK, AgentCounts, Place
-from analyzer.issues.issue_rows import CountedRun
-from analyzer.issues.issue_store import DAY_NS, IssueStore
+from analyzer.issues.issue_store import DAY_NS, CountedRun, IssueStore
 from analyzer.issues.labels.run_label import LabelKind
-from analyzer.issues.recurrence.issue import Issue, IssueState, age
-from analyzer.issues.recurrence.watch import Count, Share, compared, observed, share_of
+from analyzer.issues.recurrence import Count, Issue, IssueState, Share, age, compared, observed, share_of
 from collector_processor.otlp import Tenant
 
 TREND_DAYS: Final = 14

@@ -16,7 +16,7 @@ from typing import Final
 
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts, packed_run
-from analyzer.issues.issue_rows import as_noted
+from analyzer.issues.issue_store import as_noted
 from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from collector_processor.core.analysis import Analysis, CommitPort, KeepRun
 from collector_processor.core.records import SECOND_OPINION, Commit, Place, StoredVerdict, VerdictSummary

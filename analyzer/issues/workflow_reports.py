@@ -33,7 +33,7 @@ from analyzer.history.wording import rule, told
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.report import SAMPLED, iso
-from analyzer.telemetry.issue_metrics import MAX_WORKFLOWS
+from analyzer.telemetry.metric_table import MAX_WORKFLOWS
 from collector_processor.core.records import HistoryRow, WorkflowRow
 from collector_processor.otlp import Tenant
 from collector_processor.store.run_history import RunHistoryRows

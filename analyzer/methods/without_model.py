@@ -17,8 +17,7 @@ from typing import Final
 
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import Inquiry, answered
-from analyzer.inquiry.posterior import LogShares, ranked
-from analyzer.inquiry.step_sets import COVERAGE, steps_within
+from analyzer.inquiry.posterior import COVERAGE, LogShares, ranked, steps_within
 from analyzer.methods.learned.features import VERSION, tabulate
 from analyzer.methods.learned.ranker import Ranker
 from analyzer.methods.reasons import blame_first, with_product

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analyzer.issues.recurrence.issue import IssueState
+from analyzer.issues.recurrence import IssueState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

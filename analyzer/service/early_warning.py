@@ -20,7 +20,7 @@ from analyzer.history.early import EarlyAlarm, KnownPart, Part, Warned, early_al
 from analyzer.history.elements import Element, unpack
 from analyzer.history.known_runs import from_text, has_shared_agents
 from analyzer.history.spectrum import Said
-from analyzer.issues.recurrence.issue import Notice, NoticeKind
+from analyzer.issues.recurrence import Notice, NoticeKind
 from analyzer.service.lifetime import Lifetime
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import StoreError

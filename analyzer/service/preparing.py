@@ -1,13 +1,27 @@
-"""The preparer of traces, built from settings; run as a module, it is a worker process of the service.
+"""The preparer of traces, built from settings; as a module, a worker process of the service. Not pure.
 
 Imports no pages, servers or HTTP client: worker processes do without them.
+
+A message to the process holds several traces; each is answered when it is done, so that the service knows
+which trace ended this process. The process ends when its input ends, no matter how the service ended. It
+ignores the signals that a terminal or an orchestrator sends to all processes: the service decides, and may
+still have runs to analyse.
 """
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
-from typing import Final
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Final, TypeAlias
 
+from analyzer.executor.codec import LENGTH_BYTES, STEP, length_of, read_traces, with_length, write_prepared
 from analyzer.executor.composition import (
     kept_texts,
     notice_text,
@@ -15,16 +29,16 @@ from analyzer.executor.composition import (
     open_cleaner,
     open_span_keeper,
 )
+from analyzer.executor.executor import prepare_each
 from analyzer.executor.step_process import StepServer
-from analyzer.executor.worker import OpenWork, Work, main
+from analyzer.executor.worker_process import TRACE_CPU_S
 from analyzer.history.early import elements_so_far
 from analyzer.history.elements import elements_of
 from analyzer.history.known_runs import FailedRun, facts_of, failed_run, release_of, to_text
 from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.counting import noted_run
-from analyzer.issues.issue_rows import noted_document
-from analyzer.issues.labels.kept_run import pack
-from analyzer.issues.labels.searched_text import searched_text, task_alone
+from analyzer.issues.issue_store import noted_document
+from analyzer.issues.labels.kept_run import pack, searched_text, task_alone
 from analyzer.methods import AUTO
 from analyzer.methods.history import COMPARED
 from analyzer.telemetry.json_lines import configure_logging
@@ -33,7 +47,7 @@ from collector_processor.core.records import RunFacts
 from collector_processor.core.runs import Run
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT
-from collector_processor.pipeline.prepare import Look, Preparer, no_comparison, nothing_so_far
+from collector_processor.pipeline.prepare import Look, Preparer, TraceBytes, no_comparison, nothing_so_far
 from collector_processor.rebuild.redact_run import Cleaner
 from collector_processor.rebuild.redaction import omit
 from collector_processor.settings import Settings
@@ -133,3 +147,94 @@ def run(open_work: OpenWork = work_from_settings) -> None:
 
 if __name__ == "__main__":
     run()
+
+
+logger = logging.getLogger(__name__)
+
+READY: Final = b"ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The work of a worker process."""
+
+    prepare: Preparer
+    step: Callable[[bytes], bytes]
+    """Answers a message that asks for the step of an analysis."""
+
+
+OpenWork: TypeAlias = Callable[[bytes], Work]
+"""Builds the work from the settings that the service sends."""
+
+
+def main(open_work: OpenWork) -> None:
+    """Prepare traces until the input ends. Logging must be configured."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with (
+        suppress(BrokenPipeError),  # the service is gone; closing would write once more
+        os.fdopen(os.dup(0), "rb") as inward,
+        os.fdopen(os.dup(1), "wb") as outward,
+    ):
+        os.dup2(_logs(), 1)  # anything printed goes to the log
+        try:
+            _serve(inward, outward, open_work)
+        except BrokenPipeError:
+            raise
+        except Exception:  # the process's outermost error handler
+            logger.critical("worker process failed", exc_info=True)
+            raise SystemExit(1) from None
+
+
+def _logs() -> int:
+    """Return the standard error's descriptor, or the null device's if it is closed."""
+    return os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
+
+
+def _serve(inward: IO[bytes], outward: IO[bytes], open_work: OpenWork) -> None:
+    settings = _read(inward)
+    if settings is None:
+        return
+    work = open_work(settings)
+    gc.collect()
+    gc.freeze()  # existing objects stay: exclude them from garbage collection
+    _write(outward, READY)
+    while (message := _read(inward)) is not None:
+        if message.startswith(STEP):
+            _write(outward, _within(_cpu_s(len(message)), partial(work.step, message)))
+            continue
+        for trace in read_traces(message):
+            _write(outward, _within(_cpu_s(trace.byte_count), partial(_prepared, work.prepare, trace)))
+
+
+def _cpu_s(byte_count: int) -> float:
+    """Return the CPU time limit for a message: ``TRACE_CPU_S`` for each MiB or part of one."""
+    return TRACE_CPU_S * (1 + (byte_count >> 20))
+
+
+def _prepared(prepare: Preparer, trace: TraceBytes) -> bytes:
+    (prepared,) = prepare_each(prepare, [trace])
+    return write_prepared(prepared)
+
+
+def _within(limit_s: float, answer: Callable[[], bytes]) -> bytes:
+    """Compute an answer; the kernel kills this process if it takes more CPU time than allowed."""
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    found = answer()
+    signal.setitimer(signal.ITIMER_PROF, 0)  # reading the next message is not charged to a trace
+    return found
+
+
+def _read(inward: IO[bytes]) -> bytes | None:
+    """Return the next message; ``None`` at the end of the input."""
+    head = inward.read(LENGTH_BYTES)
+    if len(head) < LENGTH_BYTES:
+        return None
+    length = length_of(head)
+    message = inward.read(length)
+    return message if len(message) == length else None
+
+
+def _write(outward: IO[bytes], message: bytes) -> None:
+    outward.write(with_length(message))
+    outward.flush()

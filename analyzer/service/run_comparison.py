@@ -17,7 +17,7 @@ from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed
 from analyzer.history.spectrum import Comparison, Said
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.counting import noted_run
-from analyzer.issues.issue_rows import noted_document
+from analyzer.issues.issue_store import noted_document
 from analyzer.methods.attribution import doubted
 from analyzer.methods.history import COMPARED, pooled_with, suspected
 from analyzer.signals.checked import checked

@@ -20,7 +20,7 @@ from analyzer.executor.models.budget import HourlyBudget
 from analyzer.issues.issue_service import IssueCounts
 from analyzer.issues.notifier import DeliveryCounters
 from analyzer.service.early_warning import EarlyLane
-from analyzer.telemetry import issue_metrics
+from analyzer.telemetry import metric_table
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import Labels
 from analyzer.telemetry.process_stats import ProcessStats
@@ -179,14 +179,14 @@ class ServiceMetrics(Collector):
 
     def _issues(self) -> Iterator[Family]:
         found = self.issues()
-        yield issue_metrics.ISSUES.family(((state,), count) for state, count in found.states.items())
-        yield issue_metrics.STANDING.family(found.standing.items())
-        yield issue_metrics.ALARM.family(found.alarms.items())
-        yield issue_metrics.SHARE_LOW.family(found.shares_low.items())
-        yield issue_metrics.WORKFLOW_REGRESSED.family(found.regressed.items())
-        yield issue_metrics.WORKFLOW_PASSED.family(found.passed_shares.items())
-        yield issue_metrics.REPEATED.single(self.repetitions())
-        for metric in issue_metrics.NOTICES:
+        yield metric_table.ISSUES.family(((state,), count) for state, count in found.states.items())
+        yield metric_table.STANDING.family(found.standing.items())
+        yield metric_table.ALARM.family(found.alarms.items())
+        yield metric_table.SHARE_LOW.family(found.shares_low.items())
+        yield metric_table.WORKFLOW_REGRESSED.family(found.regressed.items())
+        yield metric_table.WORKFLOW_PASSED.family(found.passed_shares.items())
+        yield metric_table.REPEATED.single(self.repetitions())
+        for metric in metric_table.NOTICES:
             what = metric.name.removeprefix("blamespan_notices_")
             yield metric.family(((one.receiver,), getattr(one, what)) for one in self.notices)
 

@@ -11,7 +11,7 @@ from typing import Final
 from analyzer.executor.composition import budget_of, carrier_policy, notice_text
 from analyzer.executor.executor import ExecutorCounters
 from analyzer.executor.models.budget import HourlyBudget, StoredSpending
-from analyzer.issues.beside_verdicts import BesideVerdicts, keeper
+from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
@@ -21,7 +21,6 @@ from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.issues.notifier import InDb
 from analyzer.issues.receivers import counting_rules, receivers_of
-from analyzer.issues.texts_behind import TextsBehind
 from analyzer.methods import AUTO
 from analyzer.service.analyses import open_executor
 from analyzer.service.durable import Files

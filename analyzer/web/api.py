@@ -20,7 +20,7 @@ from analyzer.issues.issue_service import IssueService
 from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.opinion_store import Opinion
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, to_json
-from analyzer.issues.recurrence.issue import IssueState
+from analyzer.issues.recurrence import IssueState
 from analyzer.issues.report import Wanted
 from analyzer.web.reads.documents import read_document
 from analyzer.web.run_list import read_limit

@@ -35,7 +35,7 @@ from analyzer.evaluation.training import train
 from analyzer.evaluation.validation import FOLDS, Labelled, across_systems, named, prepare
 from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.intervals import wilson
-from analyzer.inquiry.step_sets import steps_within
+from analyzer.inquiry.posterior import steps_within
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.registry import findings

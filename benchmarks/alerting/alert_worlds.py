@@ -1,6 +1,6 @@
 """Simulated failures of systems of agents, and the watches on them, for many stretches of time at once.
 
-This repeats the arithmetic of ``analyzer/issues/recurrence/watch.py`` over arrays, with one element for each
+This repeats the arithmetic of ``analyzer/issues/recurrence.py`` over arrays, with one element for each
 stretch; ``tests/unit/test_alert_worlds.py`` checks that both agree.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.issues.agent_counts import FEWEST_A_WEEK, PAST_DAYS, RENEW_DAYS, WEEK
-from analyzer.issues.recurrence.watch import RATIOS, threshold
+from analyzer.issues.recurrence import RATIOS, threshold
 
 MOST_DAYS: Final = 12 * WEEK
 """Time limit for finding a doubled share."""

@@ -18,9 +18,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from analyzer.issues.beside_verdicts import TextsBehind
+from analyzer.issues.labels.kept_run import MOST_CHARS
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
-from analyzer.issues.labels.searched_text import MOST_CHARS
-from analyzer.issues.texts_behind import TextsBehind
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunQuery
 from collector_processor.core.disk import RUNS

@@ -1,9 +1,9 @@
 """Ordering of a sound trace: which spans are steps, in which order, and which agent each belongs to.
 
 ``acts`` reads the spans through the dialects, ``PASSES`` turn the acts into ordered steps, and
-``build_trajectory`` writes the trajectory. A pass takes an immutable record and returns a new one (the shape is
-that of Jaeger's ``internal/adjuster/standard.go``). Steps are ordered by start in integer
-nanoseconds; ties are broken by place in the tree, never by arrival. Pure.
+``build_trajectory`` writes the trajectory. A pass takes an immutable record and returns a new one
+(the shape is that of Jaeger's ``internal/adjuster/standard.go``). Steps are ordered by start in
+integer nanoseconds; ties are broken by place in the tree, never by arrival. Pure.
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@ from typing import Final
 import pytest
 
 from analyzer.issues.fix_reports import FixReports, fix_json
-from analyzer.issues.issue_rows import CountedRun
-from analyzer.issues.issue_store import DAY_NS, IssueStore
-from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState, age, resolve
+from analyzer.issues.issue_store import DAY_NS, CountedRun, IssueStore
+from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, age, resolve
 from analyzer.issues.report import iso
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.issues.beside_verdicts import TextsBehind
+from analyzer.issues.labels.kept_run import MOST_CHARS, searched_text
 from analyzer.issues.labels.label_store import PackedRun
-from analyzer.issues.labels.searched_text import MOST_CHARS, searched_text
-from analyzer.issues.texts_behind import TextsBehind
 from analyzer.web.reads import run_lists
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunQuery, Sort

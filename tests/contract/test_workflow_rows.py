@@ -22,7 +22,7 @@ from analyzer.issues.workflow_reports import (
     read_fix,
     to_json,
 )
-from analyzer.telemetry.issue_metrics import MAX_WORKFLOWS
+from analyzer.telemetry.metric_table import MAX_WORKFLOWS
 from collector_processor.core.records import Commit, RunFacts
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant

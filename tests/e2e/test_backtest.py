@@ -23,7 +23,7 @@ from analyzer.cli.recorded_runs import load_runs
 from analyzer.executor.composition import open_analyst, open_span_keeper
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun
-from analyzer.issues.recurrence.issue import IssueState
+from analyzer.issues.recurrence import IssueState
 from collector_processor.core.records import Commit, RunFacts
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.service.listeners import trim_periodically
+from analyzer.service.all_in_one import trim_periodically
 from collector_processor.receivers.overload import glibc
 
 _PIECE = 4096

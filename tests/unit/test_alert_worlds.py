@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from analyzer.issues.recurrence.watch import Count, Watch, observe
+from analyzer.issues.recurrence import Count, Watch, observe
 from benchmarks.alerting.alert_worlds import MOST_DAYS, NOBODY, Watches, World, delays, stable
 
 BUSY = World(agents=3, runs_a_day=50, share=0.1, confusion=0.0)

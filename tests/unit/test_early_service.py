@@ -12,7 +12,7 @@ import pytest
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.history.elements import pack
-from analyzer.issues.recurrence.issue import Notice
+from analyzer.issues.recurrence import Notice
 from analyzer.methods.attribution import Attributor
 from analyzer.service.analyses import worker_settings
 from analyzer.service.early_warning import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning

@@ -11,10 +11,9 @@ from typing import Any, Final
 import pytest
 
 from analyzer.issues.labels.correcting import Corrections
-from analyzer.issues.labels.human_scores import statement_of
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from analyzer.service.scores_back import ScoresBack
+from analyzer.service.scores_back import ScoresBack, statement_of
 from collector_processor.core.scores import Lane, ScoreBackend
 from collector_processor.otlp import NO_TENANT, Rejected, TryLater
 from collector_processor.settings import SettingsError, load_settings

@@ -13,8 +13,7 @@ from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts
 from analyzer.issues.counting import CountingRules
 from analyzer.issues.labels.label_store import PackedRun
 from analyzer.issues.labels.run_label import LabelKind
-from analyzer.issues.recurrence.issue import IssueState, NoticeKind
-from analyzer.issues.recurrence.watch import Count
+from analyzer.issues.recurrence import Count, IssueState, NoticeKind
 from analyzer.issues.report import (
     NO_RUNS,
     SAMPLED,

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, alarms_of, lows_of, standing_of
-from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState
-from analyzer.telemetry.issue_metrics import MAX_STANDING
+from analyzer.issues.recurrence import Fingerprint, Issue, IssueState
+from analyzer.telemetry.metric_table import MAX_STANDING
 from collector_processor.core.disk import StoreError
 
 

@@ -18,7 +18,7 @@ from analyzer.executor.remote import AwayError
 from analyzer.methods.choice import Choice, Offer
 from analyzer.service.analyzer_half import job_worker
 from analyzer.service.analyzer_half.job_worker import JobWorker
-from analyzer.service.analyzer_half.shared_answers import Answers
+from analyzer.service.analyzer_half.server import Answers
 from analyzer.service.replicas import Announcer
 from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.core.disk import RUNS

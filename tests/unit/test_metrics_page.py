@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analyzer.executor.executor import Outcome
-from analyzer.issues.recurrence.issue import IssueState
+from analyzer.issues.recurrence import IssueState
 from analyzer.telemetry.metric import MOST_VALUES
 from analyzer.telemetry.metric_table import METRICS
 from tools.monitoring.alert_rules import rule_file

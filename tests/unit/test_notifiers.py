@@ -17,10 +17,9 @@ from aiohttp.test_utils import TestServer
 
 from analyzer.executor.composition import notice_text
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.notice_messages import Links, slack_message, webhook_message
 from analyzer.issues.notifier import Answer, Fate, Notifier, NotifierRules, Poster, opened_session
-from analyzer.issues.receivers import counting_rules
-from analyzer.issues.recurrence.issue import Fingerprint, Notice, NoticeKind, read_notice, safe_title
+from analyzer.issues.receivers import Links, counting_rules, slack_message, webhook_message
+from analyzer.issues.recurrence import Fingerprint, Notice, NoticeKind, read_notice, safe_title
 from collector_processor.settings import load_settings
 
 START = 20_000 * 86_400 * 10**9

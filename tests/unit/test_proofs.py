@@ -23,7 +23,7 @@ from analyzer.issues.labels.labelling import accept_label, proved_runs, training
 from analyzer.issues.labels.opinion_store import WaitingExperiments
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.issues.second_opinions import Outcome
-from analyzer.service.proving import Proving
+from analyzer.service.page_sources import Proving
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode

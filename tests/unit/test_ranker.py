@@ -10,8 +10,7 @@ from analyzer.experiment.candidates import steps_to_try
 from analyzer.inquiry.calibration import Calibration
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Prompt, Reply
-from analyzer.inquiry.posterior import log_softmax
-from analyzer.inquiry.step_sets import Order, SetRule
+from analyzer.inquiry.posterior import Order, SetRule, log_softmax
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.learned.features import FEATURES, VERSION, Table, featurise
 from analyzer.methods.learned.model_file import read_model, write_model

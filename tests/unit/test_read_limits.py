@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from analyzer.service.listeners import make_receivers
+from analyzer.service.all_in_one import make_receivers
 from collector_processor.otlp import RefusedError, Signal, grpc_path
 from collector_processor.receivers import AdmissionRules, GrpcReceiver
 from collector_processor.receivers.overload import (

@@ -20,10 +20,16 @@ from aiohttp.test_utils import TestServer
 
 from analyzer.cli.checks.local_checks import Health
 from analyzer.cli.checks.neighbour_checks import check_notifiers
-from analyzer.issues.notice_messages import Links, plain_message
 from analyzer.issues.notifier import Fate, opened_session
-from analyzer.issues.receivers import AppriseSender, open_service, receiver_names, receivers_of
-from analyzer.issues.recurrence.issue import NoticeKind
+from analyzer.issues.receivers import (
+    AppriseSender,
+    Links,
+    open_service,
+    plain_message,
+    receiver_names,
+    receivers_of,
+)
+from analyzer.issues.recurrence import NoticeKind
 from collector_processor.settings import Settings, SettingsError, load_settings
 from tests.unit.test_notifiers import HOSTILE, notice
 

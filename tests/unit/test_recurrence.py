@@ -12,22 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.issues.counting import counts_as, where_it_belongs
-from analyzer.issues.issue_rows import CountedRun
+from analyzer.issues.issue_store import CountedRun
 from analyzer.issues.labels.run_label import LabelKind
-from analyzer.issues.recurrence.issue import (
+from analyzer.issues.recurrence import (
     EXAMPLES,
     Change,
+    Count,
     Issue,
     IssueState,
+    Watch,
     age,
+    compared,
     error_type,
     fingerprint,
     mute,
+    observe,
     resolve,
     seen,
+    share_of,
+    threshold,
     withdrawn,
 )
-from analyzer.issues.recurrence.watch import Count, Watch, compared, observe, share_of, threshold
 from collector_processor.otlp import NO_TENANT
 from semconv.model import Blame, Status, Step, StepKind
 

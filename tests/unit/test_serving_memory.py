@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from analyzer.cli.responsive import collect_garbage, responsive
-from analyzer.service.listeners import trim_periodically
+from analyzer.service.all_in_one import trim_periodically
 from analyzer.web.short_turns import SWITCH_S, in_short_turns
 
 

@@ -11,8 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.inquiry.posterior import LogShares, log_softmax
-from analyzer.inquiry.step_sets import COVERAGE, Order, SetRule, set_rule, steps_within
+from analyzer.inquiry.posterior import (
+    COVERAGE,
+    LogShares,
+    Order,
+    SetRule,
+    log_softmax,
+    set_rule,
+    steps_within,
+)
 
 
 def logs(*shares: float) -> LogShares:

@@ -12,8 +12,7 @@ from analyzer.history.changes import ChangePoint, before_and_after
 from analyzer.inquiry.intervals import Interval
 from analyzer.issues.fix_reports import FixedWorkflow, IssueFix
 from analyzer.issues.issue_store import DAY_NS
-from analyzer.issues.recurrence.issue import Fingerprint, Issue
-from analyzer.issues.recurrence.watch import Count, Share
+from analyzer.issues.recurrence import Count, Fingerprint, Issue, Share
 from analyzer.issues.report import AgentShare
 from analyzer.web.reads.page_records import RunRow, ShownIssue, row_of
 from analyzer.web.views.issue_page import FixedRow, IssueView, draw_trend, issue_view

@@ -16,8 +16,7 @@ from analyzer.cli.demo_run import play
 from analyzer.history.changes import before_and_after, change_points
 from analyzer.issues.fix_reports import FixedWorkflow, IssueFix
 from analyzer.issues.issue_store import DAY_NS
-from analyzer.issues.recurrence.issue import Fingerprint, IssueState
-from analyzer.issues.recurrence.watch import Count, Share
+from analyzer.issues.recurrence import Count, Fingerprint, IssueState, Share
 from analyzer.issues.report import AgentShare
 from analyzer.web.views.workflow_page import workflow_path
 from collector_processor.core.runs import Run, RunTotals

@@ -19,7 +19,7 @@ from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
-from analyzer.issues.recurrence.issue import Fingerprint, Issue, IssueState, mute, resolve
+from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, mute, resolve
 from analyzer.issues.report import AgentShare
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.recurrence.issue import IssueState
+from analyzer.issues.recurrence import IssueState
 from analyzer.web.reads.issue_reads import IssueReader
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant

@@ -22,7 +22,7 @@ from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.labels.run_label import LabelKind
-from analyzer.issues.recurrence.issue import IssueState
+from analyzer.issues.recurrence import IssueState
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
 from analyzer.web.app import make_app

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient
 from aiohttp.web import Application, Request
 
 from analyzer.inquiry.verdict import to_json
-from analyzer.issues.recurrence.issue import Fingerprint, IssueState
+from analyzer.issues.recurrence import Fingerprint, IssueState
 from analyzer.web.pages.run_pages import read_form
 from analyzer.web.rendering import usd, usd_more
 from collector_processor.core.records import Commit

@@ -17,9 +17,8 @@ from aiohttp.web import Application, Request
 from analyzer import AsyncClient as AsyncCaller
 from analyzer import Client as Caller
 from analyzer import ServiceError
-from analyzer.issues.issue_rows import CountedRun
-from analyzer.issues.issue_store import DAY_NS, IssueStore
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.issue_store import DAY_NS, CountedRun, IssueStore
+from analyzer.issues.recurrence import Issue
 from analyzer.web.app import make_app
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from collector_processor.core.disk import RUNS

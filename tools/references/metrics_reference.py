@@ -8,9 +8,8 @@ from typing import Final
 
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.issues.issue_service import EVERY_S
-from analyzer.telemetry.issue_metrics import MAX_STANDING
 from analyzer.telemetry.metric import ANSWERS, MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, Metric
-from analyzer.telemetry.metric_table import METRICS
+from analyzer.telemetry.metric_table import MAX_STANDING, METRICS
 from analyzer.telemetry.verdict_counters import CONFIDENCE_BOUNDS, LAG_BOUNDS_S, MAX_LAG_S
 from semconv.model import Status
 

@@ -13,11 +13,10 @@ from analyzer.cli.kept_runs import DataDirOption, opened_store
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, print_json
 from analyzer.executor.composition import kept_texts, open_cleaner
 from analyzer.inquiry.present import console, counted
-from analyzer.issues.beside_verdicts import text_row
+from analyzer.issues.beside_verdicts import NO_INDEX, text_row
+from analyzer.issues.labels.kept_run import searched_text
 from analyzer.issues.labels.kept_trace import read_kept
 from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.searched_text import searched_text
-from analyzer.issues.texts_behind import NO_INDEX
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, load_settings

@@ -1,11 +1,13 @@
-"""Compact encoding of a run's steps, kept so that labels can be checked and learned from.
+"""What is kept of a run's steps: a compact encoding for labels and the ranker, and a text for searches.
 
-Contains only what the ranker reads: no instructions, no tools, no times, never the
+The encoding contains only what the ranker reads: no instructions, no tools, no times, never the
 correct answer. Every text passes through ``clean``, which applies the settings on kept
 prose. A run that is too large is kept with shorter texts, then without texts, then not
-at all.
+at all. A run usually takes 1 to 30 KiB, at most ``MAX_PACKED``.
 
-A run usually takes 1 to 30 KiB, at most ``MAX_PACKED``.
+The searched text has at most ``MOST_CHARS`` characters: the task, the final answer and the run's error have
+up to ``_HEAD`` each, the steps' outputs, errors and arguments of calls equal shares of the rest. What a step
+repeats from another one takes no room: many agents hand texts on as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from operator import attrgetter
@@ -24,6 +26,7 @@ from pydantic import TypeAdapter
 from analyzer.inquiry.errors import UnreadableInput
 from collector_processor.core.runs import Run
 from collector_processor.rebuild.kept_spans import KeptSpans, both_ends
+from collector_processor.rebuild.redaction import Redact
 from semconv.model import Step, Trajectory
 
 FORMAT: Final = 1
@@ -203,3 +206,46 @@ def _shortener(clean: Clean, length: int) -> Clean:
         return clean(text) if len(text) <= length else both_ends(text, length, clean)
 
     return shorten
+
+
+MOST_CHARS: Final = 4_000
+"""Characters of a run's texts; with the index, 6 KB in the store."""
+_HEAD: Final = 700
+_LEAST: Final = 60
+"""Characters of a text, while there is room for any."""
+_MARGIN: Final = 5_000
+"""Characters beyond a cut that are also cleaned, so that a secret across the cut is recognised."""
+
+
+def searched_text(trajectory: Trajectory, clean: Redact) -> str:
+    """Return the searched text of a run; ``clean`` removes what may not be kept."""
+    found = dict.fromkeys(filter(None, (trajectory.task, trajectory.output, trajectory.root_error)))
+    parts = [_beginning(text, _HEAD, clean) for text in found]
+    room = MOST_CHARS - sum(map(len, parts)) - len(parts)
+    rest = [
+        text
+        for text in dict.fromkeys(text for step in trajectory.steps for text in _texts(step) if text)
+        if text not in found
+    ]
+    for at, text in enumerate(sorted(rest, key=len)):  # short texts leave their room to long ones
+        if room <= 0:
+            break
+        share = max(_LEAST, room // (len(rest) - at))
+        parts.append(_beginning(text, min(share, room), clean))
+        room -= len(parts[-1]) + 1
+    return "\n".join(parts)
+
+
+def task_alone(trajectory: Trajectory, clean: Redact) -> str:
+    """Return the searched text of a run whose steps are not kept."""
+    return _beginning(trajectory.task, _HEAD, clean)
+
+
+def _texts(step: Step) -> Iterator[str]:
+    yield step.output
+    yield step.error
+    yield from (call.arguments for call in step.calls)
+
+
+def _beginning(text: str, length: int, clean: Redact) -> str:
+    return clean(text[: length + _MARGIN])[:length]

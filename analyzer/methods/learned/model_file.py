@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from analyzer.inquiry.calibration import Calibration, Knots
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.inquiry.step_sets import Order, SetRule
+from analyzer.inquiry.posterior import Order, SetRule
 from analyzer.methods.learned.features import FEATURES, VERSION
 from analyzer.methods.learned.ranker import STEP_COLUMNS, Panel, Ranker, Record
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from analyzer.inquiry.calibration import Calibration
-from analyzer.inquiry.posterior import LogShares, Opinion, log_softmax, pool
-from analyzer.inquiry.step_sets import SetRule
+from analyzer.inquiry.posterior import LogShares, Opinion, SetRule, log_softmax, pool
 from analyzer.methods.learned.features import FEATURES, Table
 
 _PRIOR: Final = 3.0

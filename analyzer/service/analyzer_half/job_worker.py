@@ -15,7 +15,7 @@ from typing import Any, Final
 from analyzer.executor.codec import Progress, read_choice, read_earned, read_run, write_answer, write_progress
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.methods.choice import Choice, NotOffered
-from analyzer.service.analyzer_half.shared_answers import BusyError
+from analyzer.service.analyzer_half.server import BusyError
 from collector_processor.core.analysis import Earned
 from collector_processor.core.disk import StoreError
 from collector_processor.store.database.thread import StoreThread

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from analyzer.inquiry.run_diff import compare_runs
 from analyzer.inquiry.whole_run import WholeRun
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence import Issue
 from analyzer.lineage.memory import forget_texts
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunName, RunRow, Trend

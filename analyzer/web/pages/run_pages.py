@@ -16,7 +16,7 @@ from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.labels.kept_run import KeptRun
 from analyzer.issues.labels.kept_trace import otlp_json, read_kept
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence import Issue
 from analyzer.issues.second_opinions import SecondOpinions
 from analyzer.methods.choice import Offer
 from analyzer.web.api import FindOne, Labels, label_document, opinion_document

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from analyzer.issues.issue_service import WORKFLOWS_EVERY_S
 from analyzer.issues.workflow_reports import NO_WORKFLOW, WorkflowRefused
-from analyzer.telemetry.issue_metrics import MAX_WORKFLOWS
+from analyzer.telemetry.metric_table import MAX_WORKFLOWS
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext
 from analyzer.web.reads.page_records import ShownWorkflows

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from analyzer.issues.fix_reports import FixReports
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.recurrence.issue import Issue, age
+from analyzer.issues.recurrence import Issue, age
 from analyzer.issues.report import IssueReports, Wanted
 from analyzer.web.reads.page_records import RunName, ShownIssue
 from collector_processor.core.disk import refusing

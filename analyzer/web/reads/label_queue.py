@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from analyzer.issues.labels.queue import Candidate, Question, choose
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence import Issue
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
 from collector_processor.core.records import PROOF

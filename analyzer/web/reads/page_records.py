@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from analyzer.issues.fix_reports import IssueFix
 from analyzer.issues.labels.run_label import Label
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence import Issue
 from analyzer.issues.report import AgentShare
 from analyzer.issues.workflow_reports import WorkflowReport
 from analyzer.web.reads.documents import read_document

@@ -16,8 +16,7 @@ from analyzer.inquiry.intervals import Interval
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.issues.fix_reports import FixedWorkflow
 from analyzer.issues.issue_store import DAY_NS
-from analyzer.issues.recurrence.issue import Issue
-from analyzer.issues.recurrence.watch import Share
+from analyzer.issues.recurrence import Issue, Share
 from analyzer.issues.report import AgentShare, share_text
 from analyzer.web.reads.page_records import RunRow, ShownIssue
 from analyzer.web.views.run_page import telling

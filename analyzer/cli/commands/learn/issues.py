@@ -20,7 +20,7 @@ from analyzer.inquiry.present import console, plain
 from analyzer.issues.counting import CountingRules, IssueCounting
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.recurrence.issue import Issue, IssueState
+from analyzer.issues.recurrence import Issue, IssueState
 from analyzer.issues.report import SAMPLED, IssueReports, Wanted, to_json
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings

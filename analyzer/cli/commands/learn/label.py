@@ -24,7 +24,7 @@ from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label, find_run
 from analyzer.issues.labels.queue import Why
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence import Issue
 from analyzer.records.json_records import QueuedRun
 from analyzer.web.pages.queue_pages import queued_run
 from analyzer.web.reads.archive import RunArchive
