@@ -16,12 +16,16 @@ from analyzer.cli.archive.parquet_files import (
     SPECTRA,
     STEPS,
     VERDICTS,
+    ArchivedRun,
+    Clean,
     PartitionBatch,
     drop_unfinished,
     partition,
     recorded,
+    spectrum_rows,
+    step_rows,
+    verdict_row,
 )
-from analyzer.cli.archive.table_rows import ArchivedRun, Clean, spectrum_rows, step_rows, verdict_row
 from analyzer.issues.labels.kept_trace import read_kept
 from analyzer.issues.labels.label_store import LabelStore
 from collector_processor.core.records import StoredVerdict

@@ -1,4 +1,4 @@
-"""``blamespan doctor``: check the installation and suggest a fix for each problem."""
+"""``blamespan doctor``: check the installation and suggest fixes; or, for container probes, the readiness."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -35,8 +37,7 @@ from analyzer.cli.checks.neighbour_checks import (
     check_notifiers,
     check_scores,
 )
-from analyzer.cli.checks.readiness import check_ready
-from analyzer.cli.output import FormatOption, OutputFormat, print_json
+from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, print_json
 from analyzer.executor.composition import model_names, open_analyst, tls_files
 from analyzer.executor.models.completion import LiteLLM
 from analyzer.inquiry.errors import AnalyzerError, ModelError
@@ -343,3 +344,61 @@ def _table(findings: list[Finding]) -> Table:
             text.append(f"\n→ {plain(finding.mend)}", style="cyan")
         table.add_row(Text(finding.health.value, style=_STYLES[finding.health]), finding.check, text)
     return table
+
+
+_PATH: Final = "/readyz"
+_READY: Final = 200
+
+
+def check_ready(timeout_s: float, output: OutputFormat) -> None:
+    """Print whether the service on this machine is ready; needs neither token nor certificate.
+
+    Raises:
+        CommandFailed: it is not.
+        SettingsError: the settings do not say on which port it listens.
+    """
+    settings = load_settings(os.environ, directory=Path.cwd())
+    listener = settings.listeners[2]
+    if not listener.port:
+        raise SettingsError("BLAMESPAN_WEB_LISTEN has port 0: expected the port of the running service")
+    status = _ask(settings, _reached(listener), timeout_s)
+    if status != _READY:
+        raise CommandFailed(f"{listener}: not ready ({_PATH} answers {status})")
+    if output is OutputFormat.JSON:
+        print_json({"ready": True, "web": str(listener)})
+    else:
+        typer.echo("ready")
+
+
+def _ask(settings: Settings, address: Address, timeout_s: float) -> int:
+    connection = _connection(settings, address, timeout_s)
+    try:
+        connection.request("GET", _PATH)
+        return connection.getresponse().status
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise CommandFailed(f"{address}: not ready: {reason}") from error
+    finally:
+        connection.close()
+
+
+def _connection(settings: Settings, address: Address, timeout_s: float) -> HTTPConnection:
+    if settings.tls_certificate is None:
+        return HTTPConnection(address.host, address.port, timeout=timeout_s)
+    # Unverified: no secret is sent, it is this machine's own listener, and its certificate names another
+    # host. A corrupt file on the disk, which never replaces a sound certificate, must not fail the probe.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return HTTPSConnection(address.host, address.port, timeout=timeout_s, context=context)
+
+
+def _reached(listener: Address) -> Address:
+    """Return the local address of a listener on all of the machine's addresses."""
+    try:
+        address = ip_address(listener.host)
+    except ValueError:  # a host name
+        return listener
+    if not address.is_unspecified:
+        return listener
+    return Address(host="::1" if address.version == 6 else "127.0.0.1", port=listener.port)
