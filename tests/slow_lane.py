@@ -23,8 +23,7 @@ from collector_processor.pipeline.prepare import Look, Prepared, Preparer, Trace
 from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import make_redactor
+from collector_processor.rebuild.redaction import Cleaner, make_redactor
 from collector_processor.settings import load_settings
 from collector_processor.store.verdicts import RunStore
 from collector_processor.wire.facts import TraceArrival

@@ -31,8 +31,7 @@ from analyzer.experiment.open_experiment import tape_of
 from analyzer.experiment.pinned_text import Wanted, short_name, test_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.inquiry.explanation import explain
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
+from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
 
 MOST_CONTENT: Final = 100_000
 """Characters of a recording to analyse; a model writes them token by token."""

@@ -17,8 +17,15 @@ from analyzer.methods.learned.ranker import Ranker
 from analyzer.signals.triage import Claim, output_matching
 from collector_processor.core.analysis import Analyst
 from collector_processor.otlp import Signal
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, Redact, keep, make_redactor, omit, read_kinds
+from collector_processor.rebuild.redaction import (
+    ALL_KINDS,
+    Cleaner,
+    Redact,
+    keep,
+    make_redactor,
+    omit,
+    read_kinds,
+)
 from collector_processor.settings import ExportText, Settings, SettingsError
 from collector_processor.writeback.annotate import CarrierPolicy
 from semconv.model import SpanStatus

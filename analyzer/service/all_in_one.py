@@ -45,11 +45,11 @@ from analyzer.telemetry.otlp_metrics import export_metrics
 from analyzer.telemetry.verdict_counters import VerdictCounters
 from analyzer.web.app import WebParts, web_server
 from collector_processor.core.analysis import Analyst
+from collector_processor.core.headers import Cors
 from collector_processor.core.records import StoredVerdict
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, Signal, Sink
-from collector_processor.otlp.cors import Cors
 from collector_processor.otlp.destination import own_listener
 from collector_processor.otlp.tls import TlsFiles
 from collector_processor.pipeline.examine import owns_all

@@ -13,12 +13,12 @@ from analyzer.executor.executor import Executor, ExecutorCounters
 from analyzer.executor.remote import RemoteAnalyst
 from analyzer.executor.step_process import ProcessSteps
 from analyzer.executor.worker_process import WorkerProcess, command_of
-from analyzer.service.analyzer_half.open_remote import without_model
 from analyzer.service.lifetime import Lifetime
+from analyzer.service.open_remote import without_model
 from analyzer.service.preparing import passed_by, preparer_of
 from collector_processor.core.analysis import Analyst
 from collector_processor.pipeline.prepare import Look
-from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import Cleaner
 from collector_processor.settings import Settings
 from collector_processor.settings.machine import usable_cores
 

@@ -21,15 +21,14 @@ from analyzer.executor.codec import read_answer
 from analyzer.executor.composition import carrier_policy, tls_files
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.labels.correcting import Corrections
+from analyzer.issues.labels.correcting import Corrections, SecondOpinions, Wanted
 from analyzer.issues.labels.kept_trace import kept_trace
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore, Waiting, WaitingExperiments
 from analyzer.issues.labels.run_label import Label
-from analyzer.issues.second_opinions import SecondOpinions, Wanted
-from analyzer.service.analyzer_half.open_remote import opinions_of
 from analyzer.service.durable import Files, conditions
 from analyzer.service.lifetime import Lifetime
+from analyzer.service.open_remote import opinions_of
 from analyzer.service.preparing import keeping
 from analyzer.service.start_lanes import AnalysisParts, start_corrections, start_scores_back
 from analyzer.service.upload_process import UploadReader

@@ -48,8 +48,7 @@ from collector_processor.core.runs import Run
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT
 from collector_processor.pipeline.prepare import Look, Preparer, TraceBytes, no_comparison, nothing_so_far
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import omit
+from collector_processor.rebuild.redaction import Cleaner, omit
 from collector_processor.settings import Settings
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import BLAMELESS, Abstention, Status, Trajectory

@@ -33,7 +33,7 @@ from collector_processor.journal.chunks import QueueLook
 from collector_processor.otlp import Cause, Setback, Signal
 from collector_processor.otlp.tls import Renewals
 from collector_processor.pipeline.scheduler import Pipeline
-from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import Cleaner
 
 _NS: Final = 1e9
 

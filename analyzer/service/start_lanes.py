@@ -51,7 +51,7 @@ from collector_processor.pipeline.examine import (
     without_others,
 )
 from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
-from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import Cleaner
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
 from collector_processor.store.database.thread import StoreThread

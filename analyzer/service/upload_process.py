@@ -25,7 +25,7 @@ from analyzer.recordings.uploads import json_values, read_runs, unpacked
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError
 from collector_processor.otlp.json_child import MALFORMED, TOO_MUCH, limit_memory
-from collector_processor.rebuild.redact_run import Cleaner
+from collector_processor.rebuild.redaction import Cleaner
 from collector_processor.settings import Settings
 from semconv.model import Trajectory
 

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from analyzer.inquiry.verdict import POOLED
 from analyzer.inquiry.whole_run import WholeRun
-from analyzer.issues.second_opinions import SecondOpinions
+from analyzer.issues.labels.correcting import SecondOpinions
 from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
 from analyzer.web.long_answers import long_answer
 from analyzer.web.reads.archive import RunArchive

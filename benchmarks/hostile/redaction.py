@@ -27,8 +27,7 @@ from urllib.parse import quote
 from analyzer.cli.recorded_runs import RecordedRuns
 from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor, redact
+from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor, redact
 from collector_processor.rebuild.secret_rules import EMAILS, all_rules
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.rebuild.unescape import readings

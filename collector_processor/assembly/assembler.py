@@ -43,8 +43,14 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from collector_processor.assembly.learned import Learned
-from collector_processor.assembly.open_trace import Absence, ClosedTraces, LinkedTraces, OpenTrace, Released
-from collector_processor.assembly.shares import OpenTraces
+from collector_processor.assembly.open_trace import (
+    Absence,
+    ClosedTraces,
+    LinkedTraces,
+    OpenTrace,
+    OpenTraces,
+    Released,
+)
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.wire.facts import SpanNote
 from semconv.model import Completion

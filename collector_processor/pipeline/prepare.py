@@ -19,8 +19,7 @@ from collector_processor.otlp import MalformedRequestError, TraceKey
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import redact
+from collector_processor.rebuild.redaction import Cleaner, redact
 from collector_processor.rebuild.runs import Continuation, continuation_of, keep_run_ids, run_keys, total_up
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.small_tables import MAX_TRIAL_CHARS

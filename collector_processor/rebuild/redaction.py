@@ -1,9 +1,12 @@
-"""Redaction of secrets in text before a model, the store, a page or a backend sees it. Pure.
+"""Redaction of secrets in texts and runs, before a model, the store, a page or a backend sees them. Pure.
 
 ``secret_rules`` finds secrets, each of a kind that can be switched off, and so do the user's own patterns;
 ``unescape`` decodes the text first, so that escapes hide no secret. Each replacement names the kind of
 secret. Within one run, equal secrets get equal replacements and different ones different (``[e-mail 1]``,
 ``[e-mail 2]``), in any spelling, so that a mail sent to the wrong person is still visible as such.
+
+All texts of a run pass through one redactor, and replacements are counted. Names of agents and tools are
+kept: verdicts refer to them, and people must find them in the trace. Ids and times are kept too.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from collector_processor.core.patterns import compile_pattern, compile_rule
 from collector_processor.rebuild.secret_rules import ALL_KINDS, ENCODED, OWN, Finder, Rule, all_rules
 from collector_processor.rebuild.unescape import decode_run, placed_readings, readings
+from semconv.dialects.reading.messages import render_call
+from semconv.model import Heard, Step, ToolCall, Trajectory, at_marks, marks_of
+from semconv.record import replace
 
 __all__ = [
     "ALL_KINDS", "OWN", "Redact", "Redactor", "RunRedactor", "check_pattern", "describe",
@@ -314,3 +322,114 @@ def _without_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace").decode()
     return text
+
+
+_STEP_TEXTS: Final = ("name", "instructions", "tools", "input", "output", "error")
+"""Texts of a step. What it heard stands in ``input``; calls and their arguments most often in ``output``."""
+_texts_of_step: Final[Callable[[Step], tuple[str, ...]]] = attrgetter(*_STEP_TEXTS)
+
+
+class Cleaner:
+    """Redacts runs, and counts the replacements over all of them."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor: Final = redactor
+        self._counts: Final[Counter[str]] = Counter()
+        self._lock: Final = Lock()  # runs are redacted in several threads
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of secrets to redact, each once."""
+        return tuple(dict.fromkeys(rule.kind for rule in self._redactor.rules))
+
+    def count(self, kind: str) -> int:
+        """Return the number of replacements of a kind so far."""
+        return self._counts[kind]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Replacements so far, by kind."""
+        return dict(self._counts)
+
+    def empty_copy(self) -> Cleaner:
+        """Return a cleaner with the same rules and empty counts."""
+        return Cleaner(self._redactor)
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Add the counts of another cleaner."""
+        if counts:
+            with self._lock:
+                self._counts.update(counts)
+
+    def for_run(self) -> RunRedactor:
+        """Return a redactor for all texts of one run."""
+        return self._redactor.for_run()
+
+    def __call__(self, trajectory: Trajectory, redact: RunRedactor | None = None) -> Trajectory:
+        """Return the redacted run, with a warning that states the replacements by kind.
+
+        Args:
+            trajectory: the run.
+            redact: redacts its texts; if given, it is also used for the run's spans.
+        """
+        redact = redact or self.for_run()
+        if redact.find_clean(_texts_of(trajectory)):
+            return trajectory
+        cleaned = _cleaned(trajectory, redact)
+        if cleaned == trajectory:
+            return trajectory
+        self.add(redact.counts)
+        told = describe(redact.counts)  # empty if only half characters were replaced
+        return replace(cleaned, warnings=(*trajectory.warnings, *filter(None, [told])))
+
+
+def _cleaned(trajectory: Trajectory, redact: RunRedactor) -> Trajectory:
+    # The task first: secrets are numbered in reading order.
+    task = redact(trajectory.task)
+    return replace(
+        trajectory,
+        task=task,
+        steps=tuple(_clean_steps(trajectory.steps, redact)),
+        output=redact(trajectory.output),
+        reference=None if trajectory.reference is None else redact(trajectory.reference),
+        root_error=redact(trajectory.root_error),
+    )
+
+
+def _clean_steps(steps: Iterable[Step], redact: RunRedactor) -> Iterable[Step]:
+    for step in steps:
+        around = (redact(step.name), redact(step.instructions), redact(step.tools))
+        given, heard = redact.marked(step.input, marks_of(step.heard))
+        wrote, said = redact.marked(step.output, marks_of(step.said))
+        changes: Any = dict(zip(_STEP_TEXTS, (*around, given, wrote, redact(step.error)), strict=True))
+        cleaned = replace(
+            step,
+            **changes,
+            heard=_clean_authors(at_marks(step.heard, heard), redact),
+            said=_clean_authors(at_marks(step.said, said), redact),
+            calls=tuple([_clean_call(call, redact) for call in step.calls]),
+            failed_evaluations=tuple(map(redact, step.failed_evaluations)),
+        )
+        yield step if cleaned == step else cleaned
+
+
+def _clean_authors(messages: Iterable[Heard], redact: RunRedactor) -> tuple[Heard, ...]:
+    return tuple([replace(one, author=redact.again(one.author)[0]) for one in messages])
+
+
+def _clean_call(call: ToolCall, redact: RunRedactor) -> ToolCall:
+    """Redact a call's arguments beside its name, which may tell that they are a secret."""
+    line = render_call(call)
+    end = len(line) - 1
+    text, (start, end) = redact.again(line, (end - len(call.arguments), end))
+    return replace(call, arguments=redact.again(text[start:end])[0])
+
+
+def _texts_of(trajectory: Trajectory) -> Iterable[str]:
+    yield trajectory.task
+    for step in trajectory.steps:
+        yield from _texts_of_step(step)
+        yield from map(render_call, step.calls)  # texts may be shortened, calls are not
+        yield from step.failed_evaluations
+        yield from (one.author for one in (*step.heard, *step.said))
+    yield from (trajectory.output, trajectory.reference or "", trajectory.root_error)

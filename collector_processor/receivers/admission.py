@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
 
-from collector_processor.core.headers import MOST_HEADERS, bears, hops_among, names_this_machine, tenant_among
+from collector_processor.core.headers import (
+    MOST_HEADERS,
+    Cors,
+    bears,
+    hops_among,
+    names_this_machine,
+    tenant_among,
+)
 from collector_processor.otlp import (
     NO_TENANT,
     Arrival,
@@ -25,7 +32,6 @@ from collector_processor.otlp import (
     Tenant,
 )
 from collector_processor.otlp.answers import RpcCode
-from collector_processor.otlp.cors import Cors
 from semconv.record import record
 
 # OTLP lets clients retry after 429 and 503, but earlier Python SDKs treated 429

@@ -15,10 +15,10 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.core.disk import RUNS
+from collector_processor.core.headers import ANY, read_origins
 from collector_processor.core.records import Carriers
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import Address, Signal, Tenant
-from collector_processor.otlp.cors import ANY, read_origins
 from collector_processor.otlp.destination import Destination, Forwarding, Protocol, checked_url
 from collector_processor.rebuild.redaction import ALL_KINDS, check_pattern, read_kinds
 from collector_processor.settings.kafka import KafkaSettings

@@ -21,18 +21,17 @@ from collector_processor.trajectory.agents import (
     name_lead,
 )
 from collector_processor.trajectory.build_trajectory import trajectory_of
+from collector_processor.trajectory.endings import mark_stops
 from collector_processor.trajectory.functions import (
     name_behind_classes,
     name_behind_tools,
     name_by_function,
     name_by_prompt,
 )
-from collector_processor.trajectory.leaves import choose_steps
-from collector_processor.trajectory.loops import add_unseen_tools
+from collector_processor.trajectory.leaves import add_unseen_tools, choose_steps
 from collector_processor.trajectory.relations import group_parallel_steps
 from collector_processor.trajectory.siblings import attach_detached_agents, merge_duplicate_calls
 from collector_processor.trajectory.step_texts import inherit_content
-from collector_processor.trajectory.stops import mark_stops
 from semconv.dialects import USUAL, Reader
 from semconv.model import Completion, Trace, Trajectory
 

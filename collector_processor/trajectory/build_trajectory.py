@@ -19,7 +19,13 @@ from typing import Final
 
 from collector_processor.trajectory.acts import AGENT, HANDOFF, LLM, MODEL_KINDS, TOOL, Act, Ordering
 from collector_processor.trajectory.agents import Settled, agents_of, settle
-from collector_processor.trajectory.evaluations import failed_evaluations, stated_outcome
+from collector_processor.trajectory.endings import (
+    failed_evaluations,
+    heads_of_end,
+    stated_outcome,
+    stop_of_run,
+    words_of_stop,
+)
 from collector_processor.trajectory.relations import causes_of
 from collector_processor.trajectory.step_texts import (
     NewInput,
@@ -28,7 +34,6 @@ from collector_processor.trajectory.step_texts import (
     output_text,
     shortened,
 )
-from collector_processor.trajectory.stops import heads_of_end, stop_of_run, words_of_stop
 from semconv.dialects import Action, ActionKind, Message
 from semconv.dialects.reading.messages import body_of, last_answer, last_request
 from semconv.dialects.reading.tools import Lists, listing_tools, tools_in

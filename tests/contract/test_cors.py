@@ -10,8 +10,8 @@ from typing import Final
 import aiohttp
 import pytest
 
+from collector_processor.core.headers import Cors, read_origins
 from collector_processor.otlp import Cause
-from collector_processor.otlp.cors import Cors, read_origins
 from collector_processor.receivers import AdmissionRules, HttpReceiver
 from collector_processor.settings import SettingsError, load_settings
 from tests.contract.doors import LOOPBACK, MemorySink, listening

@@ -12,7 +12,7 @@ import trustme
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.methods.attribution import Attributor
-from analyzer.service.analyzer_half.open_remote import analyzer_server, asking
+from analyzer.service.open_remote import analyzer_server, asking
 from collector_processor.settings import Settings, SettingsError
 from semconv.model import SpanStatus, Step, StepKind, Trajectory
 from tests.security.authority import Identity, issue

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.executor.composition import open_analyst
-from analyzer.service.analyzer_half.open_remote import analyzer_server
+from analyzer.service.open_remote import analyzer_server
 from analyzer.web.guard import GuardRules, guarding
 from collector_processor.settings import load_settings
 from tests.unit.test_web import PARTS, Ask, OneFailure, ask

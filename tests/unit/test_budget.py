@@ -16,8 +16,8 @@ import pytest
 from analyzer.executor.models.budget import HOUR_S, HourlyBudget, StoredSpending
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Prompt, Reply
-from analyzer.service.analyzer_half.open_remote import keep_spending
 from analyzer.service.lifetime import Lifetime
+from analyzer.service.open_remote import keep_spending
 from collector_processor.otlp import CollectorError
 from collector_processor.store.verdicts import RunStore
 

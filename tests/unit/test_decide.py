@@ -15,8 +15,7 @@ from collector_processor.pipeline.decide import AnalysedTraces, Decided, decide,
 from collector_processor.pipeline.prepare import PreparedRun, Preparer, TraceBytes
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import Redactor
+from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.writeback.annotate import CarrierPolicy
 from semconv import attributes as names
 from semconv.model import Completion, Span, TraceId

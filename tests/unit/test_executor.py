@@ -43,8 +43,7 @@ from collector_processor.core.analysis import Analysis, AnalysisLostError
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import Redactor
+from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.settings import Settings, load_settings
 from collector_processor.settings.machine import usable_cores, usable_memory
 from semconv.model import Completion, TraceId, Trajectory

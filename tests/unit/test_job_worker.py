@@ -16,9 +16,9 @@ from analyzer.executor.codec import Progress, read_run, write_offer
 from analyzer.executor.job_client import ANALYZER, NO_ANALYZER, OFFER, JobAsk
 from analyzer.executor.remote import AwayError
 from analyzer.methods.choice import Choice, Offer
-from analyzer.service.analyzer_half import job_worker
-from analyzer.service.analyzer_half.job_worker import JobWorker
-from analyzer.service.analyzer_half.server import Answers
+from analyzer.service import open_remote
+from analyzer.service.analyzer_server import Answers
+from analyzer.service.open_remote import JobWorker
 from analyzer.service.replicas import Announcer
 from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.core.disk import RUNS
@@ -274,7 +274,7 @@ async def test_runs_that_take_long_to_read_count_as_jobs_and_keep_their_claims(
         reading.remove(body)
         return read_run(body)
 
-    monkeypatch.setattr(job_worker, "read_run", slowly)
+    monkeypatch.setattr(open_remote, "read_run", slowly)
     analyzer = Analyzer(store, at_once=2)
     analyzer.may_answer.set()
     async with analyzer.working():

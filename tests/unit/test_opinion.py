@@ -28,8 +28,8 @@ from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.choice import Choice, NotOffered, Offer
-from analyzer.service.analyzer_half.open_remote import AWAY_S, FRESH_S, RemoteOpinions
-from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
+from analyzer.service.analyzer_server import AnalyzerRules, AnalyzerServer
+from analyzer.service.open_remote import AWAY_S, FRESH_S, RemoteOpinions
 from collector_processor.otlp import Address
 from collector_processor.settings import load_settings
 from semconv.model import Status

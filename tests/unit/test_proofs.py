@@ -16,13 +16,12 @@ from analyzer.experiment.candidates import ArmKey, Candidate, Fix
 from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials, attribution_of
 from analyzer.experiment.sequential import Arm, Comparison, Decision
 from analyzer.inquiry.conversation import Label
-from analyzer.issues.labels.correcting import follow_labels
+from analyzer.issues.labels.correcting import Outcome, follow_labels
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import accept_label, proved_runs, training_runs
 from analyzer.issues.labels.opinion_store import WaitingExperiments
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from analyzer.issues.second_opinions import Outcome
 from analyzer.service.page_sources import Proving
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import NO_TENANT, Signal

@@ -15,8 +15,7 @@ from analyzer.executor.composition import open_cleaner
 from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.attribution import Attributor
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
+from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
 from collector_processor.settings import SettingsError, load_settings
 from semconv.dialects.reading.messages import render_call
 from semconv.model import Heard, Step, ToolCall

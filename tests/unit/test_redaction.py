@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.hostile.redaction import PLACES, SHAPES, WRITINGS, leaks, make
 from collector_processor.core.patterns import compile_rule
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, Redactor, make_redactor, redact
+from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, Redactor, make_redactor, redact
 from collector_processor.rebuild.secret_rules import all_rules
 from collector_processor.rebuild.unescape import placed_readings, readings
 

@@ -26,7 +26,7 @@ from analyzer.executor.codec import (
 from analyzer.executor.remote import TRIES, AwayError, HttpAsk, RemoteAnalyst
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.methods.attribution import Attributor
-from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer, Answers, BusyError
+from analyzer.service.analyzer_server import AnalyzerRules, AnalyzerServer, Answers, BusyError
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned, TrackRecord
 from collector_processor.otlp import Address
 from semconv.model import (

@@ -22,8 +22,7 @@ from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import Redactor
+from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.settings import load_settings
 from semconv.model import Completion, Span, Status, Step, StepKind, TraceId, Trajectory
 from tests.factories import TRACE, agent, chat, tool, workflow

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.issues.labels.correcting import follow_labels
+from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted, follow_labels
 from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.opinion_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from analyzer.issues.second_opinions import Outcome, SecondOpinions, Wanted
 from analyzer.service.preparing import keeping
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant

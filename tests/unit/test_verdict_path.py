@@ -31,8 +31,7 @@ from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import Redactor
+from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.writeback.annotate import CarrierPolicy
 from semconv.model import Completion, Link, Span, SpanId, Status, TraceId
 from tests.factories import TRACE, agent, chat, workflow

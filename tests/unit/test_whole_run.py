@@ -10,8 +10,7 @@ import pytest
 
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from collector_processor.core.runs import Run
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
+from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
 from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.dialects.reading.usage import ModelCall, model_call

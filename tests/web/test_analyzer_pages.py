@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, CookieJar, FormData
 
 from analyzer.executor.composition import open_analyst
-from analyzer.service.analyzer_half.open_remote import analyzer_server
+from analyzer.service.open_remote import analyzer_server
 from collector_processor.settings import load_settings
 from tests.web.test_pages import OURS
 

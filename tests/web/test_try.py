@@ -33,8 +33,7 @@ from analyzer.web.app import make_app
 from analyzer.web.pages.try_pages import MAX_UPLOAD, MOST_FILES, MOST_REFERENCE
 from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
+from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
 from semconv.model import Trajectory
 from semconv.record import replace as with_changes
 from tests.runs import failed_tool, run, step

@@ -13,11 +13,11 @@ from urllib.parse import quote
 from aiohttp import web
 
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.issues.labels.correcting import SecondOpinions
 from analyzer.issues.labels.kept_run import KeptRun
 from analyzer.issues.labels.kept_trace import otlp_json, read_kept
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from analyzer.issues.recurrence import Issue
-from analyzer.issues.second_opinions import SecondOpinions
 from analyzer.methods.choice import Offer
 from analyzer.web.api import FindOne, Labels, label_document, opinion_document
 from analyzer.web.guard import require_stated_origin

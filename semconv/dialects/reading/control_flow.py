@@ -8,7 +8,7 @@ recorded (JavaScript, ``error.type`` of some instrumentations) and the name is n
 that say it themselves count in every package: ``ToolApprovalRequired``, ``ClientDisconnected``.
 
 A cancellation may also be how a caller enforces a call's own deadline; which it is, is decided from all spans
-(``collector_processor.trajectory.stops``).
+(``collector_processor.trajectory.endings``).
 """
 
 from __future__ import annotations

@@ -25,8 +25,7 @@ from analyzer.inquiry.run_diff import (
 )
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from collector_processor.core.runs import Run
-from collector_processor.rebuild.redact_run import Cleaner
-from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
+from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
 
 _RunArgument = Annotated[
     Path,

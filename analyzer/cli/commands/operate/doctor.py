@@ -44,7 +44,7 @@ from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.inquiry.present import console, plain
 from analyzer.issues.receivers import receiver_names
-from analyzer.service.analyzer_half.open_remote import analyzer_trust
+from analyzer.service.open_remote import analyzer_trust
 from collector_processor.exporters import open_exporter
 from collector_processor.journal import is_in_use
 from collector_processor.otlp import (

@@ -25,7 +25,9 @@ from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.service.analyses import stepping_elsewhere
-from analyzer.service.analyzer_half.open_remote import (
+from analyzer.service.analyzer_server import AnalyzerServer
+from analyzer.service.lifetime import Lifetime
+from analyzer.service.open_remote import (
     analyzer_server,
     asking,
     keep_spending,
@@ -33,8 +35,6 @@ from analyzer.service.analyzer_half.open_remote import (
     take_jobs,
     without_model,
 )
-from analyzer.service.analyzer_half.server import AnalyzerServer
-from analyzer.service.lifetime import Lifetime
 from analyzer.service.pages_alone import open_pages_alone
 from analyzer.service.replicas import open_shared_store
 from analyzer.service.start_lanes import open_routes

@@ -1,32 +1,43 @@
-"""Client and server of remote analyses, built from the settings, for commands and the service.
+"""Client and server of remote analyses, built from the settings, for commands and the service. Not pure.
 
 It also gives the pages of a collector half the analyzers' opinions. The analyzers' offer is cached for a
 while, so that pages do not wait each time when no analyzer is reachable.
 
 With a data directory, an analyzer keeps the hour's spending, so that a crash does not reset it. Any number
 of analyzers may run on one machine, each with its own budget, so a directory belongs to one process.
-Analyzers with a store in PostgreSQL take jobs from it, and share one budget.
+
+Analyzers with a store in PostgreSQL take jobs from it, and share one budget. Each claim of a job is renewed
+while its analysis runs. If a renewal says that the claim is no longer valid, because another analyzer took
+the job over or the collector gave it up, the analysis is cancelled: it would cost money for nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.codec import Progress, write_offer
+from analyzer.executor.codec import (
+    Progress,
+    read_choice,
+    read_earned,
+    read_run,
+    write_answer,
+    write_offer,
+    write_progress,
+)
 from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
 from analyzer.executor.job_client import ANALYZER, OFFER, JobAsk
 from analyzer.executor.models.budget import HourlyBudget, StoredSpending
 from analyzer.executor.remote import AwayError, ChoosingAsk, HttpAsk, RemoteAnalyst
-from analyzer.inquiry.errors import AnalyzerError
-from analyzer.methods.choice import Called, Choice, Offer, Opinions
-from analyzer.service.analyzer_half.job_worker import JobWorker
-from analyzer.service.analyzer_half.server import AnalyzerRules, AnalyzerServer
+from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from analyzer.methods.choice import Called, Choice, NotOffered, Offer, Opinions
+from analyzer.service.analyzer_server import AnalyzerRules, AnalyzerServer, BusyError
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
 from analyzer.service.upload_process import UploadReader
@@ -34,7 +45,7 @@ from analyzer.web.pages.analyzer_half import AnalyzerPages
 from analyzer.web.pages.front import shown_settings
 from analyzer.web.requested_analyses import JobLimits, Jobs
 from collector_processor.core.analysis import NOTHING_EARNED, Analyst, Earned
-from collector_processor.core.disk import RUNS
+from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.journal.directory import DirectoryLock
 from collector_processor.otlp import CollectorError
 from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
@@ -42,7 +53,7 @@ from collector_processor.settings import Settings, SettingsError
 from collector_processor.settings.fields import JOBS_IN_STORE
 from collector_processor.store.database.places import connected
 from collector_processor.store.database.thread import StoreThread
-from collector_processor.store.jobs import JobRows, ReplicaRows
+from collector_processor.store.jobs import BEAT_S, LEASE_S, NO_JOBS, Job, JobRows, ReplicaRows
 from collector_processor.store.small_tables import SpendingRows
 from semconv.model import Attribution, Trajectory
 
@@ -233,3 +244,155 @@ async def take_jobs(server: AnalyzerServer, store: SharedStore, lifetime: Lifeti
     lifetime.stack.push_async_callback(worker.finish)
     for work in (announcer.run(), worker.look(), worker.run()):
         lifetime.background(work)
+
+
+POLL_S: Final = 0.5
+"""Seconds between claims while there is no job."""
+
+Begin = Callable[[bytes, Trajectory, Choice | None, Earned], asyncio.Future[Attribution]]
+"""Begins an analysis under a key; raises ``BusyError`` if too many run."""
+
+
+class JobWorker:
+    """Claims jobs as long as there is room for them, until it is stopped."""
+
+    def __init__(
+        self,
+        jobs: JobRows,
+        thread: StoreThread,
+        begin: Begin,
+        room: Callable[[], int],
+        *,
+        progress: Callable[[bytes], Progress] = lambda _key: Progress(),
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        beat_s: float = BEAT_S,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        """Create a worker; it claims nothing yet.
+
+        Args:
+            jobs: the table of jobs.
+            thread: runs calls on it.
+            begin: begins an analysis.
+            room: returns how many more analyses may begin.
+            progress: returns what the analysis under a key has spent; each renewal reports it.
+            pause: sleeps for the given seconds.
+            beat_s: seconds between renewals of a claim.
+            lease_s: seconds after which a claim that is not renewed expires.
+        """
+        self._jobs: Final = jobs
+        self._thread: Final = thread
+        self._begin: Final = begin
+        self._room: Final = room
+        self._progress: Final = progress
+        self._pause: Final = pause
+        self._beat_s: Final = beat_s
+        self._lease_s: Final = lease_s
+        self._working: Final[set[asyncio.Task[None]]] = set()
+        self._reading = 0
+        """Claimed jobs whose runs are being read; ``room`` counts only analyses that have begun."""
+        self._is_stopped = False
+        self.waiting = NO_JOBS
+        """Jobs that waited for an analyzer at the last look; read by metrics."""
+
+    async def run(self) -> None:
+        """Claim jobs until stopped."""
+        while not self._is_stopped:
+            job = await self._next() if self._room() > self._reading else None
+            if job is None:
+                await self._pause(POLL_S)
+            else:
+                task = asyncio.create_task(self._work(job))
+                self._working.add(task)
+                task.add_done_callback(self._working.discard)
+                await asyncio.sleep(0)  # lets the reading begin, so that it is counted
+
+    def stop(self) -> None:
+        """Claim no more jobs."""
+        self._is_stopped = True
+
+    async def finish(self) -> None:
+        """Wait for the jobs in progress; analyses that were cancelled give theirs back."""
+        while self._working:
+            await asyncio.wait(set(self._working))
+
+    async def look(self) -> None:
+        """Refresh ``waiting`` every few seconds until cancelled."""
+        while True:
+            try:
+                self.waiting = await self._thread.run(self._jobs.waiting)
+            except StoreError as error:
+                logger.warning("cannot read the jobs", extra={"reason": str(error)})
+            await self._pause(self._beat_s)
+
+    async def _next(self) -> Job | None:
+        try:
+            return await self._thread.run(self._jobs.claim, self._lease_s)
+        except StoreError as error:
+            logger.warning("cannot claim a job", extra={"reason": str(error)})
+            return None
+
+    async def _work(self, job: Job) -> None:
+        try:
+            analysis = await self._read(job)
+        except BusyError:
+            await self._give_back(job)
+            return
+        except (
+            UnreadableInput,
+            NotOffered,
+            ValueError,
+        ) as error:  # no analyzer of this version can answer it
+            logger.warning("a job cannot be read", extra={"job": job.id, "reason": str(error)})
+            return
+        if analysis is None or not await self._kept(job, analysis):
+            return
+        if analysis.cancelled():
+            await self._give_back(job)
+            return
+        if analysis.exception() is not None:  # the claim counts, and the job is free when its lease expires
+            return
+        if not await self._thread.insist(self._jobs.answer, job, write_answer(analysis.result())):
+            logger.warning("an answer came too late", extra={"job": job.id})
+
+    async def _read(self, job: Job) -> asyncio.Future[Attribution] | None:
+        """Begin a job's analysis; return ``None`` if its claim was lost while its run was read."""
+        self._reading += 1
+        try:
+            beginning = asyncio.create_task(self._begun(job))
+            return beginning.result() if await self._kept(job, beginning) else None
+        finally:
+            self._reading -= 1
+
+    async def _kept(self, job: Job, work: asyncio.Future[Any]) -> bool:
+        """Renew a claim until some work on its job ends; cancel the work if the claim is lost."""
+        while not (await asyncio.wait({work}, timeout=self._beat_s))[0]:
+            if not await self._renewed(job):
+                logger.warning("a job was taken over or given up", extra={"job": job.id})
+                work.cancel()
+                await asyncio.wait({work})
+                return False
+        return True
+
+    async def _begun(self, job: Job) -> asyncio.Future[Attribution]:
+        trajectory = await asyncio.to_thread(read_run, job.body)
+        return self._begin(_key(job), trajectory, read_choice(job.choice), read_earned(job.choice))
+
+    async def _renewed(self, job: Job) -> bool:
+        try:
+            progress = write_progress(self._progress(_key(job))).decode()
+            return await self._thread.run(self._jobs.renew, job, self._lease_s, progress)
+        except StoreError as error:  # the next renewal or the answer tells whether the claim is still valid
+            logger.warning("cannot renew a claim", extra={"job": job.id, "reason": str(error)})
+            return True
+
+    async def _give_back(self, job: Job) -> None:
+        try:
+            await self._thread.run(self._jobs.give_back, job)
+        except StoreError as error:  # its lease expires
+            logger.warning("cannot give a job back", extra={"job": job.id, "reason": str(error)})
+
+
+def _key(job: Job) -> bytes:
+    """Return the key of a claim's analysis: another claim of the job begins another analysis."""
+    return f"{job.id}/{job.claim}".encode()
