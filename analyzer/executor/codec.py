@@ -11,8 +11,8 @@ get a run over HTTP and return an attribution, which is checked against the run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Final, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, Self, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
@@ -21,7 +21,15 @@ from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
 from analyzer.inquiry.method import Answer, Question, Reply
 from analyzer.methods.choice import Choice, Offer
 from collector_processor.core.analysis import Earned, TrackRecord
-from collector_processor.pipeline.prepare import Prepared, TraceBytes
+from collector_processor.pipeline.prepare import (
+    Analysed,
+    Open,
+    Prepared,
+    PreparedRun,
+    ToAsk,
+    TraceBytes,
+    Unchanged,
+)
 from semconv.model import Attribution, Blame, Status, Trajectory
 
 Record = TypeVar("Record")
@@ -37,7 +45,10 @@ MAX_ANSWER_BYTES: Final = 4 << 20
 
 _BASE64: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 _TRACES: Final = TypeAdapter(tuple[TraceBytes, ...], config=_BASE64)
-_PREPARED: Final = TypeAdapter(tuple[Prepared | None], config=_BASE64)
+_ByState: TypeAlias = tuple[Open | None, Unchanged | None, Analysed | None, ToAsk | None]
+"""A run, in the place of its state: a reader need not try one state after the other."""
+_PREPARED: Final = TypeAdapter(tuple[Prepared | None, tuple[_ByState, ...]], config=_BASE64)
+"""A prepared trace without its runs, and these."""
 _RUN: Final = TypeAdapter(Trajectory)
 _ANSWER: Final = TypeAdapter(Attribution)
 _OFFER: Final = TypeAdapter(Offer)
@@ -180,9 +191,20 @@ def read_traces(message: bytes) -> tuple[TraceBytes, ...]:
 def write_prepared(prepared: Prepared | None) -> bytes:
     """Return a prepared trace as a message; ``None`` if that failed or a text is not Unicode."""
     try:
-        return _PREPARED.dump_json((prepared,))
+        if prepared is not None:
+            return _PREPARED.dump_json((replace(prepared, runs=()), tuple(map(_by_state, prepared.runs))))
     except ValueError:
-        return _PREPARED.dump_json((None,))
+        pass
+    return _PREPARED.dump_json((None, ()))
+
+
+def _by_state(run: PreparedRun) -> _ByState:
+    return (
+        run if isinstance(run, Open) else None,
+        run if isinstance(run, Unchanged) else None,
+        run if isinstance(run, Analysed) else None,
+        run if isinstance(run, ToAsk) else None,
+    )
 
 
 def read_prepared(message: bytes) -> Prepared | None:
@@ -191,7 +213,9 @@ def read_prepared(message: bytes) -> Prepared | None:
     Raises:
         ValueError: the message is not a prepared trace.
     """
-    return _PREPARED.validate_json(message)[0]
+    prepared, runs = _PREPARED.validate_json(message)
+    found = tuple(one for run in runs for one in run if one is not None)
+    return prepared and replace(prepared, runs=found)
 
 
 def write_run(trajectory: Trajectory) -> bytes:

@@ -26,7 +26,7 @@ from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.core.fair import Turns
 from collector_processor.otlp import Tenant
 from collector_processor.pipeline.batcher import Batcher
-from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
+from collector_processor.pipeline.prepare import Prepared, Preparer, ToAsk, TraceBytes
 
 
 class Outcome(StrEnum):
@@ -62,7 +62,7 @@ def outcome_of(prepared: Prepared | AnalysisLostError) -> Outcome:
     """Return the outcome of a trace's preparation."""
     if isinstance(prepared, AnalysisLostError):
         return Outcome.LOST
-    is_open = prepared.fault or any(run.is_news and run.analysis is None for run in prepared.runs)
+    is_open = prepared.fault or any(isinstance(run, ToAsk) for run in prepared.runs)
     return Outcome.OPEN if is_open else Outcome.ANALYSED
 
 

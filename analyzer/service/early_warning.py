@@ -30,7 +30,7 @@ from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.early_looks import EarlyLooks
 from collector_processor.pipeline.examine import Compare, Examiner, Finding, ReadOutcomes, ReadRuns
 from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import PreparedRun
+from collector_processor.pipeline.prepare import Changed, Open
 from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.settings import Settings
 from collector_processor.wire.facts import TraceArrival
@@ -147,40 +147,40 @@ class EarlyWarning:
     def noting(self, compare: Compare) -> Compare:
         """Return a comparison of ended runs that also notes their workflows."""
 
-        async def noted(tenant: Tenant, run: PreparedRun, finding: Finding, read: ReadRuns) -> Finding:
-            self._end(tenant, run)
-            return await compare(tenant, run, finding, read)
+        async def noted(tenant: Tenant, one: Changed, finding: Finding, read: ReadRuns) -> Finding:
+            self._end(tenant, one.run.identity.run_id, one.news.totals.workflow)
+            return await compare(tenant, one, finding, read)
 
         return noted
 
-    def _end(self, tenant: Tenant, run: PreparedRun) -> None:
-        run_id = run.identity.run_id
+    def _end(self, tenant: Tenant, run_id: str, workflow: str) -> None:
         self._given.pop(tenant, run_id)
         seen = self._open.pop(tenant, run_id)
-        if seen is None or run.totals is None:
+        if seen is None:
             return
         runs = self._ended.get(tenant, seen.service)
         runs = OrderedDict() if runs is None else runs
-        runs[run_id] = _Ended(workflow=run.totals.workflow, release=seen.release, packed=seen.packed)
+        runs[run_id] = _Ended(workflow=workflow, release=seen.release, packed=seen.packed)
         if len(runs) > MOST_RUNS:
             runs.popitem(last=False)
         self._ended.put(tenant, seen.service, runs)
 
-    async def warn(self, tenant: Tenant, run: PreparedRun, read: ReadOutcomes) -> Analysis | None:
+    async def warn(self, tenant: Tenant, one: Open, read: ReadOutcomes) -> Analysis | None:
         """Return the analysis of an open run with a warning in its notes; ``None`` without a warning."""
-        run_id = run.identity.run_id
-        if run.analysis is None or not run.compared:
+        run_id = one.run.identity.run_id
+        if not one.so_far:
             return None
-        part = await asyncio.to_thread(_read, run.compared, self._open.get(tenant, run_id))
+        part = await asyncio.to_thread(_read, one.so_far, self._open.get(tenant, run_id))
         self._open.put(tenant, run_id, part.seen)
         if self._given.get(tenant, run_id) is None:
             warned = await self._warned(tenant, part, read)
             if warned is not None and self._given.get(tenant, run_id) is None:  # another look may have warned
-                agent = next((one.agent for one in run.trajectory.steps if one.index == warned.step), "")
+                steps = one.run.trajectory.steps
+                agent = next((step.agent for step in steps if step.index == warned.step), "")
                 self._given.put(tenant, run_id, _Given(warned=warned, agent=agent))
                 await self._tell(tenant, run_id, part.seen.service, agent, warned)
         given = self._given.get(tenant, run_id)
-        return None if given is None else run.analysis.with_warning(given.document, given.note)
+        return None if given is None else one.analysis.with_warning(given.document, given.note)
 
     async def _warned(self, tenant: Tenant, part: _Read, read: ReadOutcomes) -> Warned | None:
         known = await self._workflows(tenant, part.seen.service, read)

@@ -21,13 +21,13 @@ from analyzer.issues.issue_store import noted_document
 from analyzer.methods.attribution import doubted
 from analyzer.methods.history import COMPARED, pooled_with, suspected
 from analyzer.signals.checked import checked
-from collector_processor.core.analysis import Analysis, KeptRun
-from collector_processor.core.records import HistoryRow
+from collector_processor.core.analysis import Analysis
+from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.pipeline.examine import Finding, ReadRuns
-from collector_processor.pipeline.prepare import PreparedRun
+from collector_processor.pipeline.prepare import Analysed, Changed, RebuiltRun
 from collector_processor.writeback.outgoing import service_of
-from semconv.model import Status
+from semconv.model import Status, Trajectory
 
 MOST_RUNS: Final = 300
 """Newest runs of a workflow that a run is compared with."""
@@ -61,18 +61,22 @@ class RunComparison:
         self._clock: Final = clock
         self._known: Final[OrderedDict[tuple[Tenant, str, str], _Read]] = OrderedDict()
 
-    async def __call__(self, tenant: Tenant, run: PreparedRun, finding: Finding, read: ReadRuns) -> Finding:
+    async def __call__(self, tenant: Tenant, one: Changed, finding: Finding, read: ReadRuns) -> Finding:
         """Return the finding, pooled with the evidence of the kept runs if any step stands out."""
-        analysis, kept = finding
-        status = analysis.attribution.status
-        is_silent = status is Status.NO_FAILURE and bool(run.compared)
-        if (status not in COMPARED and not is_silent) or run.facts is None or run.totals is None:
+        status = finding[0].attribution.status
+        compared = one.compared if isinstance(one, Analysed) else ""
+        is_silent = status is Status.NO_FAILURE and bool(compared)
+        if (status not in COMPARED and not is_silent) or one.news.facts is None:
             return finding
-        own = from_text(run.compared) if run.compared else await asyncio.to_thread(_taken, run)
-        known = await self._runs((tenant, own.service, run.totals.workflow), read)
+        own = from_text(compared) if compared else await asyncio.to_thread(_taken, one.run)
+        workflow = one.news.totals.workflow
+        known = await self._runs((tenant, own.service, workflow), read)
         if not known.is_enough:
             return finding
-        return await asyncio.to_thread(self._corrected, run, own, known, analysis, kept)
+        trajectory, facts = one.run.trajectory, one.news.facts
+        return await asyncio.to_thread(
+            lambda: self._corrected(trajectory, _comparison(trajectory, facts, workflow, own, known), finding)
+        )
 
     async def _runs(self, workflow: tuple[Tenant, str, str], read: ReadRuns) -> CountedRuns:
         now = self._clock()
@@ -85,43 +89,41 @@ class RunComparison:
             self._known.popitem(last=False)
         return found.runs
 
-    def _corrected(
-        self, run: PreparedRun, own: FailedRun, known: CountedRuns, analysis: Analysis, kept: KeptRun
-    ) -> Finding:
-        found = _comparison(run, own, known)
+    def _corrected(self, trajectory: Trajectory, found: Comparison | None, finding: Finding) -> Finding:
+        analysis, kept = finding
         if found is None or not found.is_any:
-            return analysis, kept
+            return finding
         if analysis.attribution.status is Status.NO_FAILURE:
-            blame = suspected(run.trajectory, found)
+            blame = suspected(trajectory, found)
             if blame is None:
-                return analysis, kept
+                return finding
             pooled = replace(analysis.attribution, verdict=blame, method="history")
         else:
-            pooled = pooled_with(analysis.attribution, run.trajectory, found)
+            pooled = pooled_with(analysis.attribution, trajectory, found)
         told = doubted(pooled, self._least)
-        attribution = replace(told, checked=checked(told, run.trajectory))
-        fields = {**json.loads(analysis.document), **to_json(attribution, run.trajectory)}
+        attribution = replace(told, checked=checked(told, trajectory))
+        fields = {**json.loads(analysis.document), **to_json(attribution, trajectory)}
         corrected = Analysis(attribution=attribution, document=json.dumps(fields, ensure_ascii=False))
-        noted = noted_document(noted_run(NO_TENANT, run.trajectory, corrected, self._clean))
+        noted = noted_document(noted_run(NO_TENANT, trajectory, corrected, self._clean))
         return corrected, replace(kept, noted=noted)
 
 
-def _taken(run: PreparedRun) -> FailedRun:
+def _taken(run: RebuiltRun) -> FailedRun:
     return failed_run(run.trajectory, service_of(run.unpacked()))
 
 
-def _comparison(run: PreparedRun, own: FailedRun, known: CountedRuns) -> Comparison | None:
-    assert run.facts is not None
-    assert run.totals is not None
+def _comparison(
+    trajectory: Trajectory, facts: RunFacts, workflow: str, own: FailedRun, known: CountedRuns
+) -> Comparison | None:
     asked = KnownRun(
-        run_id=run.trajectory.run_id,
+        run_id=trajectory.run_id,
         service=own.service,
-        workflow=run.totals.workflow,
-        version=run.facts.version,
+        workflow=workflow,
+        version=facts.version,
         said=Said.FAILED,
-        elements=run.facts.elements,
+        elements=facts.elements,
     )
-    return known.compare(asked, own, [step.index for step in run.trajectory.steps])
+    return known.compare(asked, own, [step.index for step in trajectory.steps])
 
 
 def _known(row: HistoryRow) -> KnownRun:

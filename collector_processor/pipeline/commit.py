@@ -181,7 +181,7 @@ class Committer:
         decided: list[Decided | None] = []
         with self._store.transaction():  # other processors of a Kafka topic may commit to the same store
             for one in several:
-                run_ids = [run.identity.run_id for run, _ in one.runs]
+                run_ids = [run.run.identity.run_id for run, _ in one.runs]
                 standing = self._store.standing(tuple(one.seen), one.tenant, run_ids)
                 decided.append(decide(one, standing, self._leaving.policy, now_ns, held))
             if commits := [one.commit for one in decided if one]:

@@ -20,7 +20,7 @@ from collector_processor.core.records import (
     VerdictSummary,
 )
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.prepare import PreparedRun
+from collector_processor.pipeline.prepare import Changed, Open, RebuiltRun
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, WriteBack, provisional, summary_of, write_back
 
@@ -38,7 +38,7 @@ class AnalysedTraces:
     """Number of analyses of the run, including this one."""
     identities: tuple[RunIdentity, ...] = ()
     """All runs of the traces."""
-    runs: tuple[tuple[PreparedRun, Analysis], ...] = ()
+    runs: tuple[tuple[Changed, Analysis], ...] = ()
     """The runs that changed since they were last analysed."""
     redacted: Mapping[str, int] = field(default_factory=dict)
 
@@ -73,8 +73,11 @@ def decide(
     verdicts: list[tuple[VerdictSummary, StoredVerdict]] = []
     written: list[WriteBack] = []
     for prepared, analysis in analysed.runs:
-        previous = standing.verdicts.get(prepared.identity.run_id)
-        decision = _decision(analysed.tenant, prepared, analysis, previous, now_ns)
+        previous = standing.verdicts.get(prepared.run.identity.run_id)
+        decision = _decision(analysed.tenant, prepared.run, analysis, previous, now_ns)
+        if packed := prepared.news.place:
+            run_id = prepared.run.identity.run_id
+            decision = replace(decision, place=Place(tenant=analysed.tenant, run_id=run_id, packed=packed))
         back = write_back(decision, policy, rows)
         rows |= dict(back.rewrites)  # two runs may share a row
         written.append(back)
@@ -93,23 +96,23 @@ def decide(
 
 
 def decide_provisionally(
-    tenant: Tenant, runs: Sequence[PreparedRun], previous: Mapping[str, StoredVerdict], now_ns: int
+    tenant: Tenant, runs: Sequence[Open], previous: Mapping[str, StoredVerdict], now_ns: int
 ) -> Commit:
     """Return the provisional verdicts on runs that have not ended; a final verdict is kept.
 
     A warning stays until the run has ended, also when the process that gave it has forgotten it.
     """
     verdicts: list[StoredVerdict] = []
-    for run in runs:
-        before = previous.get(run.identity.run_id)
-        if run.analysis is not None and (before is None or before.is_provisional):
-            analysis = run.analysis if before is None else run.analysis.with_warning_of(before.fields)
-            verdicts.append(provisional(_decision(tenant, run, analysis, before, now_ns)))
+    for one in runs:
+        before = previous.get(one.run.identity.run_id)
+        if before is None or before.is_provisional:
+            analysis = one.analysis if before is None else one.analysis.with_warning_of(before.fields)
+            verdicts.append(provisional(_decision(tenant, one.run, analysis, before, now_ns)))
     return Commit(analysed=(), verdicts=tuple(verdicts))
 
 
 def _decision(
-    tenant: Tenant, run: PreparedRun, analysis: Analysis, previous: StoredVerdict | None, now_ns: int
+    tenant: Tenant, run: RebuiltRun, analysis: Analysis, previous: StoredVerdict | None, now_ns: int
 ) -> Decision:
     return Decision(
         run=run.unpacked(),
@@ -118,7 +121,6 @@ def _decision(
         previous=previous,
         tenant=tenant,
         now_ns=now_ns,
-        place=Place(tenant=tenant, run_id=run.identity.run_id, packed=run.place) if run.place else None,
     )
 
 

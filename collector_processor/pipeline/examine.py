@@ -38,7 +38,7 @@ from collector_processor.pipeline.load import (
     TraceSource,
     absent_parents,
 )
-from collector_processor.pipeline.prepare import PreparedRun
+from collector_processor.pipeline.prepare import Analysed, Changed, Open
 from collector_processor.rebuild.runs import RecentRuns, note
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
@@ -52,22 +52,22 @@ T = TypeVar("T")
 Finding: TypeAlias = tuple[Analysis, KeptRun]
 ReadRuns: TypeAlias = Callable[[Tenant, str, str, int], Awaitable[Sequence[HistoryRow]]]
 """Returns the newest runs with a known outcome of a service's workflow, up to the given number."""
-Compare: TypeAlias = Callable[[Tenant, PreparedRun, Finding, ReadRuns], Awaitable[Finding]]
+Compare: TypeAlias = Callable[[Tenant, Changed, Finding, ReadRuns], Awaitable[Finding]]
 """Returns a finding, corrected by what the other runs of the workflow say."""
 Findings: TypeAlias = dict[bytes, Finding]
 """Findings by the digest of the analysed content."""
 
 ReadOutcomes: TypeAlias = Callable[[Tenant, Sequence[str]], Awaitable[Sequence[RunOutcome]]]
 """Returns how runs ended, by their ids."""
-Early: TypeAlias = Callable[[Tenant, PreparedRun, ReadOutcomes], Awaitable[Analysis | None]]
+Early: TypeAlias = Callable[[Tenant, Open, ReadOutcomes], Awaitable[Analysis | None]]
 """Returns the analysis of an unfinished run, with a warning in its notes; ``None`` if there is no warning."""
 
 
-async def no_warning(_tenant: Tenant, _run: PreparedRun, _read: ReadOutcomes) -> None:
+async def no_warning(_tenant: Tenant, _run: Open, _read: ReadOutcomes) -> None:
     """Give no warning."""
 
 
-async def without_others(_tenant: Tenant, _run: PreparedRun, finding: Finding, _read: ReadRuns) -> Finding:
+async def without_others(_tenant: Tenant, _run: Changed, finding: Finding, _read: ReadRuns) -> Finding:
     """Compare no run with others."""
     return finding
 
@@ -230,16 +230,16 @@ class Examiner:
         if warned := await self._warned(key.tenant, loaded):
             await self._commit_provisionally(key.tenant, loaded, list(warned.values()))
 
-    async def _warned(self, tenant: Tenant, loaded: Loaded) -> Mapping[str, PreparedRun]:
+    async def _warned(self, tenant: Tenant, loaded: Loaded) -> Mapping[str, Open]:
         """Return the runs with an early warning, by their ids, with the warning in their analyses.
 
         A run that was analysed has ended once: what is added to it comes too late for a warning.
         """
-        runs = [run for run in loaded.prepared.runs if not run.is_trial and not loaded.analyses]
-        found = [(run, await self.early(tenant, run, self._outcomes)) for run in runs]
+        runs = () if loaded.analyses else loaded.unfinished
+        found = [(one, await self.early(tenant, one, self._outcomes)) for one in runs]
         return {
-            run.identity.run_id: replace(run, analysis=analysis)
-            for run, analysis in found
+            one.run.identity.run_id: replace(one, analysis=analysis)
+            for one, analysis in found
             if analysis is not None
         }
 
@@ -266,9 +266,8 @@ class Examiner:
         """Return the outcome if there is nothing to analyse now; ``None`` if the trace must be analysed."""
         if released.completion is Completion.IDLE_OPEN:
             tenant = released.key.tenant
-            runs = [run for run in loaded.prepared.runs if not run.is_trial]
             warned = await self._warned(tenant, loaded)
-            runs = [warned.get(run.identity.run_id, run) for run in runs]
+            runs = [warned.get(one.run.identity.run_id, one) for one in loaded.unfinished]
             await self._commit_provisionally(tenant, loaded, runs)
             return Examined(glanced=frozenset(loaded.upto))
         if released.key not in loaded.upto:
@@ -281,25 +280,28 @@ class Examiner:
         is_early = loaded.news and not is_last and released.analyses < loaded.analyses
         return Examined(too_early=loaded.analyses) if is_early else None
 
-    async def _findings(self, tenant: Tenant, news: Sequence[PreparedRun], known: Findings) -> Findings:
+    async def _findings(self, tenant: Tenant, news: Sequence[Changed], known: Findings) -> Findings:
         """Return the analysis (step 2) of each run; an unchanged run is not analysed again."""
         return {
-            run.identity.digest: known.get(run.identity.digest) or await self._finding(tenant, run)
-            for run in news
+            digest: known.get(digest) or await self._finding(tenant, one)
+            for one in news
+            for digest in (one.run.identity.digest,)
         }
 
-    async def _finding(self, tenant: Tenant, run: PreparedRun) -> Finding:
-        before = self._recent.before(run.continuation, tenant) if run.continuation else ""
-        found = await self._analysed(tenant, run)
-        analysis, kept = await self._compare(tenant, run, found, self._told)
+    async def _finding(self, tenant: Tenant, one: Changed) -> Finding:
+        before = self._recent.before(one.news.continuation, tenant)
+        found = await self._analysed(tenant, one)
+        analysis, kept = await self._compare(tenant, one, found, self._told)
         return analysis.with_note(note(before)) if before else analysis, kept
 
-    async def _analysed(self, tenant: Tenant, run: PreparedRun) -> Finding:
-        analysis, kept = run.analysis, run.kept
-        if analysis is None or kept is None:
-            analysis = await self._analyst.analyse(run.trajectory, await self.earned(tenant))
-            kept = await asyncio.to_thread(self._kept, run.trajectory, analysis)
-        return analysis, replace(kept, spans=run.kept_spans, totals=run.totals, facts=run.facts)
+    async def _analysed(self, tenant: Tenant, one: Changed) -> Finding:
+        if isinstance(one, Analysed):
+            analysis, kept = one.analysis, one.kept
+        else:
+            analysis = await self._analyst.analyse(one.run.trajectory, await self.earned(tenant))
+            kept = await asyncio.to_thread(self._kept, one.run.trajectory, analysis)
+        news = one.news
+        return analysis, replace(kept, spans=news.kept_spans, totals=news.totals, facts=news.facts)
 
     async def _told(self, tenant: Tenant, service: str, workflow: str, limit: int) -> Sequence[HistoryRow]:
         return await self._thread.insist(self._store.history.told, tenant, service, workflow, limit)
@@ -337,12 +339,10 @@ class Examiner:
         async with self._committer.turn:
             return loaded.is_covered
 
-    async def _commit_provisionally(
-        self, tenant: Tenant, loaded: Loaded, runs: Sequence[PreparedRun]
-    ) -> None:
+    async def _commit_provisionally(self, tenant: Tenant, loaded: Loaded, runs: Sequence[Open]) -> None:
         """Commit provisional verdicts, unless the traces were analysed after they were read."""
         async with self._committer.turn:
-            run_ids = [run.identity.run_id for run in runs]
+            run_ids = [one.run.identity.run_id for one in runs]
             known = await self._thread.run(self._store.standing, tuple(loaded.seen), tenant, run_ids)
             if known.seen != loaded.seen:
                 return
@@ -352,15 +352,13 @@ class Examiner:
             await self._thread.insist(self._store.commit, commit)
 
 
-def _proposed(
-    tenant: Tenant, loaded: Loaded, news: Sequence[PreparedRun], findings: Findings
-) -> AnalysedTraces:
+def _proposed(tenant: Tenant, loaded: Loaded, news: Sequence[Changed], findings: Findings) -> AnalysedTraces:
     return AnalysedTraces(
         tenant=tenant,
         seen=loaded.seen,
         upto=loaded.upto,
         times=max(loaded.analyses + bool(news or loaded.is_experiment), MAX_JOINS if loaded.is_full else 0),
-        identities=tuple(run.identity for run in loaded.prepared.runs),
-        runs=tuple((run, findings[run.identity.digest][0]) for run in news),
+        identities=tuple(one.run.identity for one in loaded.prepared.runs),
+        runs=tuple((one, findings[one.run.identity.digest][0]) for one in news),
         redacted=loaded.prepared.redacted,
     )

@@ -18,7 +18,17 @@ from collector_processor.core.records import AbsentParent, RunIdentity
 from collector_processor.core.runs import TRACE_KEY
 from collector_processor.otlp import TraceKey
 from collector_processor.pipeline.batcher import Batcher
-from collector_processor.pipeline.prepare import MAX_KEYS, Prepared, PreparedRun, TraceBytes
+from collector_processor.pipeline.prepare import (
+    MAX_KEYS,
+    Analysed,
+    Changed,
+    Open,
+    Prepared,
+    PreparedRun,
+    ToAsk,
+    TraceBytes,
+    Trial,
+)
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import MAX_JOINED, RunStore
 from semconv.model import Completion, TraceId
@@ -76,14 +86,19 @@ class Loaded:
     """Analyses of the run so far, if the trace must wait longer because of them; else 0."""
 
     @property
-    def news(self) -> tuple[PreparedRun, ...]:
-        """The runs that changed since they were last analysed."""
-        return tuple(run for run in self.prepared.runs if run.is_news and not run.is_trial)
+    def news(self) -> tuple[Changed, ...]:
+        """The runs that have ended and changed since they were last analysed."""
+        return tuple(one for one in self.prepared.runs if isinstance(one, Analysed | ToAsk))
+
+    @property
+    def unfinished(self) -> tuple[Open, ...]:
+        """The runs that have not ended."""
+        return tuple(one for one in self.prepared.runs if isinstance(one, Open))
 
     @property
     def is_experiment(self) -> bool:
         """Whether every run in it is a trial of an experiment; trials are never joined to other runs."""
-        return bool(self.prepared.runs) and all(run.is_trial for run in self.prepared.runs)
+        return bool(self.prepared.runs) and all(isinstance(one, Trial) for one in self.prepared.runs)
 
     @property
     def is_covered(self) -> bool:
@@ -243,17 +258,18 @@ class Loader:
     async def _prepared(self, released: Released, part: Loaded) -> Prepared:
         """Prepare the traces, and mark runs that are trials issued by this store."""
         prepared = await self._prepare(_bytes_of(released, part))
-        claimed = {trial for run in prepared.runs for trial in run.trials}
+        claimed = {trial for one in prepared.runs for trial in one.run.trials}
         if not claimed:  # the usual case: no need to ask the store
             return prepared
         issued = await self._thread.run(
             self._store.trials.issued, released.key.tenant, claimed, self._wall_ns()
         )
-        runs = tuple(
-            replace(run, is_trial=bool(run.trials) and run.trials <= issued) for run in prepared.runs
+        runs: tuple[PreparedRun, ...] = tuple(
+            Trial(run=one.run) if one.run.trials and one.run.trials <= issued else one
+            for one in prepared.runs
         )
         # Trials are killed: missing parents in them say nothing about production.
-        absent = () if any(run.is_trial for run in runs) else prepared.absent
+        absent = () if any(isinstance(one, Trial) for one in runs) else prepared.absent
         return replace(prepared, runs=runs, absent=absent)
 
     async def _read_all(self, keys: Sequence[TraceKey]) -> Sequence[_Read]:

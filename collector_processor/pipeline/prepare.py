@@ -59,41 +59,87 @@ class TraceBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedRun:
-    """One run of the trace, prepared."""
+class RebuiltRun:
+    """One run of the trace: what every state of it has."""
 
     identity: RunIdentity
-    is_news: bool
-    """Whether it changed since it was last analysed."""
     trajectory: Trajectory
-    """The steps; without texts if ``analysis`` is set."""
+    """The steps; without texts once they are analysed."""
     spans: bytes
     """An export request of the run's spans, reduced to what carriers and records need."""
-    place: bytes | None = None
-    """Packed span positions, for later labels; ``None`` if that depends on the verdict."""
-    analysis: Analysis | None = None
-    """The analysis; ``None`` if the analyst must be asked or the run has not changed."""
-    kept: KeptRun | None = None
-    """The kept form of ``analysis``."""
-    kept_spans: bytes | None = None
-    """The spans and logs as received, packed for storage; ``None`` if they are not kept."""
-    totals: RunTotals | None = None
-    """``None`` if the run has not changed."""
-    facts: RunFacts | None = None
-    """Facts by which it is compared with other runs; ``None`` if it has not changed or has not ended."""
-    compared: str = ""
-    """Parts of a failed or unfinished run that are compared with other runs; opaque here."""
     trials: frozenset[str] = frozenset()
     """Ids of trials that its traces claim to belong to; empty if one of its traces carries none."""
-    is_trial: bool = False
-    """Whether the store issued these ids: such a run is part of an experiment and gets no verdict."""
-    continuation: Continuation | None = None
-    """Quotes that may link it to another run; ``None`` if the run has not changed or has not ended."""
 
     def unpacked(self) -> Run:
         """Return the run, with its reduced spans unpacked."""
         run_id = self.trajectory.run_id
         return Run(trace=Trace(spans=decode(self.spans).spans, run_id=run_id), trajectory=self.trajectory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What is known of a run that has ended and changed since it was last analysed."""
+
+    place: bytes | None
+    """Packed span positions, for later labels; ``None`` if that depends on the verdict."""
+    totals: RunTotals
+    facts: RunFacts | None
+    """Facts by which it is compared with other runs; ``None`` if it is not."""
+    continuation: Continuation
+    """Quotes that may link it to another run."""
+    kept_spans: bytes | None = None
+    """The spans and logs as received, packed for storage; ``None`` if they are not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A run that has not ended: it gets a provisional verdict."""
+
+    run: RebuiltRun
+    analysis: Analysis
+    so_far: str = ""
+    """Parts of the run that are compared with other runs; opaque here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged:
+    """A run that was analysed as it is: its verdict stands."""
+
+    run: RebuiltRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysed:
+    """A run that needed no model."""
+
+    run: RebuiltRun
+    news: News
+    analysis: Analysis
+    kept: KeptRun
+    """The kept form of ``analysis``."""
+    compared: str = ""
+    """Parts of a failed run that are compared with other runs; opaque here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToAsk:
+    """A run for which the analyst must be asked."""
+
+    run: RebuiltRun
+    news: News
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A run of an experiment, by ids that the store issued: it gets no verdict."""
+
+    run: RebuiltRun
+
+
+Changed: TypeAlias = Analysed | ToAsk
+"""A run that gets a new verdict."""
+PreparedRun: TypeAlias = Open | Unchanged | Analysed | ToAsk | Trial
+"""One run of the trace, prepared. Only the store can tell a ``Trial``: step 1 returns none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +160,7 @@ class Prepared:
 Facts: TypeAlias = Callable[[Run], RunFacts | None]
 """Returns the facts by which a run is compared with other runs. Pure."""
 Look: TypeAlias = Callable[[Trajectory], Analysis | None]
+"""Returns the analysis of a run; ``None`` if a model or another process must be asked."""
 Compared: TypeAlias = Callable[[Run, Analysis], str]
 """Returns the parts of an analysed run that are compared with other runs; may be empty. Pure."""
 SoFar: TypeAlias = Callable[[Run], str]
@@ -140,8 +187,8 @@ class Preparer:
     """Prepares traces; keeps no state between calls."""
 
     unasked: Look
-    """Analyses a run; ``None`` if a model or another process must be asked."""
-    glance: Look
+    """Analyses a run that has ended."""
+    glance: Callable[[Trajectory], Analysis]
     """Analyses a run that has not ended, without a model."""
     kept: KeepRun
     cleaner: Cleaner
@@ -172,58 +219,67 @@ class Preparer:
         ]
         prepared = [self._prepared(run, trace) for run in runs]
         parts = [(run.trace.spans, redact) for run, redact in zip(runs, redactors, strict=True)]
-        spans = self.spans.pack(
-            trace.bodies, trace.logs, parts, [self._keeps(one, trace) for one in prepared]
-        )
+        spans = self.spans.pack(trace.bodies, trace.logs, parts, [self._keeps(one) for one in prepared])
         return Prepared(
             names=tuple(key_names(trace.key.trace_id, found)),
-            runs=tuple(
-                replace(one, kept_spans=packed) if packed else one
-                for one, packed in zip(prepared, spans, strict=True)
-            ),
+            runs=tuple(_with_spans(one, packed) for one, packed in zip(prepared, spans, strict=True)),
             absent=_absent_parents(found, trace),
             redacted=cleaner.counts,
         )
 
-    def _keeps(self, run: PreparedRun, trace: TraceBytes) -> bool:
+    def _keeps(self, run: PreparedRun) -> bool:
         """Return whether the run's spans are kept with its verdict."""
-        if not run.is_news or trace.completion is Completion.IDLE_OPEN:
-            return False
-        status = None if run.analysis is None else run.analysis.attribution.status
-        return self.spans.wants(is_failure=None if status is None else status not in BLAMELESS)
+        match run:
+            case Analysed():
+                return self.spans.wants(is_failure=run.analysis.attribution.status not in BLAMELESS)
+            case ToAsk():
+                return self.spans.wants(is_failure=None)
+            case _:
+                return False
 
     def _prepared(self, run: Run, trace: TraceBytes) -> PreparedRun:
-        identity = RunIdentity(
-            run_id=run.trajectory.run_id,
-            trace_ids=frozenset(span.trace_id for span in run.trace.spans),
-            digest=_digest(run.trajectory),
-        )
-        is_news = all((identity.run_id, identity.digest) != (one.run_id, one.digest) for one in trace.before)
-        is_open = trace.completion is Completion.IDLE_OPEN
-        analysis: Analysis | None = None
-        if is_open:
-            analysis = self.glance(run.trajectory)
-        elif is_news:
-            analysis = self.unasked(run.trajectory)
-        return PreparedRun(
-            identity=identity,
-            is_news=is_news,
-            trajectory=run.trajectory if analysis is None else _without_texts(run.trajectory),
+        rebuilt = RebuiltRun(
+            identity=RunIdentity(
+                run_id=run.trajectory.run_id,
+                trace_ids=frozenset(span.trace_id for span in run.trace.spans),
+                digest=_digest(run.trajectory),
+            ),
+            trajectory=run.trajectory,
             spans=encode(_bare(run.trace.spans)),
-            place=pack_steps(run) if is_news else None,
-            analysis=analysis,
-            kept=None if analysis is None else self.kept(run.trajectory, analysis),
-            totals=total_up(run) if is_news else None,
-            facts=self.facts(run) if is_news and not is_open else None,
-            compared=self._compared(run, analysis, is_open=is_open),
             trials=claimed_trials(run.trace.spans),
-            continuation=continuation_of(run.trace, run.trajectory) if is_news and not is_open else None,
+        )
+        if trace.completion is Completion.IDLE_OPEN:
+            analysis = self.glance(run.trajectory)
+            return Open(run=_without_texts(rebuilt), analysis=analysis, so_far=self.so_far(run))
+        known = {(one.run_id, one.digest) for one in trace.before}
+        if (rebuilt.identity.run_id, rebuilt.identity.digest) in known:
+            return Unchanged(run=rebuilt)
+        return self._changed(run, rebuilt)
+
+    def _changed(self, run: Run, rebuilt: RebuiltRun) -> Changed:
+        analysis = self.unasked(run.trajectory)
+        news = News(
+            place=pack_steps(run),
+            totals=total_up(run),
+            facts=self.facts(run),
+            continuation=continuation_of(run.trace, run.trajectory),
+        )
+        if analysis is None:
+            return ToAsk(run=rebuilt, news=news)
+        return Analysed(
+            run=_without_texts(rebuilt),
+            news=news,
+            analysis=analysis,
+            kept=self.kept(run.trajectory, analysis),
+            compared=self.compared(run, analysis),
         )
 
-    def _compared(self, run: Run, analysis: Analysis | None, *, is_open: bool) -> str:
-        if is_open:
-            return self.so_far(run)
-        return "" if analysis is None else self.compared(run, analysis)
+
+def _with_spans(run: PreparedRun, packed: bytes | None) -> PreparedRun:
+    """Return a run with its kept spans, if they are kept."""
+    if packed and isinstance(run, Analysed | ToAsk):
+        return replace(run, news=replace(run.news, kept_spans=packed))
+    return run
 
 
 def key_names(trace_id: TraceId, runs: Iterable[Run]) -> list[str]:
@@ -286,9 +342,10 @@ def _absent_parents(runs: Iterable[Run], trace: TraceBytes) -> tuple[AbsentParen
     return tuple(found.values())
 
 
-def _without_texts(trajectory: Trajectory) -> Trajectory:
-    """Return the parts of a trajectory that ``decide`` and comparisons with other runs read."""
-    return Trajectory(
+def _without_texts(run: RebuiltRun) -> RebuiltRun:
+    """Return a run with the parts of its trajectory that ``decide`` and comparisons with other runs read."""
+    trajectory = run.trajectory
+    bare = Trajectory(
         run_id=trajectory.run_id,
         steps=tuple(map(_bare_step, trajectory.steps)),
         complete=trajectory.complete,
@@ -299,6 +356,7 @@ def _without_texts(trajectory: Trajectory) -> Trajectory:
         outcome=trajectory.outcome,
         outcome_source=trajectory.outcome_source,
     )
+    return replace(run, trajectory=bare)
 
 
 def _bare_step(step: Step) -> Step:

@@ -17,7 +17,7 @@ from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.service.analyses import COMMAND, worker_settings
 from analyzer.service.preparing import work_from_settings
 from collector_processor.core.analysis import AnalysisLostError
-from collector_processor.pipeline.prepare import Prepared
+from collector_processor.pipeline.prepare import Analysed, Prepared
 from collector_processor.settings import ExportText, Settings, load_settings
 from tests.unit.test_executor import ANALYST, ENDLESS, Clock, lone, names, preparer, started, together
 
@@ -39,8 +39,8 @@ async def test_a_real_process_prepares_what_a_thread_does() -> None:
 def _timeless(prepared: Prepared | None) -> object:
     assert prepared is not None
     (run,) = prepared.runs
-    assert run.analysis is not None
-    shown = (run.identity, run.spans, run.trajectory, run.kept, run.analysis.attribution.verdict)
+    assert isinstance(run, Analysed)
+    shown = (run.run, run.kept, run.analysis.attribution.verdict)
     return (prepared.names, prepared.redacted, *shown)
 
 

@@ -12,7 +12,7 @@ from analyzer.methods.attribution import Attributor
 from collector_processor.core.records import CONFIRMED, PERSON, Standing, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.decide import AnalysedTraces, Decided, decide, decide_provisionally
-from collector_processor.pipeline.prepare import PreparedRun, Preparer, TraceBytes
+from collector_processor.pipeline.prepare import Analysed, Open, Preparer, TraceBytes
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
@@ -33,32 +33,32 @@ FAILED = (
 )
 
 
-def prepared(*spans: Span) -> PreparedRun:
+def prepared(*spans: Span) -> Analysed:
     preparer = Preparer(
         unasked=ANALYST.unasked, glance=ANALYST.glance, kept=KEPT, cleaner=Cleaner(Redactor())
     )
     trace = TraceBytes(key=KEY, completion=Completion.ROOT_ENDED, bodies=(encode(spans),))
     (run,) = preparer(trace).runs
+    assert isinstance(run, Analysed)
     return run
 
 
 RUN = prepared(*FAILED)
 
 
-def analysed(run: PreparedRun = RUN, *, tenant: Tenant = NO_TENANT) -> AnalysedTraces:
-    assert run.analysis is not None
+def analysed(run: Analysed = RUN, *, tenant: Tenant = NO_TENANT) -> AnalysedTraces:
     return AnalysedTraces(
         tenant=tenant,
         seen={KEY: NEVER},
         upto={KEY: 7},
         times=1,
-        identities=(run.identity,),
+        identities=(run.run.identity,),
         runs=((run, run.analysis),),
     )
 
 
 def decided(
-    previous: StoredVerdict | None = None, run: PreparedRun = RUN, *, held: dict[int, bytes] | None = None
+    previous: StoredVerdict | None = None, run: Analysed = RUN, *, held: dict[int, bytes] | None = None
 ) -> Decided:
     verdicts: dict[str, StoredVerdict] = {} if previous is None else {TRACE: previous}
     found = decide(analysed(run), Standing(seen={KEY: NEVER}, verdicts=verdicts), CarrierPolicy(), 5, held)
@@ -72,7 +72,7 @@ FIRST = decided().commit.verdicts[0]
 def test_a_first_verdict_is_committed_with_all_that_it_sends() -> None:
     commit = decided().commit
     assert (FIRST.version, FIRST.agent, FIRST.decided_ns) == (1, "writer", 5)
-    assert (commit.analysed, commit.times, commit.identities) == (((KEY, 7),), 1, (RUN.identity,))
+    assert (commit.analysed, commit.times, commit.identities) == (((KEY, 7),), 1, (RUN.run.identity,))
     assert [out.signal for out in commit.outgoing] == [Signal.TRACES, Signal.LOGS]
     assert len(commit.places) == 1
 
@@ -130,7 +130,7 @@ def test_a_persons_word_stands_whatever_an_analysis_says(word: dict[str, object]
     found = decided(persons)
     assert found.commit.verdicts == (persons,)
     assert found.commit.outgoing == ()
-    assert found.commit.identities == (RUN.identity,), "the spans are not analysed again"
+    assert found.commit.identities == (RUN.run.identity,), "the spans are not analysed again"
 
 
 def test_a_provisional_verdict_is_replaced_as_if_it_had_never_been() -> None:
@@ -138,10 +138,11 @@ def test_a_provisional_verdict_is_replaced_as_if_it_had_never_been() -> None:
 
 
 def test_a_final_verdict_is_never_replaced_by_a_provisional_one() -> None:
-    final = decide_provisionally(NO_TENANT, [RUN], {TRACE: FIRST}, 6)
+    unfinished = Open(run=RUN.run, analysis=RUN.analysis)
+    final = decide_provisionally(NO_TENANT, [unfinished], {TRACE: FIRST}, 6)
     assert (final.verdicts, final.analysed, final.outgoing) == ((), (), ())
     before = replace(FIRST, is_provisional=True)
-    (again,) = decide_provisionally(NO_TENANT, [RUN], {TRACE: before}, 6).verdicts
+    (again,) = decide_provisionally(NO_TENANT, [unfinished], {TRACE: before}, 6).verdicts
     assert (again.is_provisional, again.version, again.decided_ns) == (True, 1, 6)
 
 

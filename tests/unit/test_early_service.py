@@ -22,7 +22,7 @@ from collector_processor.core.records import HistoryRow, RunOutcome
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
 from collector_processor.pipeline.decide import decide_provisionally
 from collector_processor.pipeline.examine import Finding, without_others
-from collector_processor.pipeline.prepare import PreparedRun, TraceBytes
+from collector_processor.pipeline.prepare import Analysed, Open, PreparedRun, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
 from semconv.model import Completion, Resource, Span, TraceId
@@ -58,6 +58,12 @@ def prepared(
     return run
 
 
+def unfinished(number: int, call: str, release: str = "1", service: str = "shop") -> Open:
+    run = prepared(number, call, Completion.IDLE_OPEN, release=release, service=service)
+    assert isinstance(run, Open)
+    return run
+
+
 @dataclass
 class World:
     """Early warnings, with a store that says of each run that it passed."""
@@ -82,8 +88,7 @@ class World:
     async def look(
         self, number: int, call: str, tenant: Tenant = NO_TENANT, release: str = "1", service: str = "shop"
     ) -> Analysis | None:
-        run = prepared(number, call, Completion.IDLE_OPEN, release=release, service=service)
-        return await self.early.warn(tenant, run, self.read)
+        return await self.early.warn(tenant, unfinished(number, call, release, service), self.read)
 
     async def play(
         self, first: int, tenant: Tenant = NO_TENANT, service: str = "shop", n: int = ENOUGH
@@ -92,8 +97,7 @@ class World:
         for number in range(first, first + n):
             await self.look(number, "look_up", tenant, service=service)
             run = prepared(number, "look_up", Completion.ROOT_ENDED, service=service)
-            assert run.analysis is not None
-            assert run.kept is not None
+            assert isinstance(run, Analysed)
             finding: Finding = (run.analysis, run.kept)
             await self.early.noting(without_others)(tenant, run, finding, _never)
         self.now += FRESH_S
@@ -147,11 +151,11 @@ async def test_a_warning_stays_while_the_run_goes_on_though_the_process_started_
     await world.play(1)
     warned = await world.look(91, "delete_all")
     assert warned is not None
-    run = prepared(91, "delete_all", Completion.IDLE_OPEN)
+    run = unfinished(91, "delete_all")
     (before,) = decide_provisionally(NO_TENANT, [changed(run, analysis=warned)], {}, 1).verdicts
     world.restart()
     assert await world.look(91, "delete_all") is None
-    known = {run.identity.run_id: before}
+    known = {run.run.identity.run_id: before}
     (after,) = decide_provisionally(NO_TENANT, [run], known, 2).verdicts
     assert after.decided_ns == 2
     assert after.fields[EARLY] == before.fields[EARLY]
@@ -159,8 +163,7 @@ async def test_a_warning_stays_while_the_run_goes_on_though_the_process_started_
 
 
 async def test_a_warning_that_stays_keeps_its_own_note_and_no_other() -> None:
-    run = prepared(1, "look_up", Completion.IDLE_OPEN)
-    assert run.analysis is not None
+    run = unfinished(1, "look_up")
     warned = run.analysis.with_note("This run may go on.").with_warning({"step": 1}, "Early warning.")
     again = run.analysis.with_warning_of(json.loads(warned.document))
     assert json.loads(again.document)[NOTES] == ["Early warning."]

@@ -14,7 +14,7 @@ from collector_processor.core.disk import STORE_RETRY_S
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.examine import Examined, ReadOutcomes
 from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import MAX_KEYS, PreparedRun
+from collector_processor.pipeline.prepare import MAX_KEYS, Open
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from semconv.model import Completion, Link, SpanId, TraceId
@@ -153,7 +153,7 @@ async def test_a_provisional_verdict_ends_with_the_run_that_its_trace_joins(lane
 async def test_an_early_look_leaves_no_verdict_on_a_trace_that_joined_a_run_meanwhile(lane: SlowLane) -> None:
     lane.source.store(encode([agent(5, "writer", parent=6, trace_id=OTHER.trace_id, start=50)]))
 
-    async def warned_while_it_ends(_tenant: Tenant, run: PreparedRun, _read: ReadOutcomes) -> Analysis | None:
+    async def warned_while_it_ends(_tenant: Tenant, run: Open, _read: ReadOutcomes) -> Analysis | None:
         links = [Link(trace_id=TRACE, span_id=SpanId("1" * 16))]
         lane.source.store(encode([workflow(6, trace_id=OTHER.trace_id, links=links, start=40)]))
         store_run(lane)

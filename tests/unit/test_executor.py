@@ -41,7 +41,7 @@ from analyzer.service.analyses import NEEDED, processes, worker_settings
 from analyzer.service.preparing import preparer_of, work_from_settings
 from collector_processor.core.analysis import Analysis, AnalysisLostError
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
+from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.settings import Settings, load_settings
@@ -151,7 +151,7 @@ async def together(executor: Executor, *traces: TraceBytes) -> Sequence[Prepared
 
 
 def names(found: Sequence[object]) -> list[str]:
-    return [one.runs[0].identity.run_id if isinstance(one, Prepared) else repr(one) for one in found]
+    return [one.runs[0].run.identity.run_id if isinstance(one, Prepared) else repr(one) for one in found]
 
 
 async def test_no_trace_however_small_is_searched_beside_the_receivers() -> None:
@@ -307,9 +307,9 @@ async def test_a_process_of_a_collector_half_leaves_failed_runs_to_the_analyzers
     ).prepare
     fine = replace(lone(1), bodies=(encode((workflow(1), chat(2, answer="4", agent_name="planner"))),))
     (failed,), (passed,) = there(lone(1)).runs, there(fine).runs
-    assert failed.analysis is None
-    assert failed.trajectory.task
-    assert passed.analysis is not None
+    assert isinstance(failed, ToAsk)
+    assert failed.run.trajectory.task
+    assert isinstance(passed, Analysed)
     await ask.close()
 
 

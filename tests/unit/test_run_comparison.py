@@ -20,7 +20,7 @@ from analyzer.service.preparing import preparer_of
 from analyzer.service.run_comparison import FRESH_S, MOST_RUNS, RunComparison
 from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
+from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.settings import load_settings
@@ -57,8 +57,9 @@ def facts_of(number: int, *, paid: bool, service: str = "shop", version: str = "
     key = TraceKey(NO_TENANT, TraceId(f"{number:032x}"))
     bodies = (encode(spans(number=number, paid=paid, service=service)),)
     (run,) = preparing()(TraceBytes(key=key, completion=Completion.ROOT_ENDED, bodies=bodies)).runs
-    assert run.facts is not None
-    return replace(run.facts, version=version) if version else run.facts
+    assert isinstance(run, Analysed)
+    assert run.news.facts is not None
+    return replace(run.news.facts, version=version) if version else run.news.facts
 
 
 @dataclass

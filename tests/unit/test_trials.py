@@ -133,7 +133,7 @@ async def test_claims_come_back_from_a_worker_process(lane: SlowLane) -> None:
     prepared: Prepared = await preparing(lane.analyst)(sent)
     again = read_prepared(write_prepared(prepared))
     assert again is not None
-    assert [one.trials for one in again.runs] == [{ISSUED}]
+    assert [one.run.trials for one in again.runs] == [{ISSUED}]
 
 
 async def test_issued_ids_are_known_to_the_store_until_they_expire(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import Compare, Examiner, without_others
 from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
+from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
@@ -310,7 +310,7 @@ async def test_a_run_that_a_model_is_to_be_asked_of_is_kept_with_the_models_verd
     with opened(tmp_path, by=analyst(model), prepared_by=elsewhere) as way:
         way.receive(*FAILED)
         await way.examine()
-        assert [run.analysis for run in way.prepared[0].runs] == [None]
+        assert [type(run) for run in way.prepared[0].runs] == [ToAsk]
         assert (len(way.kept), len(model.prompts)) == (1, 1)
         assert json.loads(way.kept[0].noted)["blamed"] == way.verdict().agent
         assert way.verdict().fields["method"] == "judge+signals"
@@ -412,7 +412,7 @@ async def test_a_run_that_the_store_cannot_take_spoils_no_other_of_its_batch(way
     def spoil(prepare: Preparer, trace: TraceBytes) -> Prepared:
         found = prepare(trace)
         (run,) = found.runs
-        assert run.analysis is not None
+        assert isinstance(run, Analysed)
         spoiled = replace(run.analysis, document="\ud800")
         return replace(found, runs=(replace(run, analysis=spoiled),)) if trace.key == keys[1] else found
 
