@@ -17,14 +17,15 @@ from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Commit, StoredVerdict, VerdictSummary
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Examiner
+from collector_processor.pipeline.examine import Around, Early, Examiner, ReadOutcomes, no_warning, owns_all
 from collector_processor.pipeline.load import Prepare, Rows
-from collector_processor.pipeline.prepare import Look, Prepared, Preparer, TraceBytes
+from collector_processor.pipeline.prepare import Look, Open, Prepared, Preparer, TraceBytes
 from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, make_redactor
 from collector_processor.settings import load_settings
+from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
 from collector_processor.wire.facts import TraceArrival
 from collector_processor.wire.scan import scan_request
@@ -264,12 +265,16 @@ class SlowLane:
     pauses: list[float] = field(default_factory=list)
     """How long it waited for the disk, each time."""
     on_pause: Callable[[float], None] = lambda _: None
+    early: Early = no_warning
+    owns: Callable[[TraceKey], bool] = owns_all
 
     def __post_init__(self) -> None:
         self.store = FullStore(self.path / "runs.sqlite")
+        self.thread = StoreThread(self._pause)
         self.examiner = Examiner(
             source=self.source,
             store=self.store,
+            thread=self.thread,
             prepare=preparing(self.analyst),
             analyst=self.analyst,
             kept=KEPT,
@@ -279,7 +284,10 @@ class SlowLane:
                 wake_outbox=self._woken,
                 tell=self._hear,
             ),
-            pause=self._pause,
+            around=Around(
+                early=self._early,
+                owns=self._owns,
+            ),
         )
         limits = PipelineLimits(
             assembler=self.limits,
@@ -289,6 +297,12 @@ class SlowLane:
             releases_max_s=self.releases_max_s,
         )
         self.pipeline = Pipeline(self.examiner, limits, lambda: self.now, self._pause)
+
+    async def _early(self, tenant: Tenant, run: Open, read: ReadOutcomes) -> Analysis | None:
+        return await self.early(tenant, run, read)
+
+    def _owns(self, key: TraceKey) -> bool:
+        return self.owns(key)
 
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -352,7 +366,7 @@ class SlowLane:
         return after
 
     def close(self) -> None:
-        self.examiner.close()
+        self.thread.close()
         self.store.close()
 
     def written(self) -> list[Span]:

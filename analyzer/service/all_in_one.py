@@ -23,10 +23,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model
+from analyzer.executor.models.budget import HourlyBudget
 from analyzer.service.analyses import stepping_elsewhere
-from analyzer.service.durable import conditions, expire, look_for_damage, open_files, steady_clock
-from analyzer.service.early_warning import open_early_warning, start_early_looks
-from analyzer.service.kafka_lane import open_kafka, start_reading, start_spilling
+from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
+from analyzer.service.early_warning import EarlyLane, open_early_warning, start_early_looks
+from analyzer.service.kafka_lane import KafkaLane, open_kafka, start_reading, start_spilling
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.page_sources import web_parts
 from analyzer.service.service_metrics import KafkaCounts, ServiceMetrics
@@ -47,12 +48,15 @@ from analyzer.web.app import WebParts, web_server
 from collector_processor.core.analysis import Analyst
 from collector_processor.core.headers import Cors
 from collector_processor.core.records import StoredVerdict
+from collector_processor.forwarding.forwarder import Forwarder
 from collector_processor.forwarding.ledger import Ledger
+from collector_processor.forwarding.outbox import OutboxDelivery
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, Signal, Sink
 from collector_processor.otlp.destination import own_listener
 from collector_processor.otlp.tls import TlsFiles
-from collector_processor.pipeline.examine import owns_all
+from collector_processor.pipeline.examine import Examiner, owns_all
+from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.receivers import (
     AdmissionRules,
     GrpcReceiver,
@@ -109,6 +113,36 @@ async def running_service(
             service.shut_down()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What the lanes work on: the files, and the way of received requests to the backend."""
+
+    instance_id: str
+    now_ns: Callable[[], int]
+    files: Files
+    analysis: AnalysisParts
+    exporters: Mapping[Signal, Exporter]
+    kafka: KafkaLane | None
+    ledger: Ledger
+    forwarder: Forwarder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lanes:
+    """The analyses, and the deliveries of their verdicts."""
+
+    examiner: Examiner
+    deliveries: tuple[OutboxDelivery, ...]
+    budget: HourlyBudget | None
+    pipeline: Pipeline
+    early: EarlyLane | None
+
+    def wake(self) -> None:
+        """Look for verdicts to deliver."""
+        for delivery in self.deliveries:
+            delivery.wake()
+
+
 class _Service:
     """Starts the parts in order."""
 
@@ -116,129 +150,165 @@ class _Service:
         self._settings: Final = settings
         self._analyst: Final = analyst
         self._lifetime: Final = lifetime
+        self._refusals: Final[Counter[Cause]] = Counter()
         self._is_ready = False
         self._is_warm = False
 
     async def start(self, given: Mapping[Signal, Exporter] | None) -> Running:
         """Open everything, the listeners last."""
+        settings, lifetime = self._settings, self._lifetime
+        base = await self._open_base(given)
+        lanes = await self._start_lanes(base)
+        door = self._open_door(base, lanes)
+        lifetime.background(look_for_damage(base.files, settings.store_place))
+        lifetime.background(expire(base.files, base.now_ns))
+        lifetime.background(self._warm_up())
+        parts = self._web_parts(base, lanes)
+        listeners = await open_listeners(settings, lifetime, door, parts, self._refusals)
+        self._is_ready = True
+        return self._running(base, parts, listeners)
+
+    async def _open_base(self, given: Mapping[Signal, Exporter] | None) -> _Base:
         settings, lifetime, instance_id = self._settings, self._lifetime, secrets.token_hex(8)
         cleaner, now_ns = open_cleaner(settings), steady_clock()
         analyst = stepping_elsewhere(settings, self._analyst, lifetime)
         counters = VerdictCounters(monotonic=time.monotonic)
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
-
-        async def in_db(*call: Any) -> Any:
-            return await examiner.in_db(*call)
-
-        issues = open_issues(settings, lifetime, files, counters.move, in_db)
-        issue_service, earned = issues.service, open_track_records(lifetime, files)
+        issues = open_issues(settings, lifetime, files, counters.move)
+        earned = open_track_records(lifetime, files)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         await lifetime.stack.enter_async_context(lifetime.watched)
         kafka = open_kafka(settings, lifetime, files.journal)
         ledger = Ledger(files.journal.held_items, files.journal.lost)
-        forwarder = start_forwarder(lifetime, files.journal, ledger, exporters)
-        analysis = AnalysisParts(
-            analyst=analyst,
-            cleaner=cleaner,
-            verdict_counters=counters,
-            issues=issues,
-            earned=earned,
-            owns=owns_all if kafka is None else kafka.owns,
-            early=open_early_warning(settings, issue_service.announce),
-        )
-        examiner, deliveries = start_deliveries(settings, lifetime, files, exporters, analysis)
-        lifetime.background(issue_service.run())
-        lifetime.background(issues.texts.run(in_db))
-        budget = await open_budget(analyst, files.store, examiner)
-        pipeline = await start_pipeline(settings, lifetime, files.journal, examiner)
-        early = start_early_looks(lifetime, analysis.early, examiner, pipeline)
-        rules = IntakeRules(
+        return _Base(
             instance_id=instance_id,
             now_ns=now_ns,
+            files=files,
+            analysis=AnalysisParts(
+                analyst=analyst,
+                cleaner=cleaner,
+                verdict_counters=counters,
+                issues=issues,
+                earned=earned,
+                owns=owns_all if kafka is None else kafka.owns,
+                early=open_early_warning(settings, issues.service.announce),
+            ),
+            exporters=exporters,
+            kafka=kafka,
+            ledger=ledger,
+            forwarder=start_forwarder(lifetime, files.journal, ledger, exporters),
+        )
+
+    async def _start_lanes(self, base: _Base) -> _Lanes:
+        settings, lifetime, files, analysis = self._settings, self._lifetime, base.files, base.analysis
+        examiner, deliveries = start_deliveries(settings, lifetime, files, base.exporters, analysis)
+        lifetime.background(analysis.issues.service.run())
+        lifetime.background(analysis.issues.texts.run(files.thread.run))
+        budget = await open_budget(analysis.analyst, files)
+        pipeline = await start_pipeline(settings, lifetime, files.journal, examiner)
+        return _Lanes(
+            examiner=examiner,
+            deliveries=deliveries,
+            budget=budget,
+            pipeline=pipeline,
+            early=start_early_looks(lifetime, analysis.early, examiner, pipeline),
+        )
+
+    def _open_door(self, base: _Base, lanes: _Lanes) -> Intake:
+        """Return the sink of the receivers; with Kafka, start reading what it holds."""
+        settings, pipeline = self._settings, lanes.pipeline
+        rules = IntakeRules(
+            instance_id=base.instance_id,
+            now_ns=base.now_ns,
             holds=holds_nothing if settings.write_back is WriteBack.LATE else pipeline.holds,
-            feed=pipeline.feed if early is None else early.feed,
-            max_item_bytes={signal: exporter.max_bytes for signal, exporter in exporters.items()},
+            feed=pipeline.feed if lanes.early is None else lanes.early.feed,
+            max_item_bytes={signal: exporter.max_bytes for signal, exporter in base.exporters.items()},
             hints=hints_of(open_reader(settings.mappings).marks),
         )
-        intake = Intake(files.journal, ledger, forwarder, rules)
-        if kafka is not None:
+        intake = Intake(base.files.journal, base.ledger, base.forwarder, rules)
+        if base.kafka is None:
+            return intake
+        self._read_kafka(base.kafka, base, lanes, intake)
+        return base.kafka.door(base.ledger, base.forwarder, rules)
 
-            def wake() -> None:
-                for delivery in deliveries:
-                    delivery.wake()
-                issue_service.counted()
+    def _read_kafka(self, kafka: KafkaLane, base: _Base, lanes: _Lanes, intake: Intake) -> None:
+        def wake() -> None:
+            lanes.wake()
+            base.analysis.issues.service.counted()
 
-            start_spilling(
-                kafka,
-                lifetime,
-                journal=files.journal,
-                rows=SpilledPartRows(files.db),
-                in_db=examiner.in_db,
-                after_s=settings.spill_s,
-            )
-            start_reading(
-                kafka,
-                lifetime,
-                journal=files.journal,
-                intake=intake,
-                forwarder=forwarder,
-                ledger=ledger,
-                pipeline=pipeline,
-                wake=wake,
-            )
-        door = intake if kafka is None else kafka.door(ledger, forwarder, rules)
-        lifetime.background(look_for_damage(files, settings.store_place))
-        lifetime.background(expire(files, examiner, now_ns))
-        lifetime.background(self._warm_up())
-        refusals: Counter[Cause] = Counter()
-        metrics = ServiceMetrics(
-            ledger=ledger,
-            journal=files.journal,
-            now_ns=now_ns,
-            refusals=refusals,
-            stores=conditions(files, examiner),
-            pipeline=pipeline,
-            deliveries=deliveries,
-            cleaner=cleaner,
-            verdicts=counters,
-            settle_s=settings.settle_s,
-            budget=budget,
-            issues=count_issues(lifetime, issue_service),
-            repetitions=lambda: issue_service.repetitions,
-            notices=issue_service.delivery,
-            executor=analysis.executor_counters,
-            early=early,
-            kafka=KafkaCounts if kafka is None else kafka.counts,
+        start_spilling(
+            kafka,
+            self._lifetime,
+            journal=base.files.journal,
+            rows=SpilledPartRows(base.files.db),
+            in_db=base.files.thread.run,
+            after_s=self._settings.spill_s,
         )
-        lifetime.background(export_metrics(settings, metrics.collect, exporters, instance_id))
-        parts = web_parts(
+        start_reading(
+            kafka,
+            self._lifetime,
+            journal=base.files.journal,
+            intake=intake,
+            forwarder=base.forwarder,
+            ledger=base.ledger,
+            pipeline=lanes.pipeline,
+            wake=wake,
+        )
+
+    def _web_parts(self, base: _Base, lanes: _Lanes) -> WebParts:
+        """Return the parts of the pages, and of ``/metrics`` among them; metrics are exported too."""
+        settings, lifetime = self._settings, self._lifetime
+        metrics = self._metrics(base, lanes)
+        lifetime.background(export_metrics(settings, metrics.collect, base.exporters, base.instance_id))
+        return web_parts(
             settings,
             lifetime,
-            files,
-            examiner,
-            analysis,
+            base.files,
+            lanes.examiner,
+            base.analysis,
             is_ready=lambda: self._is_ready and self._is_warm,
             registry=metrics.registry,
             renewals=metrics.renewals,
         )
-        listeners = await open_listeners(settings, lifetime, door, parts, refusals)
 
+    def _metrics(self, base: _Base, lanes: _Lanes) -> ServiceMetrics:
+        analysis, issue_service = base.analysis, base.analysis.issues.service
+        return ServiceMetrics(
+            ledger=base.ledger,
+            journal=base.files.journal,
+            now_ns=base.now_ns,
+            refusals=self._refusals,
+            stores=conditions(base.files),
+            pipeline=lanes.pipeline,
+            deliveries=lanes.deliveries,
+            cleaner=analysis.cleaner,
+            verdicts=analysis.verdict_counters,
+            settle_s=self._settings.settle_s,
+            budget=lanes.budget,
+            issues=count_issues(self._lifetime, issue_service),
+            repetitions=lambda: issue_service.repetitions,
+            notices=issue_service.delivery,
+            executor=analysis.executor_counters,
+            early=lanes.early,
+            kafka=KafkaCounts if base.kafka is None else base.kafka.counts,
+        )
+
+    def _running(self, base: _Base, parts: WebParts, listeners: Listeners) -> Running:
         async def undelivered() -> int:
-            waiting = await examiner.in_db(files.store.outbox_size)
-            return waiting + sum(counts.held for counts in ledger.snapshot().values())
+            waiting = await base.files.thread.run(base.files.store.outbox_size)
+            return waiting + sum(counts.held for counts in base.ledger.snapshot().values())
 
-        self._is_ready = True
         return Running(
             grpc=listeners.grpc,
             http=listeners.http,
             web=listeners.web,
-            instance_id=instance_id,
+            instance_id=base.instance_id,
             recent=parts.recent,
             find=parts.find,
-            failure=lifetime.failure,
+            failure=self._lifetime.failure,
             undelivered=undelivered,
-            rejected=lambda: sum(counts.rejected for counts in ledger.snapshot().values()),
+            rejected=lambda: sum(counts.rejected for counts in base.ledger.snapshot().values()),
         )
 
     async def _warm_up(self) -> None:

@@ -18,10 +18,10 @@ from collector_processor.core.disk import MEND, Condition, StoreError, refusing
 from collector_processor.journal import Journal, clear_journal, open_journal, relaxed_segment
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import CollectorError
-from collector_processor.pipeline.examine import Examiner
 from collector_processor.settings import Settings
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.kept_spans_table import KeepLimits
 from collector_processor.store.verdicts import RunStore
 
@@ -45,6 +45,8 @@ class Files:
     """Opens further connections for reading."""
     db: StoreConnection
     """The connection that writes; the next three use it."""
+    thread: StoreThread
+    """Makes all calls on this connection."""
     store: RunStore
     labels: LabelStore
     issues: IssueStore
@@ -66,10 +68,13 @@ async def open_files(settings: Settings, lifetime: Lifetime) -> Files:
     lifetime.stack.callback(database.close)
     db = database.own() if settings.kafka is None else database.share()
     lifetime.stack.callback(db.close)
+    thread = StoreThread()
+    lifetime.stack.callback(thread.close)
     return Files(
         journal=journal,
         database=database,
         db=db,
+        thread=thread,
         store=RunStore(db, keep_limits(settings)),
         labels=LabelStore(db),
         issues=IssueStore(db),
@@ -85,9 +90,9 @@ async def _open_journal(settings: Settings, limits: JournalLimits) -> Journal:
     return await open_journal(folder, limits, relaxed_segment)
 
 
-def conditions(files: Files, examiner: Examiner) -> dict[str, Condition]:
+def conditions(files: Files) -> dict[str, Condition]:
     """Return the conditions of the journal and of the store of verdicts, by name."""
-    return {"journal": files.journal.condition, "verdicts": examiner.condition}
+    return {"journal": files.journal.condition, "verdicts": files.thread.condition}
 
 
 def keep_limits(settings: Settings) -> KeepLimits:
@@ -131,23 +136,23 @@ def steady_clock() -> Callable[[], int]:
     return lambda: began_ns + time.monotonic_ns()
 
 
-async def expire(files: Files, examiner: Examiner, now_ns: Callable[[], int]) -> None:
+async def expire(files: Files, now_ns: Callable[[], int]) -> None:
     """Delete old data periodically until cancelled."""
-    await _patiently(examiner, files.store.spans.prune_all)
+    await _patiently(files.thread, files.store.spans.prune_all)
     while True:
         files.journal.expire(now_ns())
         is_more: bool | None = True
         while is_more:
-            is_more = await _patiently(examiner, files.store.prune, MAX_VERDICTS)
+            is_more = await _patiently(files.thread, files.store.prune, MAX_VERDICTS)
             await asyncio.sleep(_BETWEEN_S)
-        await _patiently(examiner, files.store.spans.expire, now_ns())
+        await _patiently(files.thread, files.store.spans.expire, now_ns())
         await asyncio.sleep(_EXPIRE_EVERY_S)
 
 
-async def _patiently(examiner: Examiner, delete: Callable[..., T], *values: int) -> T | None:
+async def _patiently(thread: StoreThread, delete: Callable[..., T], *values: int) -> T | None:
     """Delete old data; if the store refuses, leave it to the next round."""
     try:
-        return await examiner.in_db(delete, *values)
+        return await thread.run(delete, *values)
     except StoreError as error:
         logger.warning("old verdicts cannot be pruned", extra={"reason": str(error)})
         return None

@@ -81,7 +81,7 @@ def web_parts(
     start_scores_back(settings, lifetime, corrections)
     return WebParts(
         is_ready=is_ready,
-        stores=conditions(files, examiner),
+        stores=conditions(files),
         recent=lambda limit: examiner.in_db(files.store.recent, limit),
         find=lambda run_id: examiner.in_db(files.store.find, run_id),
         metrics=registry,

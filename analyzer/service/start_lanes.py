@@ -19,7 +19,6 @@ from analyzer.issues.labels.correcting import Corrections
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records
-from analyzer.issues.notifier import InDb
 from analyzer.issues.receivers import counting_rules, receivers_of
 from analyzer.methods import AUTO
 from analyzer.service.analyses import open_executor
@@ -42,6 +41,7 @@ from collector_processor.journal import Journal
 from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import (
+    Around,
     Compare,
     Examiner,
     ReadEarned,
@@ -126,10 +126,7 @@ def start_deliveries(
     ]
     lanes += _open_sinks(settings, lifetime)
     examiner = _examiner(settings, lifetime, files, analysis, wake)
-    examiner.owns = analysis.owns
-    examiner.earned = analysis.earned
-    examiner.early = no_warning if analysis.early is None else analysis.early.warn
-    lifetime.watched.callback(examiner.close)
+    lifetime.watched.callback(files.thread.close)
     kept = [target.lane for target in settings.score_targets]
     lifetime.background(patiently(lambda: examiner.in_db(store.keep_lanes, kept), asyncio.sleep))
     for lane, outlet in lanes:
@@ -170,10 +167,16 @@ def _examiner(
     return Examiner(
         source=files.journal,
         store=files.store,
+        thread=files.thread,
         prepare=executor,
         analyst=analysis.analyst,
         kept=keeping(settings),
-        compare=compare if early is None else early.noting(compare),
+        around=Around(
+            compare=compare if early is None else early.noting(compare),
+            early=no_warning if early is None else early.warn,
+            earned=analysis.earned,
+            owns=analysis.owns,
+        ),
         leaving=Leaving(
             policy=carrier_policy(settings),
             wall_ns=time.time_ns,
@@ -240,11 +243,12 @@ def start_scores_back(settings: Settings, lifetime: Lifetime, corrections: Corre
             lifetime.background(back.run())
 
 
-async def open_budget(analyst: Analyst, store: RunStore, examiner: Examiner) -> HourlyBudget | None:
+async def open_budget(analyst: Analyst, files: Files) -> HourlyBudget | None:
     """Persist the cost of model calls from now on; ``None`` without a model."""
     budget = budget_of(analyst)
     if budget is not None:
-        await budget.keep_in(StoredSpending(rows=store.spending, in_db=examiner.in_db, wall_ns=time.time_ns))
+        spending = StoredSpending(rows=files.store.spending, in_db=files.thread.run, wall_ns=time.time_ns)
+        await budget.keep_in(spending)
     return budget
 
 
@@ -275,12 +279,11 @@ class Issues:
 
 
 def open_issues(
-    settings: Settings, lifetime: Lifetime, files: Files, moved: Callable[[Move], None], in_db: InDb
+    settings: Settings, lifetime: Lifetime, files: Files, moved: Callable[[Move], None]
 ) -> Issues:
     """Count runs in the transactions of their verdicts from now on.
 
-    ``moved`` is called for each run counted or moved. ``in_db`` runs a call on the store's thread; it is not
-    called before the issue service runs.
+    ``moved`` is called for each run counted or moved.
 
     Raises:
         SettingsError: a receiver of notices cannot be used.
@@ -290,7 +293,7 @@ def open_issues(
         counting=counting,
         store=files.issues,
         reader=IssueStore(files.database.connect()),
-        in_db=in_db,
+        in_db=files.thread.run,
         receivers=receivers_of(settings),
         moved=moved,
     )

@@ -32,6 +32,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.settings import Settings
+from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Span, TraceId
 
@@ -117,9 +118,11 @@ class Process:
         self._clock: Final = parts.clock
         self._origin: Final = parts.origin_s
         alone = settings.model_copy(update={"analysis_processes": 0})
+        self._thread: Final = StoreThread()
         self._examiner: Final = Examiner(
             source=journal,
             store=store,
+            thread=self._thread,
             prepare=open_executor(alone, parts.analyst, open_cleaner(alone), ExecutorCounters()),
             analyst=parts.analyst,
             kept=keeping(settings),
@@ -185,7 +188,7 @@ class Process:
         for task in tuple(self.pipeline._tasks):
             task.cancel()
         await self.pipeline.settle()
-        self._examiner.close()
+        self._thread.close()
         self._store.close()
         await self._journal.close()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, TypeAlias
@@ -114,13 +114,11 @@ class Committer:
         store: RunStore,
         thread: StoreThread,
         leaving: Leaving,
-        pause: Callable[[float], Awaitable[None]],
     ) -> None:
         self._held: Final = held
         self._store: Final = store
         self._thread: Final = thread
         self._leaving: Final = leaving
-        self._pause: Final = pause
         self._commit: Final = Batcher(self._commit_all, most=_MOST_COMMITTED)
         self.turn: Final = asyncio.Lock()
         """Held from reading the store until the commit: traces of one run may be analysed concurrently."""
@@ -136,7 +134,7 @@ class Committer:
         """Commit; ``False`` if the traces were analysed meanwhile, or (after a pause) the disk is full."""
         answer = await self._commit(_Asked(analysed=analysed, kept=kept, claim=claim))
         if answer is _Answer.REFUSED:
-            await self._pause(STORE_RETRY_S)
+            await self._thread.pause(STORE_RETRY_S)
         return answer is _Answer.COMMITTED
 
     async def _commit_all(self, several: Sequence[_Asked]) -> Sequence[_Answer]:

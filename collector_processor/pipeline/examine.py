@@ -81,6 +81,28 @@ async def nothing_earned(_tenant: Tenant) -> Earned:
     return NOTHING_EARNED
 
 
+def owns_all(_key: TraceKey) -> bool:
+    """Return true: one process has all traces."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What the service around an examiner knows of its runs."""
+
+    compare: Compare = without_others
+    """Compares failed runs with others, before their verdicts are committed."""
+    early: Early = no_warning
+    """Warns of runs that have not ended."""
+    earned: ReadEarned = nothing_earned
+    """Returns what models have earned with a tenant."""
+    owns: Callable[[TraceKey], bool] = owns_all
+    """Returns whether this process has a trace's spans; another one judges it if not (Kafka)."""
+
+
+ALONE: Final = Around()
+
+
 class HeldTraces(TraceSource, HeldRows, Protocol):
     """Source of the bytes of agent traces, some of them held back: the journal."""
 
@@ -99,11 +121,6 @@ class Examined:
     """Earlier analyses of the run, if the trace must wait longer because of them; else 0."""
 
 
-def owns_all(_key: TraceKey) -> bool:
-    """Return true: one process has all traces."""
-    return True
-
-
 class Examiner:
     """Turns released traces into committed verdicts."""
 
@@ -112,42 +129,36 @@ class Examiner:
         *,
         source: HeldTraces,
         store: RunStore,
+        thread: StoreThread,
         prepare: Prepare,
         analyst: Analyst,
         kept: KeepRun,
         leaving: Leaving,
-        compare: Compare = without_others,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        around: Around = ALONE,
     ) -> None:
         """Create an examiner from its parts.
 
         Args:
             source: reads traces.
             store: where verdicts are committed.
+            thread: makes all calls on the store.
             prepare: runs step 1.
             analyst: runs step 2, for runs that step 1 does not decide.
             kept: returns the stored form of those runs.
             leaving: actions around a commit.
-            compare: compares failed runs with others, before their verdicts are committed.
-            pause: sleeps for the given seconds.
+            around: what the service around it knows.
         """
         self._source: Final = source
         self._store: Final = store
         self._analyst: Final = analyst
         self._kept: Final = kept
-        self._compare: Final = compare
-        self.early: Early = no_warning
-        """Warns of runs that have not ended."""
-        self.earned: ReadEarned = nothing_earned
-        """Returns what models have earned with a tenant."""
-        self.owns: Callable[[TraceKey], bool] = owns_all
-        """Returns whether this process has a trace's spans; another one judges it if not (Kafka)."""
+        self._around: Final = around
+        self.owns: Final = around.owns
+        """Return whether this process has a trace's spans."""
         self._wall_ns: Final = leaving.wall_ns
         self._recent: Final = RecentRuns()
-        thread = self._thread = StoreThread(pause)
-        committer = self._committer = Committer(
-            held=source, store=store, thread=thread, leaving=leaving, pause=pause
-        )
+        self._thread: Final = thread
+        committer = self._committer = Committer(held=source, store=store, thread=thread, leaving=leaving)
         errors = ErrorVerdicts(
             source=source, store=store, thread=thread, analyst=analyst, committer=committer, leaving=leaving
         )
@@ -236,7 +247,7 @@ class Examiner:
         A run that was analysed has ended once: what is added to it comes too late for a warning.
         """
         runs = () if loaded.analyses else loaded.unfinished
-        found = [(one, await self.early(tenant, one, self._outcomes)) for one in runs]
+        found = [(one, await self._around.early(tenant, one, self._outcomes)) for one in runs]
         return {
             one.run.identity.run_id: replace(one, analysis=analysis)
             for one, analysis in found
@@ -291,14 +302,15 @@ class Examiner:
     async def _finding(self, tenant: Tenant, one: Changed) -> Finding:
         before = self._recent.before(one.news.continuation, tenant)
         found = await self._analysed(tenant, one)
-        analysis, kept = await self._compare(tenant, one, found, self._told)
+        analysis, kept = await self._around.compare(tenant, one, found, self._told)
         return analysis.with_note(note(before)) if before else analysis, kept
 
     async def _analysed(self, tenant: Tenant, one: Changed) -> Finding:
         if isinstance(one, Analysed):
             analysis, kept = one.analysis, one.kept
         else:
-            analysis = await self._analyst.analyse(one.run.trajectory, await self.earned(tenant))
+            earned = await self._around.earned(tenant)
+            analysis = await self._analyst.analyse(one.run.trajectory, earned)
             kept = await asyncio.to_thread(self._kept, one.run.trajectory, analysis)
         news = one.news
         return analysis, replace(kept, spans=news.kept_spans, totals=news.totals, facts=news.facts)
@@ -322,10 +334,6 @@ class Examiner:
         """Make a call that may commit verdicts on the store's thread; meanwhile no analysis commits."""
         async with self._committer.turn:
             return await self._thread.run(call, *args, **kwargs)
-
-    def close(self) -> None:
-        """End the store's thread; the owner closes the store itself."""
-        self._thread.close()
 
     async def _nothing_left(self, key: TraceKey) -> Examined:
         """Record that a trace's spans are gone before any analysis; log records alone are not a run."""

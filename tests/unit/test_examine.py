@@ -160,7 +160,7 @@ async def test_an_early_look_leaves_no_verdict_on_a_trace_that_joined_a_run_mean
         await examine(lane, Released(key=OTHER, completion=Completion.ROOT_ENDED))
         return run.analysis
 
-    lane.examiner.early = warned_while_it_ends
+    lane.early = warned_while_it_ends
     await lane.examiner.look_early(OTHER, Others(is_open=lambda _: False))
     assert [(one.run_id, one.is_provisional) for one in lane.store.recent(10)] == [(TRACE, False)]
 

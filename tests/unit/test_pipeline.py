@@ -556,7 +556,7 @@ async def test_a_shutdown_begins_no_examination_that_waited_for_a_free_place(slo
 def lose(lane: SlowLane, *trace_ids: TraceId) -> None:
     """Let another process have these traces, as a rebalance of Kafka's partitions does."""
     keys = [TraceKey(NO_TENANT, one) for one in trace_ids]
-    lane.examiner.owns = lambda key: key not in keys
+    lane.owns = lambda key: key not in keys
     lane.pipeline.abandon(keys)
     for key in keys:
         lane.source.forget(key)

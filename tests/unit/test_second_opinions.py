@@ -23,6 +23,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings
+from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.kept_spans_table import PackedSpans
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, write_back
@@ -98,9 +99,11 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
     bench = Bench(folder=tmp_path)
     policy = CarrierPolicy()
     kept = keeping(load_settings({}))
+    thread = StoreThread()
     examiner = Examiner(
         source=MemorySource(),
         store=bench.verdicts,
+        thread=thread,
         prepare=nothing,
         analyst=ANALYST,
         kept=kept,
@@ -116,7 +119,7 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
         now_ns=lambda: START,
     )
     yield Room(bench=bench, second=second)
-    examiner.close()
+    thread.close()
     bench.close()
 
 

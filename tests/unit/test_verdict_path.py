@@ -22,16 +22,24 @@ from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from collector_processor.assembly.assembler import Released
-from collector_processor.core.analysis import AnalysisLostError, KeptRun
+from collector_processor.core.analysis import AnalysisLostError, Earned, KeptRun
 from collector_processor.core.records import CONFIRMED, Commit, StoredVerdict, VerdictSummary
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Compare, Examiner, without_others
+from collector_processor.pipeline.examine import (
+    Around,
+    Compare,
+    Examiner,
+    ReadEarned,
+    nothing_earned,
+    without_others,
+)
 from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
+from collector_processor.store.database.thread import StoreThread
 from collector_processor.writeback.annotate import CarrierPolicy
 from semconv.model import Completion, Link, Span, SpanId, Status, TraceId
 from tests.factories import TRACE, agent, chat, workflow
@@ -85,6 +93,7 @@ class Way:
     by: RunAnalyst = field(default_factory=analyst)
     prepared_by: Callable[[Preparer, TraceBytes], Prepared] = here
     compare: Compare = without_others
+    earned: ReadEarned = nothing_earned
     prepared: list[Prepared] = field(default_factory=list)
     kept: list[KeptRun] = field(default_factory=list)
     announced: list[tuple[VerdictSummary, StoredVerdict]] = field(default_factory=list)
@@ -94,9 +103,11 @@ class Way:
     """Runs after runs are kept, and before their verdicts are committed."""
 
     def __post_init__(self) -> None:
+        self.thread = StoreThread(self._pause)
         self.examiner = Examiner(
             source=self.source,
             store=self.store,
+            thread=self.thread,
             prepare=self._prepare,
             analyst=self.by,
             kept=KEPT,
@@ -108,9 +119,11 @@ class Way:
                 tell=lambda summary, verdict: self.announced.append((summary, verdict)),
                 count_redacted=self._count,
             ),
-            compare=self.compare,
-            pause=self._pause,
+            around=Around(compare=self.compare, earned=self._earned),
         )
+
+    async def _earned(self, tenant: Tenant) -> Earned:
+        return await self.earned(tenant)
 
     async def _prepare(self, trace: TraceBytes) -> Prepared:
         self.prepared.append(self.prepared_by(preparer(self.by), trace))
@@ -160,7 +173,7 @@ def opened(folder: Path, **fields: Any) -> Iterator[Way]:
     folder.mkdir(exist_ok=True)
     way = Way(store=FullStore(folder / "runs.sqlite"), source=MemorySource(), **fields)
     yield way
-    way.examiner.close()
+    way.thread.close()
     way.store.close()
 
 
@@ -257,7 +270,7 @@ async def test_nothing_is_committed_where_another_examination_was_quicker(way: W
         way.between = None
         other = Way(store=way.store, source=way.source)
         await other.examine()
-        other.examiner.close()
+        other.thread.close()
 
     way.between = another_is_quicker
     await way.examine()
@@ -276,7 +289,7 @@ async def test_a_trace_that_joined_the_run_meanwhile_is_part_of_its_verdict(way:
         way.between = None
         other = Way(store=way.store, source=way.source)
         await other.examine(OTHER)
-        other.examiner.close()
+        other.thread.close()
 
     way.between = the_other_is_quicker
     await way.examine()
@@ -329,7 +342,7 @@ async def test_a_model_that_labels_show_right_moves_the_blame_for_their_tenant_a
     model = ScriptedModel(replies=[f'{{"reason": "astray", "step": 3, "evidence": [{quote}]}}'] * 40)
     with opened(tmp_path, by=analyst(model)) as way:
         labels, opinions = LabelStore(way.store._db), OpinionStore(way.store._db)
-        way.examiner.earned = TrackRecords(
+        way.earned = TrackRecords(
             lambda tenant: way.examiner.in_db(track_records, labels, way.store, opinions, tenant),
             iter(range(0, 10_000, 100)).__next__,
         )
@@ -355,7 +368,7 @@ async def test_a_model_that_labels_show_right_moves_the_blame_for_their_tenant_a
             "right": 30,
             "labelled": 30,
         }
-        assert await way.examiner.earned(Tenant("another")) == {}
+        assert await way.earned(Tenant("another")) == {}
 
 
 def label_of(verdict: StoredVerdict) -> Label:

@@ -31,7 +31,8 @@ class StoreThread:
     def __init__(
         self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep, *, name: str = "runstore"
     ) -> None:
-        self._pause: Final = pause
+        self.pause: Final = pause
+        """Sleeps for the given seconds, before a call that the disk refused is repeated."""
         self._asked: Final[SimpleQueue[_Asked | None]] = SimpleQueue()
         self._thread: Final = Thread(target=self._work, name=name, daemon=True)
         self._is_closed = False
@@ -58,7 +59,7 @@ class StoreThread:
 
     async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run other work that needs the disk; repeat it while the disk refuses."""
-        return await patiently(work, self._pause)
+        return await patiently(work, self.pause)
 
     def close(self) -> None:
         """End the thread after all requested calls; the owner closes the store."""
