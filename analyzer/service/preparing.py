@@ -144,10 +144,6 @@ def run(open_work: OpenWork = work_from_settings) -> None:
     main(open_work)
 
 
-if __name__ == "__main__":
-    run()
-
-
 logger = logging.getLogger(__name__)
 
 READY: Final = b"ready"
@@ -237,3 +233,7 @@ def _read(inward: IO[bytes]) -> bytes | None:
 def _write(outward: IO[bytes], message: bytes) -> None:
     outward.write(with_length(message))
     outward.flush()
+
+
+if __name__ == "__main__":
+    run()

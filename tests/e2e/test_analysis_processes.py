@@ -64,7 +64,7 @@ READY_AND_NO_MORE: Final = (
 
 
 WITHOUT_END: Final = (
-    "from analyzer.executor import worker\n"
+    "from analyzer.service import preparing as worker\n"
     "from analyzer.service.preparing import run\n"
     "def prepare_each(*_):\n"
     "    while True: pass\n"
@@ -83,7 +83,7 @@ async def test_a_process_that_does_not_answer_is_killed(monkeypatch: pytest.Monk
 
 
 WITHOUT_END_AT_ONE: Final = (
-    "from analyzer.executor import worker\n"
+    "from analyzer.service import preparing as worker\n"
     "from analyzer.service.preparing import run\n"
     "prepare_each = worker.prepare_each\n"
     "def looping(preparer, traces):\n"
@@ -114,7 +114,7 @@ async def test_others_wait_for_what_has_no_end_once_and_are_done_by_another_proc
 
 SPEAKING: Final = (
     "import logging\n"
-    "from analyzer.executor import worker\n"
+    "from analyzer.service import preparing as worker\n"
     "from analyzer.service.preparing import run\n"
     "prepare_each = worker.prepare_each\n"
     "def speaking(preparer, traces):\n"
@@ -126,7 +126,7 @@ SPEAKING: Final = (
 
 
 FAILING: Final = (
-    "from analyzer.executor import worker\n"
+    "from analyzer.service import preparing as worker\n"
     "from analyzer.service.preparing import run\n"
     "def prepare_each(*_):\n"
     "    raise ValueError('a fault of ours')\n"

@@ -85,7 +85,7 @@ async def test_a_process_that_is_killed_between_answers_loses_nothing(started: l
 
 
 LOOPING: Final = (
-    "from analyzer.executor import worker\n"
+    "from analyzer.service import preparing as worker\n"
     "from analyzer.service.preparing import run\n"
     "def step(message):\n"
     "    while True: pass\n"
