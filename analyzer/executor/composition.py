@@ -172,7 +172,6 @@ def carrier_policy(settings: Settings) -> CarrierPolicy:
         clean=_cleaning(settings, settings.export_text),
         status=status,
         carriers=settings.carriers,
-        min_confidence=settings.carrier_min_confidence,
         # Evaluation logs are written unless traces are forwarded and logs are not.
         logs=not settings.endpoints or Signal.LOGS in settings.endpoints,
         marks_suspected=settings.carrier_status == "error-suspected",

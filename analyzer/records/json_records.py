@@ -198,7 +198,7 @@ class Run(RunVerdict):
     notes: tuple[str, ...]
     """Notes for people, such as another run that this one may belong to."""
     early_warning: EarlyWarned | None
-    """While the run goes on, the warning that it is likely to fail (`BLAMESPAN_EARLY_FALSE_ALARMS`)."""
+    """While the run goes on, the warning that it is likely to fail (`early_false_alarms`)."""
     tenant: str
     version: int
     """Version of the verdict, from 1."""

@@ -63,10 +63,13 @@ def stepping_elsewhere(settings: Settings, analyst: AnyAnalyst, lifetime: Lifeti
 
 
 def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> int:
-    """Return the maximum number of worker processes: by default cores minus one, 1 to 8."""
+    """Return the maximum number of worker processes.
+
+    By default one fewer than cores, 1 to 8, and not above ``concurrency``.
+    """
     if settings.analysis_processes is not None:
         return settings.analysis_processes
-    return max(1, min(MOST_PROCESSES, int(cores()) - 1))
+    return max(1, min(MOST_PROCESSES, settings.concurrency, int(cores()) - 1))
 
 
 def worker_settings(settings: Settings, analyst: Analyst) -> bytes:

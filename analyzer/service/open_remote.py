@@ -203,7 +203,7 @@ def analyzer_trust(settings: Settings) -> ClientTls:
         SettingsError: a file cannot be read.
     """
     files = ClientFiles(
-        authorities=settings.analyzer_certificate, certificate=settings.tls_certificate, key=settings.tls_key
+        authorities=settings.analyzer_ca, certificate=settings.tls_certificate, key=settings.tls_key
     )
     return open_client_tls(files, SettingsError)
 

@@ -128,13 +128,13 @@ EARLY_WARNINGS: Final = counter(
     "blamespan_early_warnings",
     "{run}",
     "Runs with a warning before their end.",
-    needs="BLAMESPAN_EARLY_FALSE_ALARMS",
+    needs="early_false_alarms",
 )
 EARLY_LOOKS: Final = counter(
     "blamespan_early_looks{outcome}",
     "{look}",
     "Looks at runs before their end: `done`, or `skipped` because too many traces were open.",
-    needs="BLAMESPAN_EARLY_FALSE_ALARMS",
+    needs="early_false_alarms",
 )
 EVICTED: Final = counter(
     "blamespan_traces_evicted",
@@ -190,7 +190,7 @@ QUEUE_SIZE: Final = gauge(
 QUEUE_CAPACITY: Final = gauge(
     "blamespan_queue_capacity_bytes{signal}",
     "By",
-    "Limit of pending bytes of all signals together (BLAMESPAN_MAX_PENDING_BYTES); beyond it requests are"
+    "Limit of pending bytes of all signals together (4/9 of BLAMESPAN_STORAGE_BYTES); beyond it requests are"
     " refused.",
     otelcol="otelcol_exporter_queue_capacity",
 )

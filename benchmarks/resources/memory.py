@@ -2,7 +2,7 @@
 
 Uses a real ``blamespan serve`` in front of a backend that keeps nothing: a million spans of agents in 50,000
 traces whose roots have not ended, each trace's spans in four requests that 16 traces share. Then every root
-ends and all runs are analysed; their spans are kept for late spans, up to ``BLAMESPAN_MAX_RETAINED_BYTES``. A
+ends and all runs are analysed; their spans are kept for late spans, up to ``max_retained_bytes``. A
 second process with a small quota must then return the disk space.
 """
 

@@ -18,13 +18,14 @@ from pydantic import ValidationError
 
 from collector_processor.otlp import Address, CollectorError, Signal
 from collector_processor.otlp.destination import destination_of
-from collector_processor.settings.fields import Settings
+from collector_processor.settings.fields import FILE_ONLY, Settings
 from collector_processor.settings.scores import ScoreTarget, read_targets
 from collector_processor.settings.value_types import ExportText, WriteBack
 
 __all__ = [
-    "CONFIG_FILE", "PREFIX", "ExportText", "Settings", "SettingsError", "WriteBack",
-    "load_settings", "own_metrics_interval", "require_token", "require_token_beyond", "unknown_variables",
+    "CONFIG_FILE", "FILE_ONLY", "PREFIX", "REMOVED", "ExportText", "Settings", "SettingsError", "WriteBack",
+    "load_settings", "own_metrics_interval", "require_token", "require_token_beyond", "setting_name",
+    "unknown_variables",
 ]  # fmt: skip
 
 CONFIG_FILE: Final = "blamespan.toml"
@@ -41,8 +42,7 @@ _SECRET: Final = frozenset(
         "notify_url",
         "notify_secret",
         "store_url",
-        "kafka_password",
-        "kafka_properties",  # where a password may stand by mistake
+        "queue",
     }
 )
 """Fields whose values are never shown."""
@@ -50,6 +50,30 @@ _SECRET: Final = frozenset(
 
 _READ: Final = tuple(name for name, field in Settings.model_fields.items() if field.description)
 """Fields that are settings; the others are derived from OpenTelemetry's variables."""
+_VARIABLES: Final = tuple(name for name in _READ if name not in FILE_ONLY)
+"""Fields that the environment may set."""
+_IN_FILE: Final = f"set it in {CONFIG_FILE}"
+REMOVED: Final[Mapping[str, str]] = {
+    "analysis_processes": f"BLAMESPAN_CONCURRENCY bounds them too; for another number, {_IN_FILE}",
+    "analyzer_certificate": "set BLAMESPAN_ANALYZER_ENDPOINT=https://host:port?ca=FILE",
+    "carrier_min_confidence": "set BLAMESPAN_PRECISION: less certain verdicts mark no step",
+    "early_false_alarms": _IN_FILE,
+    "hold_max": "set BLAMESPAN_WRITE_BACK=hold:MILLISECONDS",
+    "idle_close": f"it follows from BLAMESPAN_ROOT_GRACE; for another value, {_IN_FILE}",
+    "kafka_password": "set BLAMESPAN_QUEUE=kafka://USER:PASSWORD@host:port,…",
+    "kafka_properties": "set BLAMESPAN_QUEUE=kafka://host:port,…?NAME=VALUE&NAME=VALUE",
+    "kafka_topics": "set BLAMESPAN_QUEUE=kafka://host:port,…?topics=TRACES,LOGS,METRICS",
+    "kafka_username": "set BLAMESPAN_QUEUE=kafka://USER:PASSWORD@host:port,…",
+    "keep_failed_bytes": f"BLAMESPAN_STORAGE_BYTES bounds all data; for this share alone, {_IN_FILE}",
+    "keep_passed_bytes": f"BLAMESPAN_STORAGE_BYTES bounds all data; for this share alone, {_IN_FILE}",
+    "max_age": f"it follows from BLAMESPAN_ROOT_GRACE; for another value, {_IN_FILE}",
+    "max_pending_bytes": f"BLAMESPAN_STORAGE_BYTES bounds all data; for this share alone, {_IN_FILE}",
+    "max_retained_bytes": f"BLAMESPAN_STORAGE_BYTES bounds all data; for this share alone, {_IN_FILE}",
+    "model_timeout": _IN_FILE,
+    "notify_slack": "set BLAMESPAN_NOTIFY_URL",
+    "notify_webhook": "set BLAMESPAN_NOTIFY_URL",
+}
+"""What replaces each removed variable; those in ``FILE_ONLY`` are still keys of the file."""
 
 
 class SettingsError(CollectorError):
@@ -112,18 +136,30 @@ def _from_file(directory: Path | None) -> dict[str, Any]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{CONFIG_FILE}: expected TOML: {error}") from error
-    if unknown := values.keys() - set(_READ):
+    unknown = values.keys() - set(_READ)
+    if removed := unknown & REMOVED.keys():
+        raise SettingsError(f"{CONFIG_FILE}: {min(removed)} was removed: {REMOVED[min(removed)]}")
+    if unknown:
         raise SettingsError(f"{CONFIG_FILE}: unknown setting {min(unknown)!r}")
     return values
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    return {name: value for name in _READ if (value := environ.get(PREFIX + name.upper(), "").strip())}
+    given = {name: environ.get(PREFIX + name.upper(), "").strip() for name in (*_VARIABLES, *REMOVED)}
+    for name, replacement in REMOVED.items():
+        if given.pop(name):
+            raise SettingsError(f"{PREFIX}{name.upper()} was removed: {replacement}")
+    return {name: value for name, value in given.items() if value}
+
+
+def setting_name(field: str) -> str:
+    """Return what a user writes to set a field: its variable, or its key of ``blamespan.toml``."""
+    return f"{CONFIG_FILE}: {field}" if field in FILE_ONLY else PREFIX + field.upper()
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Mapping[str, str | None]:
     """Return variables that look like ours but are unknown, each with the most similar known one."""
-    known = [PREFIX + name.upper() for name in _READ]
+    known = [PREFIX + name.upper() for name in _VARIABLES]
     unknown = (name for name in sorted(environ) if name.startswith(PREFIX) and name not in known)
     return {
         name: next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), None)
@@ -167,4 +203,4 @@ def _first_sentence(error: ValidationError) -> str:
     if not name:  # settings that contradict each other; the message names them
         return first["msg"].removeprefix("Value error, ")
     shown = "…" if name in _SECRET else repr(first["input"])
-    return f"{PREFIX}{name.upper()}={shown}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    return f"{setting_name(name)}={shown}: {first['msg'][0].lower()}{first['msg'][1:]}"

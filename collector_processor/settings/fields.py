@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from platformdirs import user_data_path
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -30,6 +30,8 @@ from collector_processor.settings.value_types import (
     address,
     completion_timers,
     http_address,
+    idle_close_ms,
+    max_age_ms,
     receiver_urls,
 )
 
@@ -44,8 +46,17 @@ PRECISION: Final = 0.19
 (``docs/accuracy.md``)."""
 
 
+FILE_ONLY: Final = frozenset(
+    {
+        "analysis_processes", "early_false_alarms", "idle_close", "keep_failed_bytes", "keep_passed_bytes",
+        "max_age", "max_pending_bytes", "max_retained_bytes", "model_timeout",
+    }
+)  # fmt: skip
+"""Settings without a variable: rarely set, and most follow from another one."""
+
+
 class Settings(KafkaSettings):
-    """All settings. Field ``x_y`` is variable ``BLAMESPAN_X_Y`` and TOML key ``x_y``."""
+    """All settings. Field ``x_y`` is key ``x_y`` and, if not ``FILE_ONLY``, variable ``BLAMESPAN_X_Y``."""
 
     # A value in an error may be a secret: pydantic's message is written without it (``_first_sentence``).
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -92,27 +103,32 @@ class Settings(KafkaSettings):
         " send later",
     )
     idle_close: int = Field(
-        60_000,
+        default_factory=lambda given: idle_close_ms(given["root_grace"]),
         gt=0,
         description="ms without new spans until a provisional verdict; after ten times that, missing parents"
-        " are no longer expected",
+        " are no longer expected; default: 6 times `BLAMESPAN_ROOT_GRACE`, at least 60,000",
     )
     max_age: int = Field(
-        3_600_000,
+        default_factory=lambda given: max_age_ms(given["root_grace"]),
         gt=0,
-        description="longest pause of a run in ms; after 1.25 times that without spans the run is judged",
+        description="longest pause of a run in ms; after 1.25 times that without spans the run is judged;"
+        " default: 360 times `BLAMESPAN_ROOT_GRACE`, at least 3,600,000 (an hour)",
     )
     budget_usd_per_run: float = Field(0.50, ge=0, description="maximum cost of one analysis")
     budget_usd_per_hour: float = Field(5.0, ge=0, description="maximum cost of all analyses per hour")
     model_timeout: int = Field(120_000, gt=0, description="timeout of one model call in ms")
-    concurrency: int = Field(16, gt=0, description="number of analyses that run at the same time")
+    concurrency: int = Field(
+        16,
+        gt=0,
+        description="maximum number of analyses that run at the same time, and of the worker processes for"
+        " them; of these also at most one fewer than CPU cores (of the cgroup), 1 to 8",
+    )
     analysis_processes: int | None = Field(
         None,
         ge=0,
         le=64,
-        description="maximum number of worker processes for analyses; the first run and much work start them;"
-        " `0`: threads only, which a hostile run can hold; default: one fewer than CPU cores (of the cgroup),"
-        " 1 to 8",
+        description="maximum number of worker processes for analyses, if another is wanted; `0`: threads"
+        " only, which a hostile run can hold",
     )
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
     forward_endpoint: str | None = Field(
@@ -130,13 +146,6 @@ class Settings(KafkaSettings):
     carriers: Carriers = Field(
         Carriers.FAILURES,
         description="runs that get carriers (spans with the verdict): `failures`, `all` or `none`",
-    )
-    carrier_min_confidence: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="minimum confidence, 0 to 1, to mark a step as decisive; below it only the run is marked"
-        " as failed; for a suspected failure, of the probability that the run failed",
     )
     carrier_status: Literal["unset", "error", "error-suspected"] = Field(
         "unset",
@@ -190,20 +199,33 @@ class Settings(KafkaSettings):
     failure_pattern: str | None = Field(
         None, description="regular expression (RE2); a run whose final answer matches it has failed"
     )
+    storage_bytes: int = Field(
+        4608 * MEBIBYTE,
+        ge=MEBIBYTE,
+        description="maximum bytes of spans and logs on disk: 4/9 for those not yet forwarded, 2/9 for those"
+        " kept only for analysis, 2/9 for failed runs and 1/9 for passed ones ([shares](operations.md#disk))",
+    )
     max_pending_bytes: int = Field(
-        2048 * MEBIBYTE, gt=0, description="maximum bytes in the journal that are not yet forwarded"
+        default_factory=lambda given: 4 * given["storage_bytes"] // 9,
+        gt=0,
+        description="maximum bytes in the journal that are not yet forwarded; default: 4/9 of"
+        " `BLAMESPAN_STORAGE_BYTES`",
     )
     max_retained_bytes: int = Field(
-        1024 * MEBIBYTE, gt=0, description="maximum bytes in the journal kept only for analysis"
+        default_factory=lambda given: 2 * given["storage_bytes"] // 9,
+        gt=0,
+        description="maximum bytes in the journal kept only for analysis; default: 2/9",
     )
     keep_failed_bytes: int = Field(
-        1024 * MEBIBYTE,
+        default_factory=lambda given: 2 * given["storage_bytes"] // 9,
         ge=0,
         description="maximum bytes in the store of failed runs' spans and logs, compressed; the oldest are"
-        " deleted first; `0` keeps none",
+        " deleted first; `0` keeps none; default: 2/9",
     )
     keep_passed_bytes: int = Field(
-        512 * MEBIBYTE, ge=0, description="as `BLAMESPAN_KEEP_FAILED_BYTES`, for passed runs; `0` keeps none"
+        default_factory=lambda given: given["storage_bytes"] // 9,
+        ge=0,
+        description="as `keep_failed_bytes`, for passed runs; `0` keeps none; default: 1/9",
     )
     keep_days: int = Field(
         30, gt=0, le=36_500, description="days after which runs without a label are deleted from the store"
@@ -237,12 +259,12 @@ class Settings(KafkaSettings):
     )
     analyzer_endpoint: str | None = Field(
         None,
-        description="`http://host:port` of the analyzers, for `blamespan serve collector`; `store`: they take"
-        " jobs from the PostgreSQL of `BLAMESPAN_STORE_URL`",
+        description="`http://host:port` of the analyzers, for `blamespan serve collector`, or"
+        " `https://host:port?ca=FILE` with a PEM of the certificate authorities to trust; `store`: analyzers"
+        " take jobs from the PostgreSQL of `BLAMESPAN_STORE_URL`",
     )
-    analyzer_certificate: Path | None = Field(
-        None, description="PEM of the certificate authorities to trust for analyzers"
-    )
+    analyzer_ca: Path | None = Field(None, exclude=True, repr=False)
+    """Certificate authorities to trust for analyzers; part of ``analyzer_endpoint``."""
     redact: str = Field(
         ",".join(ALL_KINDS),
         description="kinds of secrets removed from runs' text before a model, the store or a page gets it; or"
@@ -358,6 +380,20 @@ class Settings(KafkaSettings):
         if not (hold_ms.isascii() and hold_ms.isdigit() and int(hold_ms)):
             raise ValueError(f"BLAMESPAN_WRITE_BACK={given}: expected late, hold or hold:MILLISECONDS")
         return {**values, "write_back": WriteBack.HOLD, "hold_max": int(hold_ms)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _analyzers_have_authorities(cls, values: dict[str, Any]) -> dict[str, Any]:
+        given = values.get("analyzer_endpoint")
+        if not isinstance(given, str) or "?" not in given:
+            return values
+        url, _, query = given.partition("?")
+        name, _, path = query.partition("=")
+        if name != "ca" or not path or not url.startswith("https://"):
+            raise ValueError(
+                "BLAMESPAN_ANALYZER_ENDPOINT: expected http://host:port, https://host:port?ca=FILE or store"
+            )
+        return {**values, "analyzer_endpoint": url, "analyzer_ca": Path(unquote(path))}
 
     @model_validator(mode="after")
     def _kafka_holds_nothing(self) -> Self:

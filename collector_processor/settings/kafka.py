@@ -1,4 +1,7 @@
-"""Settings of what several processors share: the store, and Kafka with its topics and credentials."""
+"""Settings of what several processors share: the store, and Kafka with its topics and credentials.
+
+The cluster is one URL: ``kafka://user:password@host:port,…?topics=…&security.protocol=…``.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
+from urllib.parse import unquote
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from collector_processor.otlp import Signal
-from collector_processor.otlp.destination import read_pairs
 
 SCHEME: Final = "kafka://"
 _PROPERTIES: Final[Mapping[str, str]] = {
@@ -23,9 +26,17 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "message.max.bytes": r"[1-9][0-9]{4,8}",
 }
 """Properties that may be set, each with a pattern of its values: others could load code or lose records."""
+_TOPICS: Final = "topics"
+_DEFAULT_TOPICS: Final = "otlp_spans,otlp_logs,otlp_metrics"
+"""Topics of traces, logs and metrics, as the Collector's exporter names them."""
 _WANTED: Final[Mapping[str, str]] = {r".+": "a value", r"[1-9][0-9]{4,8}": "10000 to 999999999"}
 """Patterns in words; the others list their values."""
 _BROKERS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
+_ENCODED: Final = r"((?:[A-Za-z0-9._~!$'()*+;-]|%[0-9A-Fa-f]{2})+)"
+_USER: Final = re.compile(f"{_ENCODED}:{_ENCODED}")
+_EXPECTED: Final = (
+    "expected sqlite, or kafka://host:port,…, or kafka://user:password@host:port,…?topics=…, percent-encoded"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +70,65 @@ class KafkaAccess:
         return found
 
 
+def read_cluster(url: str) -> KafkaAccess:
+    """Read ``kafka://[user:password@]host:port,…[?name=value&…]``, percent-encoded.
+
+    The names are ``topics`` (three, of traces, logs and metrics) and those of librdkafka's properties.
+
+    Raises:
+        ValueError: it cannot be read; the message contains neither user nor password.
+    """
+    place, _, query = url.removeprefix(SCHEME).partition("?")
+    user, at, brokers = place.rpartition("@")
+    named = _USER.fullmatch(user)
+    if not all(_BROKERS.fullmatch(one) for one in brokers.split(",")) or bool(at) != bool(named):
+        raise ValueError(_EXPECTED)
+    properties = _read_properties(query)
+    if properties.get("security.protocol", "").startswith("sasl_") != bool(named):
+        raise ValueError("expected user:password@ together with security.protocol=sasl_ssl or sasl_plaintext")
+    topics = _read_topics(properties.pop(_TOPICS, _DEFAULT_TOPICS))
+    username, password = (unquote(part) for part in named.groups()) if named else (None, None)
+    return KafkaAccess(
+        brokers=brokers,
+        group=properties.pop("group.id", "blamespan"),
+        topics=topics,
+        max_record_bytes=int(properties.pop("message.max.bytes", "1000000")),
+        properties=properties,
+        username=username,
+        password=password,
+    )
+
+
+def _read_properties(query: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in query.split("&") if part)
+    found = {unquote(name): unquote(value) for name, _, value in pairs}
+    for name, text in found.items():
+        pattern = r".+" if name == _TOPICS else _PROPERTIES.get(name)
+        if pattern is None:
+            known = ", ".join([_TOPICS, *_PROPERTIES])
+            raise ValueError(f"unknown property {name!r}; expected one of {known}")
+        if not re.fullmatch(pattern, text):
+            wanted = _WANTED.get(pattern, pattern.replace("|", " or "))
+            raise ValueError(f"{name}={text}: expected {wanted}")
+    return found
+
+
+def _read_topics(text: str) -> dict[Signal, str]:
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != len(Signal) or len(set(names)) != len(names) or not all(names):
+        raise ValueError("topics: expected three different ones: traces,logs,metrics")
+    return dict(zip(Signal, names, strict=True))
+
+
 class KafkaSettings(BaseModel):
     """The part of the settings that says where data is kept beyond this machine."""
 
     queue: str = Field(
         "sqlite",
-        description="where acknowledged requests are kept: `sqlite` (on this machine's disk), or"
-        " `kafka://host:port,…` ([several processors](kafka.md))",
+        description="where acknowledged requests are kept: `sqlite` (on this machine's disk), or Kafka:"
+        " `kafka://user:password@host:port,…?topics=TRACES,LOGS,METRICS&security.protocol=sasl_ssl`,"
+        " percent-encoded; user and parameters may be left out ([all](kafka.md#the-url))",
+        repr=False,
     )
     store_url: str | None = Field(
         None,
@@ -73,17 +136,6 @@ class KafkaSettings(BaseModel):
         " `serve` (with Kafka: its group), and any number of analyzers and `serve pages`; default: a file in"
         " the data directory",
         repr=False,
-    )
-    kafka_topics: str = Field(
-        "otlp_spans,otlp_logs,otlp_metrics",
-        description="topics of traces, logs and metrics, as the Collector's exporter names them",
-    )
-    kafka_username: str | None = Field(None, description="user at the brokers")
-    kafka_password: str | None = Field(None, description="the user's password", repr=False)
-    kafka_properties: str = Field(
-        "",
-        description="properties by librdkafka's names, `name=value,…`, percent-encoded: "
-        + ", ".join(f"`{name}`" for name in _PROPERTIES),
     )
 
     @field_validator("store_url")
@@ -96,31 +148,10 @@ class KafkaSettings(BaseModel):
     @field_validator("queue")
     @classmethod
     def _is_queue(cls, value: str) -> str:
-        brokers = value.removeprefix(SCHEME).split(",")
-        if value != "sqlite" and not (
-            value.startswith(SCHEME) and all(_BROKERS.fullmatch(one) for one in brokers)
-        ):
-            raise ValueError("expected sqlite, or kafka://host:port,… without user, password or path")
-        return value
-
-    @field_validator("kafka_topics")
-    @classmethod
-    def _are_three_topics(cls, value: str) -> str:
-        names = [name.strip() for name in value.split(",")]
-        if len(names) != len(Signal) or len(set(names)) != len(names) or not all(names):
-            raise ValueError("expected three different topics: traces,logs,metrics")
-        return value
-
-    @field_validator("kafka_properties")
-    @classmethod
-    def _are_known_properties(cls, value: str) -> str:
-        for name, text in read_pairs(value).items():
-            if name not in _PROPERTIES:
-                raise ValueError(f"unknown property {name!r}; expected one of {', '.join(_PROPERTIES)}")
-            if not re.fullmatch(_PROPERTIES[name], text):
-                pattern = _PROPERTIES[name]
-                wanted = _WANTED.get(pattern, pattern.replace("|", " or "))
-                raise ValueError(f"{name}={text}: expected {wanted}")
+        if value.startswith(SCHEME):
+            read_cluster(value)
+        elif value != "sqlite":
+            raise ValueError(_EXPECTED)
         return value
 
     @model_validator(mode="after")
@@ -135,16 +166,4 @@ class KafkaSettings(BaseModel):
     @property
     def kafka(self) -> KafkaAccess | None:
         """The cluster; ``None`` if the queue is on this machine's disk."""
-        if not self.queue.startswith(SCHEME):
-            return None
-        names = (name.strip() for name in self.kafka_topics.split(","))
-        properties = read_pairs(self.kafka_properties)
-        return KafkaAccess(
-            brokers=self.queue.removeprefix(SCHEME),
-            group=properties.pop("group.id", "blamespan"),
-            topics=dict(zip(Signal, names, strict=True)),
-            max_record_bytes=int(properties.pop("message.max.bytes", "1000000")),
-            properties=properties,
-            username=self.kafka_username,
-            password=self.kafka_password,
-        )
+        return read_cluster(self.queue) if self.queue.startswith(SCHEME) else None

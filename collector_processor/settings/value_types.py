@@ -18,6 +18,16 @@ _LONGEST_RUN_S: Final = 64_800.0
 """Bound on the longest run: 18 hours, less than the day that the journal keeps a run's first spans."""
 
 
+def idle_close_ms(root_grace_ms: int) -> int:
+    """Return the default of ``idle_close``: services that send late also pause longer between spans."""
+    return max(60_000, 6 * root_grace_ms)
+
+
+def max_age_ms(root_grace_ms: int) -> int:
+    """Return the default of ``max_age``, at most what the longest run allows for one pause."""
+    return max(3_600_000, min(360 * root_grace_ms, int(1000 * _LONGEST_RUN_S / _SILENCE)))
+
+
 def address(text: str) -> Address:
     """Read ``host:port``; an IPv6 host is written in brackets.
 

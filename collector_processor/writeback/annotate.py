@@ -59,18 +59,12 @@ class CarrierPolicy:
     """Whether to write evaluation logs; false if logs are not forwarded."""
     carriers: Carriers = Carriers.FAILURES
     """Runs that get carriers."""
-    min_confidence: float = 0.0
-    """0 to 1. Below it no span is marked as decisive, and the root's carrier says "low confidence"."""
     marks_suspected: bool = False
     """Whether carriers of suspected failures get the error mark and the status of carriers that blame."""
     web_url: str = ""
     """Base URL of our pages, without a trailing slash; empty to write no links."""
     lanes: Mapping[Tenant, tuple[Lane, ...]] = field(default_factory=dict)
     """Sinks that get the scores of each tenant's runs."""
-
-    def marks(self, certainty: float) -> bool:
-        """Return whether a blame of this certainty (``Blame.certainty``) marks its span."""
-        return certainty >= self.min_confidence
 
     def run_url(self, run_id: str, step: int | None = None) -> str | None:
         """Return the URL of a run's page, at a step if given; ``None`` without ``web_url``."""
@@ -111,12 +105,6 @@ class Judgement:
         is_suspicion = status is Status.SUSPECTED and policy.marks_suspected
         return is_suspicion or status is Status.ATTRIBUTED
 
-    def marked(self, policy: CarrierPolicy) -> Step | None:
-        """Return the blamed step, if the verdict is certain enough to mark its span."""
-        verdict = self.attribution.verdict
-        is_marked = isinstance(verdict, Blame) and policy.marks(verdict.certainty)
-        return self.decisive if is_marked else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
@@ -139,9 +127,6 @@ def root_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str, At
         names.RUN_AGENTS: trajectory.agents,
         names.RUN_DIALECTS: trajectory.dialects,
     }
-    verdict = judgement.attribution.verdict
-    if isinstance(verdict, Blame) and not policy.marks(verdict.certainty):
-        run[names.FAILURE_LOW_CONFIDENCE] = True
     return finish(run | _verdict_attributes(judgement), policy)
 
 
@@ -150,7 +135,7 @@ def decisive_attributes(judgement: Judgement, policy: CarrierPolicy) -> dict[str
 
     The step of a suspected failure is not called decisive, so that searches for failures do not find it.
     """
-    step = judgement.marked(policy)
+    step = judgement.decisive
     if step is None:
         return {}
     is_suspicion = judgement.attribution.status is Status.SUSPECTED

@@ -84,7 +84,7 @@ def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple
     """Return the carriers of this verdict: under the decisive span first, then under the root."""
     spans = {(span.trace_id, span.span_id): span for span in trace.spans}
     made: list[Span] = []
-    step, blame = judgement.marked(policy), judgement.attribution.verdict
+    step, blame = judgement.decisive, judgement.attribution.verdict
     decisive = find_span(spans, step.trace_id, step.span_id) if step else None
     root = root_of(judgement.trajectory, trace)
     shown = {
@@ -98,7 +98,7 @@ def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple
     if root is not None:
         mark: dict[str, AttributeValue] = {names.ERROR: True} if judgement.is_error(policy) else {}
         attributes = mark | root_attributes(judgement, policy) | shown.get(TASK_SUCCESS, {})
-        made.append(_linked(_carrier(_root_name(judgement, policy), root, judgement, attributes), decisive))
+        made.append(_linked(_carrier(_root_name(judgement), root, judgement, attributes), decisive))
     return tuple(made)
 
 
@@ -192,14 +192,13 @@ def _decisive_name(blame: Blame) -> str:
     return decisive_name(blame.agent, blame.mode)
 
 
-def _root_name(judgement: Judgement, policy: CarrierPolicy) -> str:
+def _root_name(judgement: Judgement) -> str:
     verdict, replacing = judgement.attribution.verdict, _replacing(judgement)
     if isinstance(verdict, Abstention):
         return _UNBLAMED[verdict.status] + replacing
     if verdict.status is Status.SUSPECTED:
         return suspected_name(verdict.agent, verdict.mode, replacing)
-    mode = verdict.mode if policy.marks(verdict.certainty) else "low confidence"
-    return root_name(verdict.agent, mode, replacing)
+    return root_name(verdict.agent, verdict.mode, replacing)
 
 
 def _replacing(judgement: Judgement) -> str:

@@ -126,7 +126,7 @@ def write_back(
     judgement = _judgement(decision)
     verdict = _stored(decision, judgement)
     place = decision.place or pack_place(decision.run, decision.tenant, (verdict.trace_id, verdict.span_id))
-    before = _unchanged(decision, verdict, policy)
+    before = _unchanged(decision, verdict)
     if before is not None:
         return WriteBack(verdict=before, place=place)
     made: tuple[Span, ...] = ()
@@ -161,19 +161,16 @@ def write_back(
     )
 
 
-def _unchanged(decision: Decision, verdict: StoredVerdict, policy: CarrierPolicy) -> StoredVerdict | None:
+def _unchanged(decision: Decision, verdict: StoredVerdict) -> StoredVerdict | None:
     """Return the previous verdict, brought up to date, if the new one writes nothing into the trace."""
     published = decision.published
     if published is None:
         return None
-    is_persons = decision.attribution.method == PERSON
     if _outranks(published, decision, verdict):
         return _with_current_step(published, decision.run)
     is_proved_now = decision.attribution.proof is not None and not published.proof
     if is_proved_now or not verdict.says_the_same_as(published) or _is_news(published, decision, verdict):
         return None
-    if is_persons and verdict.agent and not policy.marks(published.certainty):
-        return None  # confirmed by a person: the span, too uncertain to be marked before, is marked now
     return _updated(published, verdict)
 
 
@@ -299,9 +296,9 @@ def _withdrawn(judgement: Judgement, decision: Decision, policy: CarrierPolicy) 
         published.span_id is None or (step and published.span_id == step.span_id)
     ):
         return ()
-    is_marked = published.trace_id and published.span_id and policy.marks(published.certainty)
-    marked = (published.trace_id, published.span_id) if is_marked else None
-    withdrawn = Withdrawn(agent=published.agent, version=published.version, marked=marked)  # type: ignore[arg-type]
+    trace_id, span_id = published.trace_id, published.span_id
+    marked = (trace_id, span_id) if trace_id and span_id else None
+    withdrawn = Withdrawn(agent=published.agent, version=published.version, marked=marked)
     return withdrawal(judgement, withdrawn, decision.run.trace, policy)
 
 
@@ -338,7 +335,7 @@ def _additions(
     spans = {(span.trace_id, span.span_id): span for span in decision.run.trace.spans}
     for each in evaluations(judgement, root_of(trajectory, decision.run.trace)):
         key = (each.trace_id, each.span_id)
-        is_shown = each.name == TASK_SUCCESS or judgement.marked(policy) is not None
+        is_shown = each.name == TASK_SUCCESS or judgement.decisive is not None
         if is_shown and key in spans and key in added:
             taken = {**spans[key].attributes, **added[key]}
             added[key] |= annotation(each, judgement, policy, taken)

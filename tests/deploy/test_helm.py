@@ -425,7 +425,9 @@ def test_with_tls_probes_questions_and_scrapes_speak_it(helm: Path, tmp_path: Pa
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert pod["containers"][0][probe]["httpGet"]["scheme"] == "HTTPS"
     processor = environ(dict(pods(objects))["StatefulSet"])
-    assert processor["BLAMESPAN_ANALYZER_ENDPOINT"].startswith("https://")
+    called = load_settings({"BLAMESPAN_ANALYZER_ENDPOINT": processor["BLAMESPAN_ANALYZER_ENDPOINT"]})
+    assert (called.analyzer_endpoint or "").startswith("https://")
+    assert str(called.analyzer_ca) == processor["BLAMESPAN_TLS_CLIENT_CA"]
     assert processor["BLAMESPAN_TLS_CLIENT_CA"] == "/etc/blamespan/tls/ca.crt"
     (endpoint,) = only(objects, "ServiceMonitor")["spec"]["endpoints"]
     assert endpoint["scheme"] == "https"
@@ -469,14 +471,11 @@ def test_behind_kafka_processors_share_topics_and_a_store_without_secrets_in_the
     objects = rendered(helm, tmp_path, CHOICES["behind Kafka"])
     pod = only(objects, "StatefulSet")["spec"]["template"]["spec"]
     said = environ(pod)
-    assert said["BLAMESPAN_QUEUE"] == "kafka://kafka-1:9092,kafka-2:9092"
-    given = {
-        name: value for name, value in said.items() if name.startswith(("BLAMESPAN_KAFKA", "BLAMESPAN_Q"))
-    }
-    access = load_settings(
-        given | {"BLAMESPAN_STORE_URL": "postgresql+psycopg://db", "BLAMESPAN_KAFKA_PASSWORD": "x"}
-    ).kafka
+    queue = said["BLAMESPAN_QUEUE"].replace("$(KAFKA_USERNAME)", "u").replace("$(KAFKA_PASSWORD)", "p%40")
+    access = load_settings({"BLAMESPAN_QUEUE": queue, "BLAMESPAN_STORE_URL": "postgresql+psycopg://db"}).kafka
     assert access is not None
+    assert access.brokers == "kafka-1:9092,kafka-2:9092"
+    assert (access.username, access.password) == ("u", "p@")
     assert access.group == "blamespan"
     assert access.common["security.protocol"] == "sasl_ssl"
     assert {value for name, value in access.common.items() if name.endswith(".location")} == {
@@ -487,7 +486,11 @@ def test_behind_kafka_processors_share_topics_and_a_store_without_secrets_in_the
         for entry in pod["containers"][0]["env"]
         if "valueFrom" in entry
     }
-    assert secrets["BLAMESPAN_KAFKA_PASSWORD"] == {"name": "kafka-user", "key": "password"}
+    assert secrets["KAFKA_PASSWORD"] == {"name": "kafka-user", "key": "password"}
+    names = [entry["name"] for entry in pod["containers"][0]["env"]]
+    assert names.index("KAFKA_PASSWORD") < names.index("BLAMESPAN_QUEUE"), (
+        "the kubelet knows earlier ones only"
+    )
     assert secrets["BLAMESPAN_STORE_URL"] == {"name": "database", "key": "url"}
 
 
@@ -793,12 +796,12 @@ def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path
         pytest.param({"env": {"BLAMESPAN_METRICS_TOKEN": "x"}}, id="the metrics' token beside its secret"),
         pytest.param({"env": {"lower": "x"}}, id="no variable"),
         pytest.param({"env": {"BLAMESPAN_QUEUE": "kafka://k:9092"}}, id="Kafka beside its values"),
-        pytest.param({"env": {"BLAMESPAN_KAFKA_PASSWORD": "x"}}, id="a password beside its secret"),
+        pytest.param({"env": {"KAFKA_PASSWORD": "x"}}, id="a password beside its secret"),
         pytest.param({"kafka": {"brokers": "user:secret@kafka:9092"}}, id="a password among the brokers"),
         pytest.param({"kafka": {"brokers": "kafka"}}, id="a broker without a port"),
         pytest.param({"kafka": {"topics": "otlp_spans"}}, id="topics of one signal only"),
         pytest.param({"web": {"replicas": 0}}, id="no pages"),
-        pytest.param({"env": {"BLAMESPAN_MAX_AGE": 3600000}}, id="a number that would be written 3.6e+06"),
+        pytest.param({"env": {"BLAMESPAN_ROOT_GRACE": 3600000}}, id="a number that would be written 3.6e+06"),
         pytest.param({"tls": {"enabled": True}}, id="TLS without a certificate"),
         pytest.param({"backend": {"endpoint": "ftp://x"}}, id="a backend that is none"),
         pytest.param({"backend": {"endpoint": "http://user:secret@x"}}, id="a password in the open"),

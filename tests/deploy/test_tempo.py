@@ -15,7 +15,7 @@ FILES: Final = sorted(FOLDER.glob("*.yaml"))
 REMOVED_IN_3: Final = {"ingester", "ingester_client", "compactor", "metrics_generator_client"}
 """Keys with which Tempo 3 does not start ("field ingester not found"), according to its migration guide."""
 SLACK: Final = "2h"
-"""Longer than 1.25 times BLAMESPAN_MAX_AGE (75 min) plus the longest analysis."""
+"""Longer than 1.25 times max_age (75 min) plus the longest analysis."""
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -18,14 +18,15 @@ from urllib.request import ProxyHandler, Request, build_opener
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector_processor.otlp import Signal
+from collector_processor.settings import FILE_ONLY
 from tests.backends.forked import fork
 from tests.backends.supervise import BackendError, Server, running, spawn, wait_until
 
 GRACE_MS: Final = 300
 ANY_PORT: Final = "127.0.0.1:0"
 _OURS: Final = ("OTEL_", "BLAMESPAN_", "OPENAI_", "OPENINFERENCE_")
-FIXED: Final = frozenset({"receiving_bytes", "score_read_s", "settle_s", "shutdown_s", "spill_s"})
-"""Constants that tests replace by smaller values (``fixed_values``)."""
+FIXED: Final = FILE_ONLY | {"receiving_bytes", "score_read_s", "settle_s", "shutdown_s", "spill_s"}
+"""Settings without a variable, and constants, that tests replace (``fixed_values``)."""
 _TIMEOUT_S: Final = 240.0
 
 

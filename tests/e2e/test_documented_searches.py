@@ -18,7 +18,7 @@ from tests.e2e.traffic import CARRIERS, DEMO_SPANS
 _BLAMED: Final = {"failed", "corrected"}
 """A search also finds superseded blame: backends never change written spans."""
 FOUND: Final = {
-    "blamed and suspected traces": {*_BLAMED, "suspected", "unsure"},
+    "blamed and suspected traces": {*_BLAMED, "suspected"},
     "blamed traces": _BLAMED,
     "suspected failures, which the run did not report": {"suspected"},
     "what one agent broke": _BLAMED,
@@ -28,10 +28,9 @@ FOUND: Final = {
     "verdicts by people": {"corrected"},
     "blame that was withdrawn": {"corrected"},
     "blame that was withdrawn from one agent": {"corrected"},
-    "blame with too little confidence to mark a step": {"unsure"},
     "all that blamespan wrote": {*_BLAMED, "passed", "unsure", "suspected"},
     "runs that passed, with `BLAMESPAN_CARRIERS=all`": {"passed"},
-    "runs on which it could not decide": set[str](),
+    "runs on which it could not decide": {"unsure"},
     "runs whose steps it could not read": set[str](),
     "runs that it could not analyse": set[str](),
     "runs that wait for a person, with `BLAMESPAN_CARRIERS=all`": set[str](),
@@ -92,7 +91,7 @@ def test_every_search_of_the_page_finds_what_it_says(jaeger: RunningJaeger, star
     wait_until(lambda: found(jaeger, {"blamespan.failure.status": "no_failure"}, **runs) == {"passed"},
                what="the carrier of the run that passed")  # fmt: skip
     assert line.terminate() == 0
-    line = start_line(carrier_min_confidence="0.9999", **settings_for(jaeger, "grpc"))
+    line = start_line(precision="0.9999", **settings_for(jaeger, "grpc"))
     runs["unsure"] = play_through(f"solar-{uuid4().hex}", line.grpc).trace_id
     look(jaeger, runs["unsure"], spans=DEMO_SPANS + 1)
 

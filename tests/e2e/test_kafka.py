@@ -392,7 +392,9 @@ def test_while_postgresql_is_away_spans_flow_on(
             "BLAMESPAN_WRITE_BACK=hold: expected late",
             id="hold",
         ),
-        pytest.param({"queue": "kafka://user:secret@host:9092"}, "without user, password", id="secret"),
+        pytest.param(
+            {"queue": "kafka://user:secret@host:9092"}, "together with security.protocol", id="secret"
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_the_start(

@@ -45,7 +45,7 @@ def test_a_cluster_without_a_fault_is_described(
 ) -> None:
     kafka.create("traces_a", "logs_a", "metrics_a", config={"retention.ms": "-1"})
     write(kafka, "traces_a", "fnv1a_random")
-    asked = {"queue": kafka.url, "store_url": server.url(), "kafka_topics": "traces_a,logs_a,metrics_a"}
+    asked = {"queue": f"{kafka.url}?topics=traces_a,logs_a,metrics_a", "store_url": server.url()}
     code, found = consult(tmp_path, **asked)
     assert (code, found["Kafka"]["status"]) == (0, "ok"), found
     assert "partitions: traces_a 6, logs_a 6, metrics_a 6" in found["Kafka"]["detail"]
@@ -60,7 +60,7 @@ def test_keys_that_are_hashed_otherwise_are_found(
 ) -> None:
     kafka.create("traces_b", "logs_b", "metrics_b")
     write(kafka, "traces_b", "murmur2_random")
-    asked = {"queue": kafka.url, "store_url": server.url(), "kafka_topics": "traces_b,logs_b,metrics_b"}
+    asked = {"queue": f"{kafka.url}?topics=traces_b,logs_b,metrics_b", "store_url": server.url()}
     _, found = consult(tmp_path, **asked)
     assert found["Kafka"]["status"] == "warning", found["Kafka"]
     assert "of the newest 12 records of traces_b are in another partition" in found["Kafka"]["detail"]
@@ -69,7 +69,7 @@ def test_keys_that_are_hashed_otherwise_are_found(
 def test_records_without_a_key_are_found(kafka: KafkaBroker, server: PostgresServer, tmp_path: Path) -> None:
     kafka.create("traces_c", "logs_c", "metrics_c")
     write(kafka, "traces_c", "fnv1a_random", has_keys=False)
-    asked = {"queue": kafka.url, "store_url": server.url(), "kafka_topics": "traces_c,logs_c,metrics_c"}
+    asked = {"queue": f"{kafka.url}?topics=traces_c,logs_c,metrics_c", "store_url": server.url()}
     _, found = consult(tmp_path, **asked)
     assert "12 of the newest records of traces_c have no key" in found["Kafka"]["detail"]
     assert "partition_traces_by_id" in found["Kafka"]["mend"]
@@ -97,9 +97,8 @@ def test_limits_of_a_topic_that_cost_spans_are_found(  # noqa: PLR0917
     topic = f"traces_{status}"
     kafka.create(topic, config=config)
     asked = {
-        "queue": kafka.url,
+        "queue": f"{kafka.url}?topics={topic},{TOPICS[1]},{TOPICS[2]}",
         "store_url": server.url(),
-        "kafka_topics": f"{topic},{TOPICS[1]},{TOPICS[2]}",
     }
     _, found = consult(tmp_path, **asked)
     assert (found["Kafka"]["status"], words in found["Kafka"]["detail"]) == (status, True), found["Kafka"]
@@ -110,7 +109,7 @@ def test_a_missing_topic_and_a_broker_that_is_away_fail_in_words(
 ) -> None:
     (port,) = free_ports(1)
     for settings, words in (
-        ({"queue": kafka.url, "kafka_topics": "none,otlp_logs,otlp_metrics"}, "there is no topic none"),
+        ({"queue": f"{kafka.url}?topics=none,otlp_logs,otlp_metrics"}, "there is no topic none"),
         ({"queue": f"kafka://{HOST}:{port}"}, f"{HOST}:{port}: "),
     ):
         code, found = consult(tmp_path, store_url=server.url(), **settings)

@@ -70,11 +70,11 @@ def start_processor(tmp_path: Path, broker: KafkaBroker, server: PostgresServer)
         yield start
 
 
-def topics(broker: KafkaBroker, word: str, config: dict[str, str] | None = None) -> dict[str, str]:
-    """Create three topics, and return the settings that name them and a group of their own."""
+def topics(broker: KafkaBroker, word: str, config: dict[str, str] | None = None) -> str:
+    """Create three topics, and return the part of the URL that names them and a group of their own."""
     names = [f"{word}_{signal}" for signal in ("traces", "logs", "metrics")]
     broker.create(*names, config=config)
-    return {"kafka_topics": ",".join(names), "kafka_properties": f"group.id={word}"}
+    return f"topics={','.join(names)}&group.id={word}"
 
 
 def partitions(line: Line) -> float:
@@ -85,12 +85,12 @@ def test_a_processor_signs_in_over_tls_and_its_password_is_told_nowhere(
     start_processor: StartProcessor, broker: KafkaBroker, identity: Identity
 ) -> None:
     chosen = topics(broker, "sasl")
-    chosen["kafka_properties"] += f",security.protocol=sasl_ssl,ssl.ca.location={identity.authority}"
-    url = f"kafka://{HOST}:{broker.sasl_port}"
+    url = (
+        f"kafka://{USER}:{PASSWORD}@{HOST}:{broker.sasl_port}"
+        f"?{chosen}&security.protocol=sasl_ssl&ssl.ca.location={identity.authority}"
+    )
     with grpc_backend() as backend:
-        line = start_processor(
-            forward_endpoint=backend.url, queue=url, kafka_username=USER, kafka_password=PASSWORD, **chosen
-        )
+        line = start_processor(forward_endpoint=backend.url, queue=url)
         send(line, encode(run(name(1))))
         assert line.verdict(name(1))["agent"] == "planner"
         assert PASSWORD not in line.server.log.read_text(errors="replace")
@@ -100,14 +100,13 @@ def test_a_client_certificate_opens_the_door_too(
     start_processor: StartProcessor, broker: KafkaBroker, identity: Identity
 ) -> None:
     chosen = topics(broker, "mutual")
-    chosen["kafka_properties"] += (
-        f",security.protocol=ssl,ssl.ca.location={identity.authority}"
-        f",ssl.certificate.location={identity.certificate},ssl.key.location={identity.key}"
+    url = (
+        f"kafka://{HOST}:{broker.mutual_port}?{chosen}&security.protocol=ssl"
+        f"&ssl.ca.location={identity.authority}"
+        f"&ssl.certificate.location={identity.certificate}&ssl.key.location={identity.key}"
     )
     with grpc_backend() as backend:
-        line = start_processor(
-            forward_endpoint=backend.url, queue=f"kafka://{HOST}:{broker.mutual_port}", **chosen
-        )
+        line = start_processor(forward_endpoint=backend.url, queue=url)
         send(line, encode(run(name(2))))
         assert line.verdict(name(2))["agent"] == "planner"
 
@@ -115,14 +114,11 @@ def test_a_client_certificate_opens_the_door_too(
 def test_a_wrong_password_is_found_by_doctor_and_not_repeated(
     broker: KafkaBroker, server: PostgresServer, identity: Identity, tmp_path: Path
 ) -> None:
-    properties = f"security.protocol=sasl_ssl,ssl.ca.location={identity.authority}"
+    properties = f"security.protocol=sasl_ssl&ssl.ca.location={identity.authority}"
     code, found = consult(
         tmp_path,
-        queue=f"kafka://{HOST}:{broker.sasl_port}",
+        queue=f"kafka://{USER}:wrong-horse@{HOST}:{broker.sasl_port}?{properties}",
         store_url=server.url(),
-        kafka_username=USER,
-        kafka_password="wrong-horse",
-        kafka_properties=properties,
     )
     assert (code, found["Kafka"]["status"]) == (1, "failed")
     assert "uthentication failed" in found["Kafka"]["detail"]
@@ -134,7 +130,7 @@ def test_a_request_with_a_record_above_the_brokers_limit_is_refused_and_others_p
 ) -> None:
     chosen = topics(broker, "small", {"max.message.bytes": "20000"})
     with grpc_backend() as backend:
-        line = start_processor(forward_endpoint=backend.url, **chosen)
+        line = start_processor(forward_endpoint=backend.url, queue=f"{broker.url}?{chosen}")
         large = run(name(3))
         large[0] = replace(large[0], attributes={**large[0].attributes, "text": os.urandom(40_000).hex()})
         with pytest.raises(grpc.RpcError, match="Message size too large"):
@@ -150,7 +146,7 @@ def test_a_trace_whose_first_records_kafka_has_deleted_is_judged_by_the_rest(
     """The retention ended before the trace: what was forwarded is in the backend, and reading goes on."""
     chosen = topics(broker, "short")
     with grpc_backend() as backend:
-        first = start_processor(forward_endpoint=backend.url, **SLOW, **chosen)
+        first = start_processor(forward_endpoint=backend.url, **SLOW, queue=f"{broker.url}?{chosen}")
         send(first, encode(run(name(5))[:2]))
         backend.await_spans(TraceId(name(5)), 2)
         wait_until(lambda: is_forwarded(broker, "short_traces", "short"), what="the commit")
@@ -160,7 +156,7 @@ def test_a_trace_whose_first_records_kafka_has_deleted_is_judged_by_the_rest(
         admin = broker.admin  # kept alive until the answers have come
         for done in admin.delete_records(ends).values():
             done.result(60)
-        other = start_processor(forward_endpoint=backend.url, **chosen)
+        other = start_processor(forward_endpoint=backend.url, queue=f"{broker.url}?{chosen}")
         send(other, encode(run(name(5))[2:]))
         send(other, encode(run(name(6))))
         backend.await_spans(TraceId(name(6)), SPANS + CARRIERS)
@@ -176,12 +172,16 @@ def test_a_processor_that_slept_past_its_session_commits_nothing_of_what_others_
     chosen = topics(broker, "stale")
     ids = [name(number) for number in range(10, 22)]
     with grpc_backend() as backend:
-        first = start_processor(forward_endpoint=backend.url, root_grace=3_000, **chosen)
+        first = start_processor(
+            forward_endpoint=backend.url, root_grace=3_000, queue=f"{broker.url}?{chosen}"
+        )
         for trace_id in ids:
             send(first, encode(run(trace_id)[:2]))
         for trace_id in ids:
             backend.await_spans(TraceId(trace_id), 2)
-        second = start_processor(forward_endpoint=backend.url, root_grace=3_000, **chosen)
+        second = start_processor(
+            forward_endpoint=backend.url, root_grace=3_000, queue=f"{broker.url}?{chosen}"
+        )
         wait_until(lambda: partitions(second) > 0, what="the second to join")
         os.kill(first.server.process.pid, signal.SIGSTOP)
         try:

@@ -13,8 +13,6 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 from uuid import uuid4
 
-import pytest
-
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from semconv.attributes import (
@@ -23,7 +21,6 @@ from semconv.attributes import (
     FAILURE_CONFIDENCE,
     FAILURE_DECISIVE,
     FAILURE_ID,
-    FAILURE_LOW_CONFIDENCE,
     FAILURE_METHOD,
     FAILURE_STATUS,
     FAILURE_STEP_TRACE_ID,
@@ -233,30 +230,6 @@ def test_of_a_joined_run_the_culprits_trace_and_the_roots_both_name_it_and_each_
         assert one["operationName"] == names[spans[0].trace_id]
         assert (tags(one)[FAILURE_AGENT_NAME], tags(one)[ERROR]) == ("calculator", True)
         assert {name: tags(one)[name] for name in ids} == ids
-
-
-@pytest.mark.parametrize("write_back", ["late", "hold"])
-def test_with_too_little_confidence_no_step_is_marked_until_a_person_confirms(
-    start_line: StartLine, jaeger: RunningJaeger, write_back: str
-) -> None:
-    line = started(start_line, jaeger, carrier_min_confidence="0.9999", write_back=write_back)
-    run = played()
-    is_late = write_back == "late"
-    send(line, run.body)
-    seen = look(jaeger, run.trace_id, spans=DEMO_SPANS + is_late)
-
-    assert seen.decisive() == []
-    root = seen.carriers()[0] if is_late else seen.spans[span_id(run.root)]
-    assert tags(root)[FAILURE_LOW_CONFIDENCE] is True
-    assert (tags(root)[FAILURE_AGENT_NAME], tags(root)[FAILURE_STATUS]) == ("calculator", "attributed")
-    if is_late:
-        assert root["operationName"] == "failure: calculator (low confidence)"
-
-    label_over_http(line, run.trace_id, "confirm", None)
-    after = look(jaeger, run.trace_id, spans=DEMO_SPANS + is_late + CARRIERS)
-    confirmed = [NAMES[0], "failure: calculator, replaces verdict 1"]
-    assert [name for each in confirmed for name in names_of(named(after, each))] == confirmed
-    assert [one["references"][0]["spanID"] for one in after.decisive()] == [span_id(run.decisive)]
 
 
 def names_of(spans: Sequence[JaegerSpan]) -> list[str]:

@@ -56,7 +56,7 @@ async def fallback_of(given: Settings) -> str | None:
 async def test_halves_that_know_each_other_speak(tmp_path: Path) -> None:
     ours = issue(tmp_path / "ours")
     async with answering(settings(ours, tls_client_ca=ours.authority)) as url:
-        asker = settings(ours, analyzer_endpoint=url, analyzer_certificate=ours.authority)
+        asker = settings(ours, analyzer_endpoint=f"{url}?ca={ours.authority}")
         assert await fallback_of(asker) is None
 
 
@@ -64,21 +64,21 @@ async def test_a_stranger_is_not_answered(tmp_path: Path) -> None:
     ca = trustme.CA()
     ours, theirs = issue(tmp_path / "ours", ca), issue(tmp_path / "theirs")
     async with answering(settings(ours, tls_client_ca=ours.authority)) as url:
-        stranger = settings(theirs, analyzer_endpoint=url, analyzer_certificate=ours.authority)
+        stranger = settings(theirs, analyzer_endpoint=f"{url}?ca={ours.authority}")
         assert "the analyzer failed" in str(await fallback_of(stranger))
 
 
 async def test_no_run_is_sent_to_one_whom_our_authority_does_not_know(tmp_path: Path) -> None:
     ours, theirs = issue(tmp_path / "ours"), issue(tmp_path / "theirs")
     async with answering(settings(theirs)) as url:
-        asker = settings(ours, analyzer_endpoint=url, analyzer_certificate=ours.authority)
+        asker = settings(ours, analyzer_endpoint=f"{url}?ca={ours.authority}")
         assert "ClientConnectorCertificateError" in str(await fallback_of(asker))
 
 
 async def test_one_without_the_token_is_refused_and_does_not_ask_again(tmp_path: Path) -> None:
     ours = issue(tmp_path / "ours")
     async with answering(settings(ours)) as url:
-        asker = settings(ours, analyzer_endpoint=url, analyzer_certificate=ours.authority)
+        asker = settings(ours, analyzer_endpoint=f"{url}?ca={ours.authority}")
         told = await fallback_of(asker.model_copy(update={"token": "another"}))
     assert told == "signals, because the analyzer failed: it refused with HTTP 401"
 
@@ -88,6 +88,4 @@ async def test_a_certificate_that_is_none_is_said_before_anything_is_asked(tmp_p
     broken = tmp_path / "broken.pem"
     broken.write_text("nothing")
     with pytest.raises(SettingsError, match=r"broken\.pem"):
-        await fallback_of(
-            settings(ours, analyzer_endpoint="https://localhost:1", analyzer_certificate=broken)
-        )
+        await fallback_of(settings(ours, analyzer_endpoint=f"https://localhost:1?ca={broken}"))

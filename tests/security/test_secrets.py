@@ -151,6 +151,7 @@ async def _conversation(running: Running) -> AsyncIterator[str]:
         {"BLAMESPAN_FORWARD_ENDPOINT": f"http://user:{HEADER}@backend:4317"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": f"ftp://backend:4317?key={QUERY}"},
         {"BLAMESPAN_QUEUE": "kafka", "BLAMESPAN_TOKEN": TOKEN},
+        {"BLAMESPAN_QUEUE": f"kafka://user:{HEADER}@broker:9092"},
     ],
 )
 def test_settings_that_cannot_be_are_said_without_secrets(spoiled: dict[str, str]) -> None:

@@ -175,17 +175,6 @@ def test_a_confirmation_changes_nothing_that_is_marked_already(world: World) -> 
     ]
 
 
-def test_a_confirmation_marks_what_was_too_uncertain_to_be_marked(world: World) -> None:
-    world.policy = CarrierPolicy(min_confidence=0.5)
-    world.judge(confidence=0.3)
-    world.say(CONFIRMED)
-    assert world.follow() == [
-        ("planner: loop", span_id(3)),
-        ("failure: planner (loop), replaces verdict 1", span_id(1)),
-    ]
-    assert world.follow() == []
-
-
 def test_an_agent_without_a_step_stands_under_the_root_alone(world: World) -> None:
     world.judge()
     world.say(Statement(kind=LabelKind.CORRECTED, agent="writer"))

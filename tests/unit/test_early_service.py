@@ -29,7 +29,7 @@ from semconv.model import Completion, Resource, Span, TraceId
 from semconv.record import replace
 from tests.factories import agent, chat, tool, workflow
 
-SETTINGS: Final = load_settings({"BLAMESPAN_EARLY_FALSE_ALARMS": "0.2"})
+SETTINGS: Final = load_settings({}, early_false_alarms=0.2)
 PREPARE: Final = work_from_settings(worker_settings(SETTINGS, RunAnalyst(attributor=Attributor()))).prepare
 """As in a worker process, which gets some of the settings only."""
 ENOUGH: Final = 14

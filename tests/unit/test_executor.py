@@ -454,7 +454,8 @@ async def test_a_tenant_that_is_no_unicode_is_prepared_here() -> None:
 @pytest.mark.parametrize(("cores", "expected"), [(0.5, 1), (1.0, 1), (2.0, 1), (4.0, 3), (8.9, 7), (64.0, 8)])
 def test_by_default_one_core_is_left_to_the_service(cores: float, expected: int) -> None:
     assert processes(load_settings({}), lambda: cores) == expected
-    assert processes(load_settings({"BLAMESPAN_ANALYSIS_PROCESSES": "12"}), lambda: cores) == 12
+    assert processes(load_settings({"BLAMESPAN_CONCURRENCY": "2"}), lambda: cores) == min(expected, 2)
+    assert processes(load_settings({}, analysis_processes=12), lambda: cores) == 12
 
 
 def test_cores_are_those_of_the_control_group(tmp_path: Path) -> None:

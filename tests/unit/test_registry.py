@@ -95,7 +95,6 @@ def test_the_convention_has_all_its_names(registry: Registry) -> None:
             *("step.span_id", "mode", "confidence", "fix", "method", "model", "fallback", "explanation"),
             *(
                 "step.trace_id",
-                "low_confidence",
                 "probability",
                 "rules",
                 "withdrawn.agent.name",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from collector_processor.otlp import Signal
 from collector_processor.otlp.destination import Protocol
 from collector_processor.settings import (
+    FILE_ONLY,
+    REMOVED,
+    Settings,
     SettingsError,
     WriteBack,
     load_settings,
@@ -49,22 +53,22 @@ def test_empty_means_unset() -> None:
 
 
 def test_times_are_milliseconds() -> None:
-    limits = load_settings({"BLAMESPAN_ROOT_GRACE": "250", "BLAMESPAN_IDLE_CLOSE": "1500"}).assembler_limits
+    limits = load_settings({"BLAMESPAN_ROOT_GRACE": "250"}, idle_close=1500).assembler_limits
     assert (limits.root_grace_s, limits.idle_close_s) == (0.25, 1.5)
 
 
 @pytest.mark.parametrize(
     ("max_age_ms", "silence_s", "age_s"),
     [
-        pytest.param("3600000", 4_500, 43_200, id="an hour"),
-        pytest.param("2000", 2.5, 24, id="soon"),
-        pytest.param("21600000", 27_000, 64_800, id="within the day for which spans are kept"),
+        pytest.param(3_600_000, 4_500, 43_200, id="an hour"),
+        pytest.param(2_000, 2.5, 24, id="soon"),
+        pytest.param(21_600_000, 27_000, 64_800, id="within the day for which spans are kept"),
     ],
 )
 def test_a_run_may_pause_as_long_as_the_setting_says_and_several_times(
-    max_age_ms: str, silence_s: float, age_s: float
+    max_age_ms: int, silence_s: float, age_s: float
 ) -> None:
-    limits = load_settings({"BLAMESPAN_MAX_AGE": max_age_ms}).assembler_limits
+    limits = load_settings({}, max_age=max_age_ms).assembler_limits
     assert (limits.max_silence_s, limits.max_age_s) == (silence_s, age_s)
 
 
@@ -184,22 +188,62 @@ def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to
             "expected postgresql+psycopg",
             id="another store",
         ),
-        pytest.param({"BLAMESPAN_QUEUE": "kafka://x"}, "BLAMESPAN_QUEUE='kafka://x'", id="no such queue"),
+        pytest.param({"BLAMESPAN_QUEUE": "kafka://hush"}, "BLAMESPAN_QUEUE=…: ", id="no such queue"),
         pytest.param(
-            {"BLAMESPAN_KAFKA_PROPERTIES": "sasl.password=hush"},
-            "unknown property 'sasl.password'; expected one of security.protocol,",
+            {"BLAMESPAN_QUEUE": "kafka://b:1?sasl.password=hush"},
+            "unknown property 'sasl.password'; expected one of topics, security.protocol,",
             id="a property of Kafka that is a secret",
         ),
         pytest.param(
-            {"BLAMESPAN_KAFKA_PROPERTIES": "group.id=a,security.protocol=tls"},
+            {"BLAMESPAN_QUEUE": "kafka://b:1?group.id=a&security.protocol=tls"},
             "security.protocol=tls: expected plaintext or ssl or sasl_plaintext or sasl_ssl",
             id="a value that Kafka does not know",
         ),
         pytest.param(
-            {"BLAMESPAN_KAFKA_PROPERTIES": "message.max.bytes=9999"},
+            {"BLAMESPAN_QUEUE": "kafka://b:1?message.max.bytes=9999"},
             "message.max.bytes=9999: expected 10000 to 999999999",
             id="records too small for a span",
         ),
+        pytest.param(
+            {"BLAMESPAN_QUEUE": "kafka://b:1?topics=spans,logs"},
+            "topics: expected three different ones",
+            id="topics of two signals",
+        ),
+        *(
+            pytest.param(
+                {"BLAMESPAN_QUEUE": f"kafka://{user}@b:1?security.protocol=sasl_ssl"},
+                "percent-encoded",
+                id=f"the user {user}",
+            )
+            for user in (
+                "u",
+                "u:",
+                ":hush",
+                "u:hush@x",
+                "u:hush/x",
+                "u:hush%4",
+                "u:hush?",
+                "u:hush#",
+                "u:a:hush",
+            )
+        ),
+        pytest.param(
+            {"BLAMESPAN_QUEUE": "kafka://u:hush@b:1"},
+            "expected user:password@ together",
+            id="a user in clear",
+        ),
+        pytest.param(
+            {"BLAMESPAN_QUEUE": "kafka://b:1?security.protocol=sasl_ssl"},
+            "expected user:password@ together",
+            id="nobody signs in",
+        ),
+        *(
+            pytest.param(
+                {"BLAMESPAN_ANALYZER_ENDPOINT": url}, "https://host:port?ca=FILE", id=f"the analyzers {url}"
+            )
+            for url in ("https://a:1?cert=x", "https://a:1?ca=", "http://a:1?ca=x", "store?ca=x")
+        ),
+        pytest.param({"BLAMESPAN_STORAGE_BYTES": "5"}, "BLAMESPAN_STORAGE_BYTES='5'", id="no room"),
         pytest.param(
             {"BLAMESPAN_OTLP_GRPC_LISTEN": "0.0.0.0:4317"}, "set BLAMESPAN_TOKEN", id="open without token"
         ),
@@ -257,28 +301,30 @@ def test_kafkas_properties_reach_its_clients_by_their_own_names() -> None:
     environ = {
         "BLAMESPAN_QUEUE": "kafka://a:9092,b:9092",
         "BLAMESPAN_STORE_URL": "postgresql+psycopg://db",
-        "BLAMESPAN_KAFKA_USERNAME": "blame",
-        "BLAMESPAN_KAFKA_PASSWORD": "hush",
     }
     plain = load_settings(environ).kafka
     assert plain is not None
     assert (plain.group, plain.max_record_bytes) == ("blamespan", 1_000_000)
     assert plain.common["security.protocol"] == "plaintext"
     assert "sasl.password" not in plain.common
-    given = "security.protocol=sasl_ssl, ssl.ca.location=/a%2Cb.pem,group.id=ours,message.max.bytes=20000"
-    secured = load_settings(environ | {"BLAMESPAN_KAFKA_PROPERTIES": given}).kafka
+    assert plain.topics == dict(zip(Signal, ("otlp_spans", "otlp_logs", "otlp_metrics"), strict=True))
+    given = "security.protocol=sasl_ssl&ssl.ca.location=/a%26b+c.pem&group.id=ours&message.max.bytes=20000"
+    url = f"kafka://blame:hush%40%3A@a:9092,[::1]:9092?{given}&topics=t,l,m"
+    settings = load_settings(environ | {"BLAMESPAN_QUEUE": url})
+    secured = settings.kafka
     assert secured is not None
     assert (secured.group, secured.max_record_bytes) == ("ours", 20_000)
-    assert "hush" not in repr(secured)
+    assert secured.topics == dict(zip(Signal, "tlm", strict=True))
+    assert "hush" not in repr(secured) + repr(settings)
     assert secured.common == {
-        "bootstrap.servers": "a:9092,b:9092",
+        "bootstrap.servers": "a:9092,[::1]:9092",
         "client.id": "blamespan",
         "log_level": 4,
         "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.password": "hush",
+        "sasl.password": "hush@:",
         "sasl.username": "blame",
         "security.protocol": "sasl_ssl",
-        "ssl.ca.location": "/a,b.pem",
+        "ssl.ca.location": "/a&b+c.pem",
     }
 
 
@@ -302,6 +348,71 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "blamespan.toml").write_text(text)
     with pytest.raises(SettingsError, match=r"blamespan\.toml"):
         load_settings({}, directory=tmp_path)
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_removed_setting_is_refused_with_what_replaces_it(tmp_path: Path, name: str) -> None:
+    variable = f"BLAMESPAN_{name.upper()}"
+    with pytest.raises(SettingsError, match=f"^{variable} was removed: ") as told:
+        load_settings({variable: "hush"})
+    assert str(told.value).endswith(REMOVED[name])
+    assert "hush" not in str(told.value)
+    load_settings({variable: " "})  # empty means unset
+    value = 0.5 if name == "early_false_alarms" else 1
+    (tmp_path / "blamespan.toml").write_text(f"{name} = {value}")
+    if name in FILE_ONLY:
+        assert getattr(load_settings({}, directory=tmp_path), name) == value
+    else:
+        with pytest.raises(SettingsError, match=rf"blamespan\.toml: {name} was removed: "):
+            load_settings({}, directory=tmp_path)
+
+
+def test_what_replaces_a_removed_setting_is_one() -> None:
+    named = {
+        word.rstrip("_") for text in REMOVED.values() for word in re.findall(r"BLAMESPAN_([A-Z_]+)", text)
+    }
+    assert named
+    assert {name.lower() for name in named} <= Settings.model_fields.keys() - FILE_ONLY - REMOVED.keys()
+    assert REMOVED.keys() >= FILE_ONLY
+
+
+@pytest.mark.parametrize(
+    ("grace_ms", "idle_s", "silence_s"),
+    [
+        pytest.param(200, 60, 4_500, id="at least a minute and an hour"),
+        pytest.param(10_000, 60, 4_500, id="the default"),
+        pytest.param(30_000, 180, 13_500, id="slow senders"),
+        pytest.param(600_000, 3_600, 64_800, id="a pause is no longer than the longest run"),
+    ],
+)
+def test_the_other_timers_follow_from_the_grace(grace_ms: int, idle_s: float, silence_s: float) -> None:
+    limits = load_settings({"BLAMESPAN_ROOT_GRACE": str(grace_ms)}).assembler_limits
+    assert (limits.idle_close_s, limits.max_silence_s) == (idle_s, silence_s)
+
+
+def test_one_setting_bounds_all_spans_and_logs_and_the_file_may_set_a_share(tmp_path: Path) -> None:
+    def shares(environ: dict[str, str]) -> tuple[int, ...]:
+        settings = load_settings(environ, directory=tmp_path)
+        return (
+            settings.max_pending_bytes, settings.max_retained_bytes,
+            settings.keep_failed_bytes, settings.keep_passed_bytes,
+        )  # fmt: skip
+
+    assert [size >> 20 for size in shares({})] == [2048, 1024, 1024, 512]
+    assert shares({"BLAMESPAN_STORAGE_BYTES": "9000000"}) == (4_000_000, 2_000_000, 2_000_000, 1_000_000)
+    (tmp_path / "blamespan.toml").write_text("keep_passed_bytes = 0\nstorage_bytes = 9000000")
+    assert shares({}) == (4_000_000, 2_000_000, 2_000_000, 0)
+
+
+def test_a_wrong_value_of_the_file_is_named_as_the_file_names_it(tmp_path: Path) -> None:
+    (tmp_path / "blamespan.toml").write_text("idle_close = 0")
+    with pytest.raises(SettingsError, match=r"^blamespan\.toml: idle_close=0: "):
+        load_settings({}, directory=tmp_path)
+
+
+def test_analyzers_are_trusted_by_the_authorities_of_their_address() -> None:
+    settings = load_settings({"BLAMESPAN_ANALYZER_ENDPOINT": "https://analyzers:8500?ca=/a%20b.pem"})
+    assert (settings.analyzer_endpoint, settings.analyzer_ca) == ("https://analyzers:8500", Path("/a b.pem"))
 
 
 def test_the_page_of_settings_is_fresh() -> None:

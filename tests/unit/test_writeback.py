@@ -200,19 +200,6 @@ class TestWhatIsWritten:
         assert carriers(write_back(decision(1, previous=told()), silent)) == []
         assert write_back(decision(), silent, {8: encode(SPANS)}).rewrites == ()
 
-    def test_a_low_confidence_marks_no_original(self) -> None:
-        policy = CarrierPolicy(min_confidence=0.95)
-        ((_, body),) = write_back(decision(), policy, {8: encode(SPANS)}).rewrites
-        sent = {span.span_id: span for span in decode(body).spans}
-        assert "error" not in sent[span_id(3)].attributes
-        assert sent[span_id(1)].attributes["blamespan.failure.low_confidence"] is True
-
-    def test_what_was_never_marked_is_withdrawn_under_the_root_alone(self) -> None:
-        before = replace(told(), document='{"confidence": 0.2}')
-        back = write_back(decision(1, previous=before), CarrierPolicy(min_confidence=0.5))
-        withdrawn = [one for one in carriers(back) if one.name.startswith("withdrawn")]
-        assert [one.parent_id for one in withdrawn] == [span_id(1)]
-
     def test_an_original_that_says_error_itself_keeps_its_own_word(self) -> None:
         spans = (*SPANS[:2], replace(SPANS[2], attributes={**SPANS[2].attributes, "error": "timeout"}))
         (run,) = rebuild([encode(spans)])
@@ -251,18 +238,6 @@ class TestAPersonsWord:
         assert (back.verdict.version, log.event.attributes["gen_ai.evaluation.score.label"]) == (2, "pass")
         again = write_back(replace(persons, previous=back.verdict), POLICY)
         assert again.outgoing == ()
-
-    def test_is_marked_where_the_same_blame_was_too_uncertain(self) -> None:
-        unsure = replace(told(1), document='{"confidence": 0.2}')
-        said = replace(decision(1, confidence=1.0).attribution, method=PERSON)
-        persons = replace(decision(1, previous=unsure), attribution=said, document='{"method": "person"}')
-        assert carriers(write_back(persons, POLICY)) == []
-        back = write_back(persons, CarrierPolicy(min_confidence=0.5))
-        assert [one.name for one in carriers(back)] == [
-            "writer: decisive error",
-            "failure: writer, replaces verdict 1",
-        ]
-        assert back.verdict.version == 2
 
 
 class TestHeld:

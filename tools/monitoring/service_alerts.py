@@ -55,7 +55,7 @@ def alerts_on_line(durations: Durations) -> Iterator[Rule]:
         "annotations": alert_texts(
             "blamespan's queue of {{ $labels.signal }} is {{ $value | humanizePercentage }} full",
             "At 100 % requests are refused, and senders must keep them. Repair the backend, or raise"
-            " BLAMESPAN_MAX_PENDING_BYTES.",
+            " BLAMESPAN_STORAGE_BYTES.",
         ),
     }
     yield {

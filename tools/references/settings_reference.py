@@ -6,9 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from collector_processor.settings import Settings
+from collector_processor.settings import CONFIG_FILE, FILE_ONLY, PREFIX, REMOVED, Settings
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
 _HEAD: Final = """# Settings
@@ -21,6 +22,23 @@ Made from `collector_processor/settings/fields.py` by `python -m tools.reference
 
 | variable | default | meaning |
 |---|---|---|
+"""
+_FILE: Final = f"""
+## In the file only
+
+These have no variable; set them in `{CONFIG_FILE}`. The image, the Helm chart and Compose read it as `/{CONFIG_FILE}`, the
+systemd unit as `/etc/blamespan/{CONFIG_FILE}`.
+
+| key | default | meaning |
+|---|---|---|
+"""
+_REMOVED: Final = """
+## Removed
+
+blamespan does not start with one of these set, and names what replaces it. All began with `BLAMESPAN_`:
+
+| variable | instead |
+|---|---|
 """
 _OTEL: Final = """
 ## OpenTelemetry's variables
@@ -45,12 +63,18 @@ For model keys and addresses, set litellm's own variables (`OPENAI_API_KEY`, `OP
 
 def page() -> str:
     """Return the page."""
-    rows = [
-        f"| `BLAMESPAN_{name.upper()}` | {_default(field.get_default(call_default_factory=False))} | {field.description} |"
+    variables = [
+        _row(PREFIX + name.upper(), field)
         for name, field in Settings.model_fields.items()
-        if field.description
+        if field.description and name not in FILE_ONLY
     ]
-    return _HEAD + "\n".join(rows) + "\n" + _OTEL
+    keys = [_row(name, field) for name, field in Settings.model_fields.items() if name in FILE_ONLY]
+    removed = [f"| `{name.upper()}` | {instead} |\n" for name, instead in REMOVED.items()]
+    return "".join([_HEAD, *variables, _FILE, *keys, _OTEL, _REMOVED, *removed])
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    return f"| `{name}` | {_default(field.get_default(call_default_factory=False))} | {field.description} |\n"
 
 
 def _default(value: object) -> str:

@@ -240,7 +240,7 @@ def check_kafka(settings: Settings) -> list[Finding]:
     try:
         topics = survey(access)
     except CollectorError as error:
-        mend = "correct BLAMESPAN_QUEUE, the user and password, or BLAMESPAN_KAFKA_PROPERTIES"
+        mend = "correct BLAMESPAN_QUEUE: its brokers, user and password, or properties"
         return [failed(_CHECK, f"{access.brokers}: {error}", mend)]
     limits = settings.assembler_limits
     return list(judge(topics, access, longest_s=limits.max_age_s))
@@ -275,7 +275,7 @@ def _judge_one(topic: TopicFacts, access: KafkaAccess, longest_s: float) -> Iter
     name = topic.name
     if not topic.partitions:
         mend = "create it, with as many partitions as there may ever be processors, or correct"
-        yield failed(_CHECK, f"there is no topic {name}", f"{mend} BLAMESPAN_KAFKA_TOPICS")
+        yield failed(_CHECK, f"there is no topic {name}", f"{mend} topics in BLAMESPAN_QUEUE")
         return
     if topic.signal is not Signal.METRICS and topic.strayed:
         detail = f"{topic.strayed} of the newest {topic.sampled} records of {name} are in another partition"
@@ -290,12 +290,12 @@ def _judge_one(topic: TopicFacts, access: KafkaAccess, longest_s: float) -> Iter
         yield warning(_CHECK, f"{detail}: a trace's spans go to several processors", mend)
     if topic.retention_ms is not None and 0 <= topic.retention_ms < longest_s * 1000:
         detail = f"{name} keeps records for {topic.retention_ms / 1000:g} s, and a trace may stay open for"
-        mend = "raise retention.ms, or lower BLAMESPAN_MAX_AGE: a restart reads an open trace again"
+        mend = "raise retention.ms, or lower max_age in blamespan.toml: a restart reads an open trace again"
         yield warning(_CHECK, f"{detail} {longest_s:g} s", mend)
     if topic.max_record_bytes is not None and topic.max_record_bytes < access.max_record_bytes:
         detail = (
             f"{name} takes records of up to {topic.max_record_bytes} bytes;"
             f" we may send {access.max_record_bytes}"
         )
-        mend = "raise its max.message.bytes, or lower message.max.bytes in BLAMESPAN_KAFKA_PROPERTIES"
+        mend = "raise its max.message.bytes, or lower message.max.bytes in BLAMESPAN_QUEUE"
         yield failed(_CHECK, detail, mend)

@@ -66,7 +66,7 @@ def follow_labels(store: RunStore, labels: LabelStore, policy: CarrierPolicy, no
     for number, label in given:
         if newest[label.tenant, label.run_id] != number:
             continue
-        decision = _decision(store, label, policy, now_ns)
+        decision = _decision(store, label, now_ns)
         if decision is None:
             if confirmed := _confirmed(store, label):
                 store.commit(Commit(analysed=(), verdicts=confirmed, heeded=number))
@@ -176,14 +176,14 @@ def _confirmed(store: RunStore, label: Label) -> tuple[StoredVerdict, ...]:
     return (replace(verdict, document=json.dumps({**verdict.fields, CONFIRMED: True})),)
 
 
-def _decision(store: RunStore, label: Label, policy: CarrierPolicy, now_ns: int) -> Decision | None:
+def _decision(store: RunStore, label: Label, now_ns: int) -> Decision | None:
     """Return a label's decision on its run; ``None`` if the trace cannot or need not be corrected."""
     previous = store.current(label.tenant, label.run_id)
     packed = store.place(label.tenant, label.run_id)
     if previous is None or previous.is_provisional or packed is None:
         return None
     is_suspicion = previous.status == Status.SUSPECTED  # a confirmed suspicion becomes a failure
-    if label.kind is LabelKind.CONFIRMED and policy.marks(previous.certainty) and not is_suspicion:
+    if label.kind is LabelKind.CONFIRMED and not is_suspicion:
         return None
     try:
         run = unpack_place(packed)

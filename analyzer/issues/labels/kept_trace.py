@@ -24,7 +24,7 @@ from semconv.dialects import USUAL, Reader
 from semconv.model import Trajectory
 
 _REASONS: Final = (
-    "evicted by its quota or age, or BLAMESPAN_KEEP_FAILED_BYTES, BLAMESPAN_KEEP_PASSED_BYTES or"
+    "evicted by its quota or age, or BLAMESPAN_STORAGE_BYTES, or keep_failed_bytes, keep_passed_bytes or"
     " BLAMESPAN_EXPORT_TEXT excludes it"
 )
 

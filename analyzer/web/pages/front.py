@@ -15,7 +15,7 @@ from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_state
 from analyzer.web.rendering import Renderer
 from analyzer.web.requested_analyses import Jobs
 from collector_processor.core.headers import WRONG_TOKEN_S, bears
-from collector_processor.settings import PREFIX, Settings
+from collector_processor.settings import Settings, setting_name
 from semconv.model import Trajectory
 
 CleanRun = Callable[[Trajectory], Trajectory]
@@ -153,12 +153,17 @@ class ShownSetting:
 def shown_settings(settings: Settings) -> tuple[ShownSetting, ...]:
     """Return all settings; of possibly secret ones, only whether they are set."""
     fields: Mapping[str, FieldInfo] = type(settings).model_fields
+    given = dict(settings)
+    defaults = {
+        name: field.get_default(call_default_factory=True, validated_data=given)
+        for name, field in fields.items()
+    }
     return tuple(
         ShownSetting(
-            name=PREFIX + name.upper(),
-            value=_shown(name, getattr(settings, name), is_secret=not field.repr),
+            name=setting_name(name),
+            value=_shown(name, given[name], is_secret=not field.repr and given[name] != defaults[name]),
             meaning=field.description,
-            is_default=getattr(settings, name) == field.get_default(call_default_factory=True),
+            is_default=given[name] == defaults[name],
         )
         for name, field in fields.items()
         if field.description

@@ -215,7 +215,7 @@ async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
             tls = analyzer_trust(settings).identity().context if endpoint.startswith("https:") else None
             found.append(await check_analyzer(endpoint, settings.token, time.time, tls))
         except SettingsError as error:
-            mend = "correct BLAMESPAN_ANALYZER_CERTIFICATE, or our own certificate"
+            mend = "correct ?ca= of BLAMESPAN_ANALYZER_ENDPOINT, or our own certificate"
             yield failed("analyzer", str(error), mend)
     receivers = receiver_names(settings)
     found += await check_notifiers(receivers)

@@ -98,30 +98,28 @@ readinessProbe:
 {{- define "blamespan.kafkaEnv" -}}
 {{- $kafka := .Values.kafka }}
 {{- if $kafka.brokers }}
-- name: BLAMESPAN_QUEUE
-  value: {{ printf "kafka://%s" $kafka.brokers | quote }}
-- name: BLAMESPAN_KAFKA_TOPICS
-  value: {{ $kafka.topics | quote }}
-- name: BLAMESPAN_KAFKA_PROPERTIES
-  value: {{ include "blamespan.kafkaProperties" . | quote }}
+{{- $user := "" }}
 {{- if hasPrefix "sasl_" $kafka.security }}
-- name: BLAMESPAN_KAFKA_USERNAME
+{{- $user = "$(KAFKA_USERNAME):$(KAFKA_PASSWORD)@" }}
+- name: KAFKA_USERNAME
   valueFrom:
     secretKeyRef:
       name: {{ $kafka.existingSecret | quote }}
       key: username
-- name: BLAMESPAN_KAFKA_PASSWORD
+- name: KAFKA_PASSWORD
   valueFrom:
     secretKeyRef:
       name: {{ $kafka.existingSecret | quote }}
       key: password
 {{- end }}
+- name: BLAMESPAN_QUEUE # the kubelet fills in user and password
+  value: {{ printf "kafka://%s%s?%s" $user $kafka.brokers (include "blamespan.kafkaProperties" .) | quote }}
 {{- end }}
 {{- end -}}
 
 {{- define "blamespan.kafkaProperties" -}}
 {{- $kafka := .Values.kafka }}
-{{- $given := list (printf "group.id=%s" ($kafka.group | urlquery)) (printf "security.protocol=%s" $kafka.security) }}
+{{- $given := list (printf "topics=%s" $kafka.topics) (printf "group.id=%s" ($kafka.group | urlquery)) (printf "security.protocol=%s" $kafka.security) }}
 {{- if hasPrefix "sasl_" $kafka.security }}
 {{- $given = append $given (printf "sasl.mechanism=%s" $kafka.saslMechanism) }}
 {{- end }}
@@ -131,7 +129,7 @@ readinessProbe:
 {{- $given = concat $given (list "ssl.certificate.location=/etc/blamespan/kafka/tls.crt" "ssl.key.location=/etc/blamespan/kafka/tls.key") }}
 {{- end }}
 {{- end }}
-{{- join "," $given }}
+{{- join "&" $given }}
 {{- end -}}
 
 {{/* What decides how runs are analysed, for the pods that do. */}}
