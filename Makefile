@@ -30,9 +30,9 @@ $(READY): $(SERVER) requirements/dev.txt
 demo: $(SERVER) ## play a failing multi-agent run through the whole line and see who broke it: 10 seconds
 	@$(BIN)/blamespan demo
 
-# What a test needs: nothing but Python here; below, services that are started and killed, and real backends.
+# What a test needs: nothing but Python here; below, services that are started and killed, real backends, and the lab.
 PLAIN := tests/unit tests/property tests/contract tests/docs tests/security tests/web
-WHOLE := tests/e2e tests/deploy tests/backends tests/frameworks
+WHOLE := tests/e2e tests/deploy tests/backends tests/frameworks tests/lab
 # Each command prints its slowest tests and leaves its results, test by test, in dist/junit.
 PYTEST := $(BIN)/python -m pytest --durations=40
 RESULTS = --junitxml=dist/junit/$@.xml

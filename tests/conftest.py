@@ -19,8 +19,8 @@ from tests.new_stores import migrations, quick_stores
 
 __all__ = ["collector_factory", "jaeger", "migrations", "quick_stores"]
 
-LEFT_TO_WHOLE: Final = frozenset({"backends", "deploy", "e2e", "frameworks"})
-"""The folders whose tests start processes, and are run by ``make test-whole`` alone."""
+LEFT_TO_WHOLE: Final = frozenset({"backends", "deploy", "e2e", "frameworks", "lab"})
+"""Folders that ``make test-whole`` alone runs: their tests start processes, or are about ``analyzer/lab``."""
 _STARTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})
 
 HEAVIEST: Final = (

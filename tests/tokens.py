@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.evaluation.dataset import read_dataset
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.method import Prompt
+from analyzer.lab.evaluation.dataset import read_dataset
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared" / "datasets"
 

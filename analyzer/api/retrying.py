@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from analyzer.api.local import Source, attribute, attribute_async, read_run
-from analyzer.experiment.retry.retry_gate import Gate, read_gate
-from analyzer.experiment.retry.retry_pilot import GENERIC_HINT, INTERVENTIONS, RetryArm, Trigger
+from analyzer.experiment.retry_gate import GENERIC_HINT, INTERVENTIONS, Gate, RetryArm, Trigger, read_gate
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.records.json_records import RunVerdict

@@ -10,8 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from analyzer.evaluation.scores import Score
 from analyzer.inquiry.present import console
+from analyzer.lab.evaluation.scores import Score
 
 _SHOWN_ERRORS: Final = 3
 _ERROR_WIDTH: Final = 160

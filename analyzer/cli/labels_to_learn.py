@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from analyzer.cli.kept_runs import opened_store
 from analyzer.cli.output import CommandFailed, WrongUsage, complain
-from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.folds import history_key
-from analyzer.evaluation.training import FEWEST
-from analyzer.evaluation.validation import CURVE, Labelled, named
 from analyzer.inquiry.conversation import Conversation
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import UNNAMED, TrainingRuns, proved_runs, training_runs
 from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.queue import Name
 from analyzer.issues.labels.run_label import Label
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import history_key
+from analyzer.lab.evaluation.training import FEWEST
+from analyzer.lab.evaluation.validation import CURVE, Labelled, named
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.verdicts import RunStore

@@ -24,22 +24,12 @@ from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
-from analyzer.experiment.retry.retry_gate import Gate, Share, to_json
-from analyzer.experiment.retry.retry_pilot import (
-    INTERVENTIONS,
-    ArmReport,
-    Pilot,
-    PilotRun,
-    RetryArm,
-    RetryPilot,
-    Tried,
-    Trigger,
-    suspected_call,
-)
+from analyzer.experiment.retry_gate import INTERVENTIONS, Gate, RetryArm, Share, Trigger, to_json
 from analyzer.experiment.running.checks import Check, CheckFailed
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Command
 from analyzer.inquiry.present import console, counted, plain
+from analyzer.lab.retry_pilot import ArmReport, Pilot, PilotRun, RetryPilot, Tried, suspected_call
 from collector_processor.core.runs import Run
 from collector_processor.settings import load_settings
 from semconv.model import Blame, Ranked, Status

@@ -29,11 +29,11 @@ from analyzer.inquiry.verdict import TRIAGE, to_json
 from analyzer.inquiry.visible import visible_run
 from analyzer.lineage.chains import lineage_of, with_texts
 from analyzer.lineage.clue import DEFAULT_FALSE_ALARMS, least_suspicion
-from analyzer.methods import AUTO, METHODS
 from analyzer.methods.attribution import Attributor, Steps, no_model, took
 from analyzer.methods.choice import WITH_REFERENCE, Called, Choice, Offer
 from analyzer.methods.history import suspected
 from analyzer.methods.pooled_model import trust_of
+from analyzer.methods.registry import AUTO, METHODS
 from analyzer.methods.suspicion import suspect
 from analyzer.signals.checked import checked
 from analyzer.signals.run_view import read

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.methods import AUTO, registered
+from analyzer.methods.registry import AUTO, registered
 from collector_processor.core.analysis import NOTHING_EARNED, Earned
 from semconv.model import Attribution, Trajectory
 

@@ -39,8 +39,8 @@ from analyzer.inquiry.verdict import NOTHING_SAYS_SO
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
 from analyzer.issues.labels.kept_run import pack, searched_text, task_alone
-from analyzer.methods import AUTO
 from analyzer.methods.history import COMPARED
+from analyzer.methods.registry import AUTO
 from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.core.analysis import Analysis, Analyst, KeepRun, KeptRun
 from collector_processor.core.records import RunFacts

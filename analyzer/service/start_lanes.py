@@ -20,7 +20,7 @@ from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.issues.receivers import counting_rules, receivers_of
-from analyzer.methods import AUTO
+from analyzer.methods.registry import AUTO
 from analyzer.service.analyses import open_executor
 from analyzer.service.durable import Files
 from analyzer.service.early_warning import EarlyWarning

@@ -26,17 +26,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final, TypeVar
 
-from analyzer.evaluation.benchmark import withhold
-from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.folds import split_by_keys
-from analyzer.evaluation.scores import Score, confident, score
-from analyzer.evaluation.significance import bootstrap, calibration_error, error_if_calibrated
-from analyzer.evaluation.training import train
-from analyzer.evaluation.validation import FOLDS, Labelled, across_systems, named, prepare
 from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import steps_within
 from analyzer.inquiry.visible import visible_run
+from analyzer.lab.evaluation.benchmark import withhold
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import split_by_keys
+from analyzer.lab.evaluation.scores import Score, confident, score
+from analyzer.lab.evaluation.significance import bootstrap, calibration_error, error_if_calibrated
+from analyzer.lab.evaluation.training import train
+from analyzer.lab.evaluation.validation import FOLDS, Labelled, across_systems, named, prepare
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.signals.registry import findings
 from analyzer.signals.run_view import read

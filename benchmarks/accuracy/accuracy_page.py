@@ -24,11 +24,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.scores import Score, score
-from analyzer.evaluation.validation import Labelled, across_systems, prepare
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import LogShares, log_softmax, ranked
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.scores import Score, score
+from analyzer.lab.evaluation.validation import Labelled, across_systems, prepare
 from analyzer.methods.without_model import draw
 from analyzer.signals.registry import SIGNALS, findings
 from analyzer.signals.run_view import Reading, Signal, read

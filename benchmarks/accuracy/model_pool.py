@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.significance import difference_interval
 from analyzer.inquiry.conversation import Label
 from analyzer.inquiry.match_agents import same_agent
 from analyzer.inquiry.method import AttributionMethod, Reply
 from analyzer.inquiry.visible import visible_run
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.significance import difference_interval
+from analyzer.lab.published import AllAtOnce, BinarySearch, StepByStep
 from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model, trust_of
-from analyzer.methods.published.reference import AllAtOnce, BinarySearch, StepByStep
 from analyzer.methods.without_model import Belief, signals_belief
 from collector_processor.core.analysis import TrackRecord
 from collector_processor.settings.fields import PRECISION

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analyzer.evaluation.benchmark import select
-from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.folds import split_by_keys
-from analyzer.evaluation.scores import Score
-from analyzer.evaluation.significance import calibration_error, error_if_calibrated
-from analyzer.evaluation.training import train
-from analyzer.evaluation.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
 from analyzer.inquiry.intervals import wilson
+from analyzer.lab.evaluation.benchmark import select
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.folds import split_by_keys
+from analyzer.lab.evaluation.scores import Score
+from analyzer.lab.evaluation.significance import calibration_error, error_if_calibrated
+from analyzer.lab.evaluation.training import train
+from analyzer.lab.evaluation.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
 from analyzer.methods.learned.ranker import Ranker
 
 SPLITS = 3

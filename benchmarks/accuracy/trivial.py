@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.evaluation.validation import Labelled
 from analyzer.inquiry.conversation import Label
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.match_agents import same_agent
+from analyzer.lab.evaluation.validation import Labelled
 from semconv.model import Step, StepKind
 
 _SILENT: Final = (StepKind.TOOL, StepKind.HUMAN, StepKind.OTHER)

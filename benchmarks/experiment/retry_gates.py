@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from functools import cache
 
-from analyzer.experiment.retry.retry_gate import SURE, Share, probability_of_gain
+from analyzer.experiment.retry_gate import SURE, Share, probability_of_gain
 from analyzer.inquiry.intervals import wilson
 
 RECOVERED = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8)

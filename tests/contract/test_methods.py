@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure
-from analyzer.methods import AUTO, METHODS
 from analyzer.methods.attribution import Attributor
+from analyzer.methods.registry import AUTO, METHODS
 from semconv.model import Abstention, Blame, SpanStatus, Status, Step, StepKind, Trajectory
 from tests.runs import run, step
 

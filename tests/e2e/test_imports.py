@@ -47,7 +47,7 @@ def test_the_help_needs_no_library(arguments: list[str]) -> None:
 
 def test_a_benchmark_needs_neither_service_nor_traces_nor_training() -> None:
     found = imported("bench", "--help")
-    assert "analyzer.evaluation.benchmark" in found
+    assert "analyzer.lab.evaluation.benchmark" in found
     assert found.isdisjoint(set(HEAVY) - {"pydantic"})
     assert found.isdisjoint(NEEDLESS)
 

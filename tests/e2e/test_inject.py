@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from aiohttp import web
 
-from analyzer.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.dataset import read_dataset
 from tests.e2e.line import environment
 from tests.e2e.test_experiment import BIN, RUN, WORKFLOW, span
 from tests.web_application import served

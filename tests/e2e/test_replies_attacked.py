@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from analyzer.methods import METHODS
+from analyzer.methods.registry import METHODS
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import Line, starting
 from tests.e2e.model_server import Scripted, serve

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from analyzer.evaluation.plot import to_svg
 from analyzer.inquiry.present import (
     attributes_table,
     console,
@@ -27,6 +26,7 @@ from analyzer.inquiry.present import (
     steps_table,
     verdict_panel,
 )
+from analyzer.lab.evaluation.plot import to_svg
 from analyzer.methods.without_model import Signals
 from analyzer.service.all_in_one import running_service
 from analyzer.telemetry.json_lines import JsonFormatter

@@ -60,7 +60,7 @@ def test_a_curve_that_surprises_more_on_runs_it_was_not_fitted_to_is_not_taken()
 
 def test_many_runs_get_an_isotonic_curve_where_it_surprises_less() -> None:
     pytest.importorskip("sklearn")
-    from analyzer.evaluation.training import fit_curve  # noqa: PLC0415
+    from analyzer.lab.evaluation.training import fit_curve  # noqa: PLC0415
 
     shares, right = runs(400)
     found = calibrate(shares, right, fit_curve, enough=400)

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from analyzer.cli import experiment_runs
-from analyzer.evaluation.training import fit_linear
 from analyzer.executor.codec import write_answer
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix
@@ -22,6 +21,7 @@ from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import accept_label, proved_runs, training_runs
 from analyzer.issues.labels.opinion_store import WaitingExperiments
 from analyzer.issues.labels.run_label import LabelKind, Statement
+from analyzer.lab.evaluation.training import fit_linear
 from analyzer.service.page_sources import Proving
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import NO_TENANT, Signal

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from analyzer.experiment.retry.retry_gate import Choice, Share, gate, probability_of_gain, read_gate, to_json
+from analyzer.experiment.retry_gate import Choice, Share, gate, probability_of_gain, read_gate, to_json
 
 
 def share(k: int, n: int) -> Share:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from analyzer import Retried, RetryAdvice, RetryGate, retry
-from analyzer.experiment.retry.retry_gate import Gate, Share, gate, to_json
-from analyzer.experiment.retry.retry_pilot import GENERIC_HINT, RetryArm
+from analyzer.experiment.retry_gate import GENERIC_HINT, Gate, RetryArm, Share, gate, to_json
 from tests.shown import FIXTURES
 from tests.web.test_try import LOG
 

@@ -6,9 +6,9 @@ import pytest
 
 from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnknownMethod
-from analyzer.methods import registered
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.judge import Judge
+from analyzer.methods.registry import registered
 from analyzer.methods.votes import Sampled, combine
 from semconv.model import Abstention, Blame, Ranked, Status, Verdict
 from tests.inquiries import MARKER, attribute

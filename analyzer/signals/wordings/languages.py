@@ -10,7 +10,8 @@ import functools
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from analyzer.signals.wordings.folding import fold
@@ -140,14 +141,14 @@ def _vocabulary(table: Table) -> frozenset[str]:
     return frozenset(_TOKEN.findall(fold("\n".join(phrase for row in rows for phrase in row))))
 
 
-def _likely(hits: Mapping[str, Set[str]]) -> list[str]:
+def _likely(hits: Mapping[str, AbstractSet[str]]) -> list[str]:
     """Return the languages that explain the words found, most likely first; all if there are hardly any."""
     ordered = sorted(hits, key=lambda code: -len(hits[code]))
     best = len(hits[ordered[0]]) if ordered else 0
     if best <= _FEW:
         return ordered
     chosen: list[str] = []
-    explained: Set[str] = frozenset()
+    explained: AbstractSet[str] = frozenset()
     for code in ordered:
         if len(hits[code]) >= _CLOSE * best or len(hits[code] - explained) >= _MORE:
             chosen.append(code)
@@ -155,7 +156,7 @@ def _likely(hits: Mapping[str, Set[str]]) -> list[str]:
     return chosen
 
 
-def _hits(family: str, words: frozenset[str], folded: str) -> dict[str, Set[str]]:
+def _hits(family: str, words: frozenset[str], folded: str) -> dict[str, AbstractSet[str]]:
     """Return the function words in a text by language; in a script without blanks, parts of the text."""
     found: dict[str, set[str]] = {table.code: set() for table in _by_family().get(family, ())}
     codes = _codes_of_words(family)

@@ -25,7 +25,12 @@ from analyzer.cli.output import (
     progress_bar,
 )
 from analyzer.cli.shared_options import METHOD_HELP, FloorOption, ModelOption, WithReferenceOption
-from analyzer.evaluation.benchmark import (
+from analyzer.executor.composition import budget_of, model_names, open_analyst, open_model
+from analyzer.executor.models.budget import HourlyBudget
+from analyzer.executor.models.reply_cache import ReplyCache, cached, open_cache, place_of_models
+from analyzer.inquiry.conversation import Conversation, Label
+from analyzer.inquiry.render import content_marker
+from analyzer.lab.evaluation.benchmark import (
     LEARNERS,
     Benchmark,
     Job,
@@ -37,16 +42,11 @@ from analyzer.evaluation.benchmark import (
     trained_on,
     withhold,
 )
-from analyzer.evaluation.comparison import Contender, multi_reference, read_contender, second_labels
-from analyzer.evaluation.comparison import compare as compare_scores
-from analyzer.evaluation.dataset import read_dataset
-from analyzer.evaluation.plot import to_svg
-from analyzer.evaluation.scores import Score, Subject, share, share_interval, tabulate
-from analyzer.executor.composition import budget_of, model_names, open_analyst, open_model
-from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.models.reply_cache import ReplyCache, cached, open_cache, place_of_models
-from analyzer.inquiry.conversation import Conversation, Label
-from analyzer.inquiry.render import content_marker
+from analyzer.lab.evaluation.comparison import Contender, multi_reference, read_contender, second_labels
+from analyzer.lab.evaluation.comparison import compare as compare_scores
+from analyzer.lab.evaluation.dataset import read_dataset
+from analyzer.lab.evaluation.plot import to_svg
+from analyzer.lab.evaluation.scores import Score, Subject, share, share_interval, tabulate
 from analyzer.methods.attribution import Attributor
 from collector_processor.settings import Settings, load_settings
 from semconv.json_text import read_json

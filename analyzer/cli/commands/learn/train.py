@@ -26,14 +26,14 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
-from analyzer.evaluation.promotion import Contest, Ruling, contest
-from analyzer.evaluation.training import Example, as_example
-from analyzer.evaluation.validation import CURVE, FOLDS, certify, prepare
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.present import console
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import training_runs
 from analyzer.issues.labels.queue import is_random
+from analyzer.lab.evaluation.promotion import Contest, Ruling, contest
+from analyzer.lab.evaluation.training import Example, as_example
+from analyzer.lab.evaluation.validation import CURVE, FOLDS, certify, prepare
 from analyzer.methods.learned.features import VERSION
 from analyzer.methods.learned.model_file import read_model, write_model
 from analyzer.methods.learned.ranker import Ranker

@@ -38,18 +38,6 @@ from analyzer.cli.recorded_runs import load_runs
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
 from analyzer.experiment.captured import Capture, capturing
-from analyzer.experiment.injection.fault_kinds import FaultKind
-from analyzer.experiment.injection.gates import balanced_weights, purity, shortcut_gates
-from analyzer.experiment.injection.injection_forecast import forecast_json, forecast_lines, forecast_of
-from analyzer.experiment.injection.injection_output import (
-    by_kind,
-    conclusion,
-    final_json,
-    progress,
-    tried_json,
-)
-from analyzer.experiment.injection.injector import MOST_TRIALS, Injected, Injector, Plan, Tried
-from analyzer.experiment.injection.organic import Likeness, likenesses, samples_of
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import Gateway, serving
@@ -58,6 +46,20 @@ from analyzer.experiment.running.checks import CheckFailed, every
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.inquiry.present import console, plain
+from analyzer.lab.injection.fault_kinds import FaultKind
+from analyzer.lab.injection.gates import balanced_weights, purity, shortcut_gates
+from analyzer.lab.injection.injection_output import (
+    by_kind,
+    conclusion,
+    final_json,
+    forecast_json,
+    forecast_lines,
+    forecast_of,
+    progress,
+    tried_json,
+)
+from analyzer.lab.injection.injector import MOST_TRIALS, Injected, Injector, Plan, Tried
+from analyzer.lab.injection.organic import Likeness, likenesses, samples_of
 from collector_processor.core.runs import Run
 from semconv.model import Trajectory
 from semconv.record import record, replace

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.inquiry.errors import UnknownMethod
+from analyzer.lab.published import AllAtOnce
+from analyzer.methods.attribution import Attributor
+from analyzer.methods.replies.free_text import read_answer
+from semconv.model import Abstention, Blame, Status, Verdict
+from tests.inquiries import attribute
+from tests.runs import run, step
+
+RUN = run(step("human", "count"), step("A", "one"), step("B", "two"), step("A", "three"), step("C", "four"))
+RECORDED = Path(__file__).parents[3] / "shared" / "datasets" / "recorded_replies.dev.jsonl.gz"
+
+
+def said(agent: str, at: object) -> str:
+    return f"Agent Name: {agent}\nStep Number: {at}\nReason for Mistake: it miscounted"
+
+
+async def ask(*replies: str, max_bytes: int = 50_000) -> tuple[Verdict, ScriptedModel]:
+    model = ScriptedModel(replies=replies)
+    inquest = await attribute(AllAtOnce(max_bytes=max_bytes), RUN, model.complete)
+    return inquest.attribution.verdict, model
+
+
+async def test_the_log_is_shown_as_in_the_paper_without_step_numbers() -> None:
+    _, model = await ask(said("B", 2))
+    text = model.prompts[0].messages[1].content
+    assert "human: count\nA: one\nB: two\nA: three\nC: four" in text
+    assert "right answer" not in text
+    assert model.prompts[0].response_schema is None
+
+
+async def test_an_answer_that_agrees_with_itself_is_the_verdict() -> None:
+    verdict, _ = await ask(said("B", 2))
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step, verdict.reason) == ("B", 2, "it miscounted.")
+
+
+async def test_a_contradiction_is_resolved_to_the_named_agents_nearest_step_and_said() -> None:
+    verdict, _ = await ask(said("A", 4))
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step) == ("A", 3)
+    assert "named A and step 4, which is C's" in verdict.reason
+
+
+async def test_an_agent_that_does_not_exist_leaves_the_step_to_decide_and_is_said() -> None:
+    verdict, _ = await ask(said("Santa", 2))
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step) == ("B", 2)
+    assert "not an agent of this run" in verdict.reason
+
+
+@pytest.mark.parametrize("bad", [said("A", 99), said("A", "4 or 12"), "I cannot tell.", ""])
+async def test_what_cannot_be_used_is_asked_for_once_more_and_is_then_an_error(bad: str) -> None:
+    mended, model = await ask(bad, said("B", 2))
+    assert isinstance(mended, Blame)
+    assert len(model.prompts) == 2
+    failed, _ = await ask(bad, bad)
+    assert isinstance(failed, Abstention)
+    assert failed.status is Status.ERROR
+    assert "unreadable" in failed.reason
+
+
+async def test_a_model_that_finds_no_mistake_leaves_the_run_undetermined() -> None:
+    verdict, model = await ask("Agent Name: None\nStep Number: N/A\nReason for Mistake: all right")
+    assert isinstance(verdict, Abstention)
+    assert verdict.status is Status.UNDETERMINED
+    assert len(model.prompts) == 1
+
+
+async def test_a_log_that_is_too_long_is_folded_and_that_is_said() -> None:
+    _, model = await ask(said("B", 2), max_bytes=10)
+    assert model.prompts[0].truncated
+    assert model.prompts[0].coverage < 1
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="the recorded replies are not beside the checkout")
+def test_recorded_replies_of_real_models_are_read() -> None:
+    """All except those that name no agent, or are no answers."""
+    rows = [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
+    answers = [read_answer(row["reply"]) for row in rows if row["kind"] == "all_at_once"]
+    told = Counter(
+        "read" if a.agent and a.step is not None else "nobody" if a.says_none else "not read" for a in answers
+    )
+    assert sum(told.values()) == 184
+    assert told["nobody"] == 2
+    assert told["not read"] == 3, "three replies say only that there is no prediction"
+
+
+def published(name: str, *replies: str) -> tuple[Attributor, ScriptedModel]:
+    model = ScriptedModel(replies=replies)
+    return Attributor(method=f"{name}@published", model=model), model
+
+
+async def test_as_published_a_contradiction_stands_and_the_provider_chooses_the_temperature() -> None:
+    attributor, model = published("all-at-once", said("A", 4))
+    verdict = (await attributor(RUN)).verdict
+    assert isinstance(verdict, Blame)
+    assert (verdict.agent, verdict.step) == ("A", 4)
+    (prompt,) = model.prompts
+    assert prompt.temperature is None
+    assert "step 0" not in prompt.messages[1].content
+
+
+@pytest.mark.parametrize("name", ["all-at-once", "step-by-step", "binary-search", "hybrid"])
+async def test_as_published_an_unreadable_reply_is_an_error_at_once(name: str) -> None:
+    attributor, model = published(name, "I cannot tell.", said("A", 4))
+    found = await attributor(RUN)
+    assert (found.status, len(model.prompts), found.method) == (Status.ERROR, 1, f"{name}@published")
+
+
+@pytest.mark.parametrize("name", ["judge@published", "all-at-once@paper", "all-at-once@", "@published"])
+def test_only_the_reference_methods_are_published(name: str) -> None:
+    with pytest.raises(UnknownMethod):
+        Attributor(method=name, model=ScriptedModel(replies=()))
