@@ -45,7 +45,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "replay": "prove.replay",
         "gateway": "prove.gateway",
         "experiment": "prove.experiment",
-        "inject": "prove.inject",
+        "inject": "lab.inject",
         "pin": "prove.pin",
         "backtest": "prove.backtest",
     },
@@ -57,8 +57,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Make it better on your runs": {
         "label": "learn.label",
-        "train": "learn.train",
-        "bench": "learn.bench",
+        "train": "lab.train",
+        "bench": "lab.bench",
     },
 }
 """Folder and module in ``commands/`` of each command, in the order in which ``--help`` lists them."""

@@ -1,1 +1,1 @@
-"""Commands about many runs: labels, training, benchmarks, issues, workflows."""
+"""Commands about many runs: labels, issues, workflows."""

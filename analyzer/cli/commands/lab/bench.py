@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from analyzer.cli import bench_tables as tables
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -30,6 +29,7 @@ from analyzer.executor.models.budget import HourlyBudget
 from analyzer.executor.models.reply_cache import ReplyCache, cached, open_cache, place_of_models
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.render import content_marker
+from analyzer.lab.evaluation import bench_tables as tables
 from analyzer.lab.evaluation.benchmark import (
     LEARNERS,
     Benchmark,

@@ -1,0 +1,1 @@
+"""Commands that only researchers use; what they call is in ``analyzer/lab``."""
