@@ -1,4 +1,4 @@
-"""What only researchers use: ``bench``, ``train``, ``inject``, ``experiment --retry``, the published methods.
+"""What only researchers use: ``bench``, ``train``, ``inject``, ``experiment --retry``, methods to compare with.
 
-The service imports nothing from here, except the published methods through ``analyzer.methods.registry``.
+The service imports nothing from here, except these methods through ``analyzer.methods.registry``.
 """

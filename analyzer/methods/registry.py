@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.inquiry.method import AttributionMethod
+from analyzer.lab.baselines import ConstantAgent, ConstantStep, FirstAgentStep, RandomStep
 from analyzer.lab.published import (
     PUBLISHED,
     AllAtOnce,
@@ -24,14 +25,7 @@ from analyzer.methods.investigation.investigate import Investigate
 from analyzer.methods.judge import Judge
 from analyzer.methods.verify import Verify
 from analyzer.methods.votes import Sampled
-from analyzer.methods.without_model import (
-    ConstantAgent,
-    ConstantStep,
-    FirstAgentStep,
-    LearnedRanking,
-    RandomStep,
-    Signals,
-)
+from analyzer.methods.without_model import LearnedRanking, Signals
 
 AUTO: Final = "auto"
 """Not a method: with it, ``attribution.py`` chooses between ranker, judge and signals."""

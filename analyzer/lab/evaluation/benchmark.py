@@ -18,12 +18,12 @@ from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import AttributionMethod, consult, drive
+from analyzer.lab.baselines import ConstantAgent, ConstantStep
 from analyzer.lab.evaluation.folds import RunKeys, families, history_key, keys_of, split, split_by_keys
 from analyzer.lab.evaluation.scores import Score, as_abstention, confident, score
 from analyzer.lab.evaluation.training import train
 from analyzer.lab.evaluation.validation import prepare
 from analyzer.methods.attribution import Attributor, no_model, took
-from analyzer.methods.without_model import ConstantAgent, ConstantStep
 from semconv.model import Attribution, Trajectory
 
 Attribute: TypeAlias = Callable[[Trajectory], Awaitable[Attribution]]
