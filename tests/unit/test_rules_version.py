@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.executor.analyst import DECIDING, rules_version, version_of
+from analyzer.methods.registry import METHODS
 
 
 @pytest.fixture
@@ -47,3 +48,9 @@ def test_the_installed_rules_have_a_short_version_that_stays() -> None:
     assert rules_version() == rules_version()
     assert len(rules_version()) == 12
     assert {"analyzer/signals", "semconv/dialects"} <= set(DECIDING)
+
+
+def test_every_method_is_among_the_rules() -> None:
+    modules = {type(entry.build(1_000, "x")).__module__ for entry in METHODS.values()}
+    files = {f"{module.replace('.', '/')}.py" for module in modules}
+    assert {file for file in files if not file.startswith(DECIDING)} == set()
