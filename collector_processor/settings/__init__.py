@@ -200,7 +200,8 @@ def require_token_beyond(listener: Address, token: str | None) -> None:
 def _first_sentence(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
     if not name:  # settings that contradict each other; the message names them
-        return first["msg"].removeprefix("Value error, ")
+        return message
     shown = "…" if name in _SECRET else repr(first["input"])
-    return f"{setting_name(name)}={shown}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    return f"{setting_name(name)}={shown}: {message[0].lower()}{message[1:]}"

@@ -14,6 +14,7 @@ import pytest
 
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.telemetry.json_lines import JsonFormatter
+from analyzer.web.pages.front import shown_settings
 from collector_processor.exporters import open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Signal
 from collector_processor.otlp.answers import RpcCode, failure
@@ -176,6 +177,22 @@ def test_no_field_with_a_secrets_name_is_part_of_the_representation() -> None:
             and name != "tenant_headers"
         ):
             assert field.repr is False, name
+
+
+def test_the_page_of_settings_shows_what_is_derived_but_no_address_with_a_password(tmp_path: Path) -> None:
+    (tmp_path / "blamespan.toml").write_text("idle_close = 90000")
+    environ = {
+        "BLAMESPAN_QUEUE": f"kafka://user:{HEADER}@broker:9092?security.protocol=sasl_ssl",
+        "BLAMESPAN_STORE_URL": f"postgresql+psycopg://user:{HEADER}@db/blamespan",
+    }
+    page = shown_settings(load_settings(environ, directory=tmp_path))
+    shown = {each.name: (each.value, each.is_default) for each in page}
+    assert HEADER not in str(page)
+    assert shown["BLAMESPAN_QUEUE"] == ("set, not shown", False)
+    assert shown["blamespan.toml: idle_close"] == ("90000", False)
+    assert shown["blamespan.toml: max_age"] == ("3600000", True)
+    usual = {each.name: (each.value, each.is_default) for each in shown_settings(load_settings({}))}
+    assert usual["BLAMESPAN_QUEUE"] == ("sqlite", True)
 
 
 @pytest.mark.parametrize("protocol", list(Protocol), ids=str)
