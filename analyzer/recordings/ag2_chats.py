@@ -55,12 +55,12 @@ def _is_history(records: Records) -> bool:
 
 def _chats(document: Any) -> Mapping[str, Sequence[Any]]:
     """Return a document's chats by the other agent's name; empty if it holds none."""
-    if not isinstance(document, Mapping):
+    if not isinstance(document, dict):
         return {}
     history = document.get("chat_history")
     if isinstance(history, list) and _are_messages(history) and not _RESULT_KEYS.isdisjoint(document):
         return {"": history}
-    held = next((document[key] for key in _WRAPPERS if isinstance(document.get(key), Mapping)), None)
+    held = next((document[key] for key in _WRAPPERS if isinstance(document.get(key), dict)), None)
     chats = document if held is None else held
     if not all(isinstance(one, list) and (not one or _are_messages(one)) for one in chats.values()):
         return {}
@@ -73,7 +73,7 @@ def _chats(document: Any) -> Mapping[str, Sequence[Any]]:
 
 def _are_messages(found: Sequence[Any]) -> bool:
     return bool(found) and all(
-        isinstance(one, Mapping) and text_at(one, "role") and ("content" in one or "tool_calls" in one)
+        isinstance(one, dict) and text_at(one, "role") and ("content" in one or "tool_calls" in one)
         for one in found
     )
 
@@ -178,7 +178,7 @@ def _calls(one: Mapping[str, Any]) -> Iterator[ToolCall]:
         function = call.get("function") or {}
         yield call_of(function.get("name"), function.get("arguments"), call.get("id"))
     single = one.get("function_call")
-    if isinstance(single, Mapping):
+    if isinstance(single, dict):
         yield call_of(single.get("name"), single.get("arguments"), "")
 
 

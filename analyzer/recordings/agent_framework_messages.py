@@ -50,18 +50,18 @@ def _are_messages(found: Sequence[Any]) -> bool:
 
 
 def _is_message(one: Any) -> bool:
-    fields = _named(one) if isinstance(one, Mapping) else {}
+    fields = _named(one) if isinstance(one, dict) else {}
     contents = fields.get("contents", fields.get("items"))
     return (
         _role(fields) in _SPEAKERS
         and isinstance(contents, list)
-        and all(isinstance(each, Mapping) and _kind(_named(each)) for each in contents)
+        and all(isinstance(each, dict) and _kind(_named(each)) for each in contents)
     )
 
 
 def _role(fields: Mapping[str, Any]) -> str:
     role = fields.get("role")
-    if isinstance(role, Mapping):
+    if isinstance(role, dict):
         named = _named(role)
         role = named.get("label", named.get("value"))
     return json_text(role).lower()
@@ -77,7 +77,7 @@ def _held(document: Any) -> list[Any]:
     """Return the messages that a state holds, a few levels down."""
     level: list[Any] = [document]
     for _ in range(_MOST_AROUND):
-        states = [one for one in level if isinstance(one, Mapping)]
+        states = [one for one in level if isinstance(one, dict)]
         held = (one.get("messages", one.get("Messages")) for one in states)
         if found := next((one for one in held if isinstance(one, list)), None):
             return found

@@ -59,7 +59,7 @@ def _part(block: Mapping[str, Any]) -> Part:
 def _result(block: Mapping[str, Any]) -> Result:
     content = block.get("content")
     failed = block.get("is_error") is True
-    if isinstance(content, Mapping):
+    if isinstance(content, dict):
         failed = (
             failed or json_text(content.get("type")).endswith("_error") or bool(content.get("return_code"))
         )
@@ -72,6 +72,6 @@ def _result(block: Mapping[str, Any]) -> Result:
 
 def _readable(found: Any) -> Any:
     """Return an entry of a search's result without what only Anthropic can read."""
-    if not isinstance(found, Mapping) or "encrypted_content" not in found:
+    if not isinstance(found, dict) or "encrypted_content" not in found:
         return found
     return {key: value for key, value in found.items() if key != "encrypted_content"}

@@ -42,7 +42,7 @@ def is_anthropic(records: Records) -> bool:
     if _are_of_sdk(records):
         return True
     return all(
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and isinstance(one.get("messages"), list)
         and _are_messages(one["messages"])
         and ("system" in one or any(map(_is_of_this_api, one["messages"])))
@@ -52,7 +52,7 @@ def is_anthropic(records: Records) -> bool:
 
 def _are_messages(found: Sequence[Any]) -> bool:
     return bool(found) and all(
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and text_at(one, "role") in _SPEAKERS
         and _is_content(one.get("content"))
         and "tool_calls" not in one
@@ -64,7 +64,7 @@ def _is_content(content: Any) -> bool:
     if isinstance(content, str):
         return True
     return isinstance(content, list) and all(
-        isinstance(one, Mapping) and text_at(one, "type") for one in content
+        isinstance(one, dict) and text_at(one, "type") for one in content
     )
 
 
@@ -77,10 +77,10 @@ def _is_of_this_api(message: Mapping[str, Any]) -> bool:
 
 
 def _are_of_sdk(records: Records) -> bool:
-    said = [one for one in records if isinstance(one, Mapping) and isinstance(one.get("content"), list | str)]
+    said = [one for one in records if isinstance(one, dict) and isinstance(one.get("content"), list | str)]
     agents = [one for one in said if isinstance(one.get("model"), str)]
     return bool(agents) and all(
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and "role" not in one
         and (
             any(keys <= one.keys() for keys in _SDK_KINDS)
@@ -147,7 +147,7 @@ def _subagents(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {
         json_text(block["id"]): block["input"]["subagent_type"]
         for block in blocks
-        if isinstance(block, Mapping) and is_call(block) and text_at(block.get("input"), "subagent_type")
+        if isinstance(block, dict) and is_call(block) and text_at(block.get("input"), "subagent_type")
     }
 
 

@@ -50,16 +50,14 @@ def is_autogen(records: Records) -> bool:
 def _are_messages(found: Sequence[Any]) -> bool:
     said = [one for one in found if not _is_result(one)]
     return bool(said) and all(
-        isinstance(one, Mapping)
-        and _kind(one) in _TYPES
-        and (text_at(one, "source") or _kind(one) in _CONTEXT)
+        isinstance(one, dict) and _kind(one) in _TYPES and (text_at(one, "source") or _kind(one) in _CONTEXT)
         for one in said
     )
 
 
 def _is_result(one: Any) -> bool:
     """Tell whether a record is the result that ends a stream of messages and repeats them."""
-    return isinstance(one, Mapping) and "stop_reason" in one and isinstance(one.get("messages"), list)
+    return isinstance(one, dict) and "stop_reason" in one and isinstance(one.get("messages"), list)
 
 
 def _kind(one: Mapping[str, Any]) -> str:
@@ -69,16 +67,16 @@ def _kind(one: Mapping[str, Any]) -> str:
 
 def _thread(document: Any) -> Sequence[Any]:
     """Return the messages of a result, or of the group chat in a team's state."""
-    if not isinstance(document, Mapping):
+    if not isinstance(document, dict):
         return ()
     context = document.get("llm_context")
-    for holder in (document, context if isinstance(context, Mapping) else {}):
+    for holder in (document, context if isinstance(context, dict) else {}):
         if isinstance(holder.get("messages"), list):
             return list(holder["messages"])
     states = document.get("agent_states")
     held = (
-        [one.get("message_thread") for one in states.values() if isinstance(one, Mapping)]
-        if isinstance(states, Mapping)
+        [one.get("message_thread") for one in states.values() if isinstance(one, dict)]
+        if isinstance(states, dict)
         else []
     )
     return next((one for one in held if isinstance(one, list)), ())

@@ -32,7 +32,7 @@ _OWN_TAGS: Final = frozenset(
 
 def is_jaeger(records: Records) -> bool:
     """Tell whether all records are traces or search results from Jaeger."""
-    return all(isinstance(one, Mapping) and bool(_traces(one)) for one in records)
+    return all(isinstance(one, dict) and bool(_traces(one)) for one in records)
 
 
 def _jaeger_to_otlp(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,14 +133,14 @@ _ID_BYTES: Final = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
 
 def is_tempo(records: Records) -> bool:
     """Tell whether all records are traces from Tempo."""
-    return all(isinstance(one, Mapping) and bool(_batches(one)) for one in records)
+    return all(isinstance(one, dict) and bool(_batches(one)) for one in records)
 
 
 def _batches(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     trace = document.get("trace", document)
     found = (
         trace.get("batches") or (trace is not document and trace.get("resourceSpans"))
-        if isinstance(trace, Mapping)
+        if isinstance(trace, dict)
         else None
     )
     return found if isinstance(found, list) else []

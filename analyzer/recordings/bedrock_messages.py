@@ -32,7 +32,7 @@ _PLAIN: Final = frozenset({"text", "image", "document", "video", "audio", "json"
 def is_bedrock(records: Records) -> bool:
     """Tell whether records are messages, or documents with some: other APIs' blocks have a type."""
     return _are_messages(records) or all(
-        isinstance(one, Mapping) and _are_messages(_held(one)) for one in records
+        isinstance(one, dict) and _are_messages(_held(one)) for one in records
     )
 
 
@@ -43,10 +43,10 @@ def _are_messages(found: Sequence[Any]) -> bool:
 def _is_message(one: Any) -> bool:
     message = _inner(one)
     return (
-        isinstance(message, Mapping)
+        isinstance(message, dict)
         and text_at(message, "role") in _SPEAKERS
         and isinstance(message.get("content"), list)
-        and all(isinstance(block, Mapping) and _is_block(block) for block in message["content"])
+        and all(isinstance(block, dict) and _is_block(block) for block in message["content"])
     )
 
 
@@ -56,15 +56,15 @@ def _is_block(block: Mapping[str, Any]) -> bool:
 
 def _inner(one: Any) -> Any:
     """Return a message, also of a session's record; a redacted one in the words that replaced it."""
-    held = one.get("redact_message") or one.get("message") if isinstance(one, Mapping) else None
-    return held if isinstance(held, Mapping) else one
+    held = one.get("redact_message") or one.get("message") if isinstance(one, dict) else None
+    return held if isinstance(held, dict) else one
 
 
 def _held(document: Mapping[str, Any]) -> list[Any]:
     """Return a document's messages, with the answer that stands beside them."""
     asked, output = document.get("messages"), document.get("output")
-    answer = output.get("message") if isinstance(output, Mapping) else None
-    return [*(asked if isinstance(asked, list) else []), *([answer] if isinstance(answer, Mapping) else [])]
+    answer = output.get("message") if isinstance(output, dict) else None
+    return [*(asked if isinstance(asked, list) else []), *([answer] if isinstance(answer, dict) else [])]
 
 
 def read_bedrock(records: Records) -> Recording:

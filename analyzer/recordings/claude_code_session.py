@@ -53,7 +53,7 @@ class _Event:
 
 def is_claude_code(records: Records) -> bool:
     """Tell whether records are events of a session, with a message among them."""
-    return all(isinstance(one, Mapping) and isinstance(one.get("type"), str) for one in records) and any(
+    return all(isinstance(one, dict) and isinstance(one.get("type"), str) for one in records) and any(
         _message(one) and ("sessionId" in one or "session_id" in one) for one in records
     )
 
@@ -169,7 +169,7 @@ def _subagent_calls(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[st
         for block in objects(_message(event).get("content"))
         if block.get("type") == "tool_use"
         and block.get("name") in _SUBAGENT_TOOLS
-        and isinstance(block.get("input"), Mapping)
+        and isinstance(block.get("input"), dict)
     }
 
 

@@ -47,7 +47,7 @@ def is_codex(records: Records) -> bool:
     if kinds[0] == "thread.started" or _is_old_rollout(records, kinds):
         return True
     held = [
-        isinstance(one.get("payload"), Mapping)
+        isinstance(one.get("payload"), dict)
         for one, kind in zip(records, kinds, strict=True)
         if kind in _LINES
     ]
@@ -56,7 +56,7 @@ def is_codex(records: Records) -> bool:
 
 def _is_old_rollout(records: Records, kinds: Sequence[str]) -> bool:
     first = records[0]
-    is_head = isinstance(first, Mapping) and {"id", "timestamp"} <= first.keys() and not kinds[0]
+    is_head = isinstance(first, dict) and {"id", "timestamp"} <= first.keys() and not kinds[0]
     return is_head and "role" not in first and not (ITEM_TYPES | {"message"}).isdisjoint(kinds[1:])
 
 
@@ -99,7 +99,7 @@ def _interruption(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def _instructions(head: Mapping[str, Any]) -> Iterator[Message]:
     given = head.get("instructions") or head.get("base_instructions")
-    text = json_text(given.get("text") if isinstance(given, Mapping) else given)
+    text = json_text(given.get("text") if isinstance(given, dict) else given)
     if text:
         yield Message(speaker=Speaker.SYSTEM, text=text)
 
@@ -123,7 +123,7 @@ def _output(value: Any) -> tuple[str, bool]:
             value = read_json(value)
         except ValueError:
             return value, False
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         text = text_of(value)
         code = _EXIT_CODE.search(text[:500])
         return text, code is not None and code[1] != "0"
@@ -134,7 +134,7 @@ def _output(value: Any) -> tuple[str, bool]:
 def _of_events(lines: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
     for line in lines:
         item = line.get("item")
-        if line.get("type") != "item.completed" or not isinstance(item, Mapping):
+        if line.get("type") != "item.completed" or not isinstance(item, dict):
             continue
         kind = json_text(item.get("type") or item.get("item_type"))
         if kind in {"agent_message", "assistant_message"}:
@@ -149,7 +149,7 @@ def _executed(item: Mapping[str, Any], tool: str) -> Iterator[Message]:
     given = item.get("command") or item.get("changes") or item.get("query") or item.get("arguments")
     yield Message(speaker=Speaker.AGENT, calls=(call_of(tool, given, call_id),))
     error = item.get("error")
-    text = json_text(error.get("message") if isinstance(error, Mapping) else error)
+    text = json_text(error.get("message") if isinstance(error, dict) else error)
     text = text or json_text(item.get("aggregated_output", item.get("result")))
     failed = item.get("status") == "failed" or item.get("exit_code") not in {None, 0}
     yield Message(speaker=Speaker.TOOL, text=text, call_id=call_id, failed=failed)
@@ -159,7 +159,7 @@ def _failure(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the error of the last turn of ``codex exec --json``, if it failed."""
     last = [one for one in lines if one.get("type") != "error"][-1]
     error = last.get("error") if last.get("type") == "turn.failed" else None
-    return json_text(error.get("message") if isinstance(error, Mapping) else error)
+    return json_text(error.get("message") if isinstance(error, dict) else error)
 
 
 CODEX: Final = FileFormat(

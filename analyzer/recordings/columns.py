@@ -21,11 +21,11 @@ def rows_of(records: Records, lists: Sequence[str]) -> Records:
         lists: keys of a row that hold a list of objects.
     """
     rows = _rows(records, lists)
-    return [_row(one, lists) if isinstance(one, Mapping) else one for one in rows]
+    return [_row(one, lists) if isinstance(one, dict) else one for one in rows]
 
 
 def _rows(records: Records, lists: Sequence[str]) -> Records:
-    only = records[0] if len(records) == 1 and isinstance(records[0], Mapping) else {}
+    only = records[0] if len(records) == 1 and isinstance(records[0], dict) else {}
     held = only.get("rows")
     if isinstance(held, list) and all_have(held, "row"):
         return [one["row"] for one in held]
@@ -35,12 +35,12 @@ def _rows(records: Records, lists: Sequence[str]) -> Records:
 
 
 def _is_dialogue(one: Any) -> bool:
-    return _is_table(one) or (isinstance(one, list) and all(isinstance(each, Mapping) for each in one))
+    return _is_table(one) or (isinstance(one, list) and all(isinstance(each, dict) for each in one))
 
 
 def _is_table(one: Any) -> bool:
     """Tell whether an object holds columns of one length."""
-    if not isinstance(one, Mapping) or not all(isinstance(column, list) for column in one.values()):
+    if not isinstance(one, dict) or not all(isinstance(column, list) for column in one.values()):
         return False
     return len({len(column) for column in one.values()}) == 1
 

@@ -40,9 +40,9 @@ def is_console(records: Records) -> bool:
 
 def _is_span(one: Any) -> bool:
     return (
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and {"name", "context", "parent_id", "start_time", "resource"} <= one.keys()
-        and isinstance(one["context"], Mapping)
+        and isinstance(one["context"], dict)
         and {"trace_id", "span_id"} <= one["context"].keys()
         and str(one.get("kind")).startswith("SpanKind.")
     )
@@ -50,8 +50,7 @@ def _is_span(one: Any) -> bool:
 
 def _is_log(one: Any) -> bool:
     return (
-        isinstance(one, Mapping)
-        and {"body", "severity_number", "trace_id", "span_id", "resource"} <= one.keys()
+        isinstance(one, dict) and {"body", "severity_number", "trace_id", "span_id", "resource"} <= one.keys()
     )
 
 
@@ -110,7 +109,7 @@ def _link(one: Mapping[str, Any]) -> Link:
 
 
 def _resource(one: Mapping[str, Any]) -> Resource:
-    if isinstance(one.get("attributes"), Mapping):
+    if isinstance(one.get("attributes"), dict):
         return Resource(
             attributes=attributes_of(one["attributes"]), schema_url=json_text(one.get("schema_url"))
         )

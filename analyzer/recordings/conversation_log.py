@@ -56,7 +56,7 @@ def is_conversation_log(records: Records) -> bool:
     """Tell whether records are entries of one conversation, or documents that hold one each."""
     records = rows_of(records, _LISTS)
     return all(map(is_message, records)) or all(
-        isinstance(one, Mapping) and is_conversation(one) for one in records
+        isinstance(one, dict) and is_conversation(one) for one in records
     )
 
 
@@ -71,7 +71,7 @@ def is_conversation(document: object) -> bool:
     """Tell whether a document is a conversation log."""
     if isinstance(document, list):
         return bool(document) and all(map(is_message, document))
-    return isinstance(document, Mapping) and any(isinstance(document.get(key), list) for key in _LISTS)
+    return isinstance(document, dict) and any(isinstance(document.get(key), list) for key in _LISTS)
 
 
 def is_message(document: object) -> bool:
@@ -81,7 +81,7 @@ def is_message(document: object) -> bool:
     message has, or a ``message`` whose only other key is that ``name``.
     """
     return (
-        isinstance(document, Mapping)
+        isinstance(document, dict)
         and any(isinstance(document.get(key), str) for key in _SPEAKERS)
         and any(key in document for key in (*_CONTENTS, "tool_calls"))
         and not _is_logged(document)
@@ -104,7 +104,7 @@ def read_conversation(document: object) -> Conversation:
     """
     if not is_conversation(document):
         raise UnreadableInput(f"not a conversation log: expected messages, or a list of them as {_LISTS[0]}")
-    if not isinstance(document, Mapping):
+    if not isinstance(document, dict):
         document = {_LISTS[0]: document}
     lists: Iterator[Any] = (document.get(key) for key in _LISTS)
     entries = next(found for found in lists if isinstance(found, list))
@@ -136,7 +136,7 @@ def read_conversation(document: object) -> Conversation:
 def _step(
     index: int, entry: object, instructions: Mapping[str, str], calls: Mapping[str, tuple[str, str, str]]
 ) -> Step:
-    fields: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"content": entry}
+    fields: Mapping[str, Any] = entry if isinstance(entry, dict) else {"content": entry}
     role, speaker, content = _text(fields.get("role")), _speaker(fields), _content(fields)
     agent = strip_suffix(speaker) or UNKNOWN_AGENT
     if (call := calls.get(str(fields.get("tool_call_id")))) is not None:
@@ -167,10 +167,10 @@ def _calls(entries: Sequence[Any]) -> Mapping[str, tuple[str, str, str]]:
     """Return agent, tool and arguments of the calls that a model API's messages make, by the call's id."""
     found = {}
     for entry in entries:
-        asked = entry.get("tool_calls") if isinstance(entry, Mapping) else None
+        asked = entry.get("tool_calls") if isinstance(entry, dict) else None
         for call in asked if isinstance(asked, list) else ():
-            function = call.get("function") if isinstance(call, Mapping) else None
-            if isinstance(function, Mapping) and call.get("id"):
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict) and call.get("id"):
                 named = _text(function.get("name")), _text(function.get("arguments"))
                 found[str(call["id"])] = (_speaker(entry), *named)
     return found
@@ -194,7 +194,7 @@ def _kind(agent: str, role: str) -> StepKind:
 def _content(fields: Mapping[str, Any]) -> str:
     content = next((fields[key] for key in _CONTENTS if fields.get(key) is not None), None)
     parts = content if isinstance(content, list) else [content]
-    texts = [_text(part.get("text", part) if isinstance(part, Mapping) else part) for part in parts]
+    texts = [_text(part.get("text", part) if isinstance(part, dict) else part) for part in parts]
     calls = fields.get("tool_calls")
     texts += [_text(call) for call in calls] if isinstance(calls, list) else []
     return "\n".join(text for text in texts if text)
@@ -215,10 +215,8 @@ def _first_text(document: Mapping[str, Any], keys: Sequence[str]) -> str:
 def _instructions(document: Mapping[str, Any]) -> Mapping[str, str]:
     """Return system prompts by agent, which Who&When's algorithm-generated logs contain."""
     meta = document.get("meta")
-    prompts = document.get("system_prompt") or (
-        meta.get("system_prompt") if isinstance(meta, Mapping) else None
-    )
-    if not isinstance(prompts, Mapping):
+    prompts = document.get("system_prompt") or (meta.get("system_prompt") if isinstance(meta, dict) else None)
+    if not isinstance(prompts, dict):
         return {}
     return {strip_suffix(str(agent)): _text(prompt) for agent, prompt in prompts.items()}
 
@@ -243,7 +241,7 @@ def _final_answer(steps: Sequence[Step]) -> str:
 def label_of(document: Mapping[str, Any]) -> Label | None:
     """Return the label in a document of a data set; ``None`` if it has none."""
     label = document.get("label")
-    if isinstance(label, Mapping):
+    if isinstance(label, dict):
         return Label(
             agent=_text(label.get("agent")) or None,
             step=_integer(label.get("step")),

@@ -48,7 +48,7 @@ def _is_log(records: Records) -> bool:
 
 
 def _is_cut(one: Any) -> bool:
-    return isinstance(one, Mapping) and one.keys() == {CUT}
+    return isinstance(one, dict) and one.keys() == {CUT}
 
 
 def read_crewai(records: Records) -> Recording:
@@ -121,7 +121,7 @@ def _of_output(one: Mapping[str, Any]) -> Iterator[Message]:
     for place, failure in enumerate(listed(one.get("tool_failures"))):
         tool, call_id = json_text(failure.get("tool_name")), f"{said.agent} {place}"
         told = failure.get("failure")
-        text = json_text(told.get("message", told) if isinstance(told, Mapping) else told)
+        text = json_text(told.get("message", told) if isinstance(told, dict) else told)
         yield from turn(
             Message(speaker=Speaker.AGENT, agent=said.agent),
             [

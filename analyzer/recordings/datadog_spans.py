@@ -43,7 +43,7 @@ def is_datadog(records: Records) -> bool:
     """Tell whether records are spans of LLM Observability, or requests and answers that hold some."""
     found = list(_spans(records))
     return bool(found) and all(
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and {"span_id", "trace_id", "name", "duration"} <= one.keys()
         and bool(one.keys() & {"start_ns", "start_ms"})
         and _kind_of(one) in _KINDS
@@ -54,10 +54,10 @@ def is_datadog(records: Records) -> bool:
 def _spans(records: Records) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield spans, each with what is stated for all of its request."""
     for record in records:
-        held = record.get("data", record) if isinstance(record, Mapping) else record
+        held = record.get("data", record) if isinstance(record, dict) else record
         for item in held if isinstance(held, list) else [held]:
-            inner = item.get("attributes", item) if isinstance(item, Mapping) else item
-            listed = inner.get("spans") if isinstance(inner, Mapping) else None
+            inner = item.get("attributes", item) if isinstance(item, dict) else item
+            listed = inner.get("spans") if isinstance(inner, dict) else None
             if isinstance(listed, list):
                 yield from ((one, inner) for one in listed)
             else:
@@ -66,12 +66,12 @@ def _spans(records: Records) -> Iterator[tuple[Any, Mapping[str, Any]]]:
 
 def _meta(one: Mapping[str, Any]) -> Mapping[str, Any]:
     found = one.get("meta")
-    return found if isinstance(found, Mapping) else one
+    return found if isinstance(found, dict) else one
 
 
 def _kind_of(one: Mapping[str, Any]) -> str:
     inner = _meta(one).get("span")
-    told = inner.get("kind") if isinstance(inner, Mapping) else None
+    told = inner.get("kind") if isinstance(inner, dict) else None
     return json_text(told or _meta(one).get("kind") or one.get("span_kind"))
 
 
@@ -107,7 +107,7 @@ def _span(one: Mapping[str, Any], request: Mapping[str, Any]) -> Span:
 def _error(one: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return an error's class, message and stack; each is empty if it is not recorded."""
     inner = meta.get("error", one.get("error"))
-    if isinstance(inner, Mapping):
+    if isinstance(inner, dict):
         found = [inner.get(name) for name in ("type", "message", "stack")]
     else:
         found = [meta.get(f"error.{name}") for name in ("type", "message", "stack")]
@@ -130,7 +130,7 @@ def _traced(one: Mapping[str, Any], meta: Mapping[str, Any], session: str) -> Tr
 
 def _content(side: Any) -> Any:
     """Return the messages, documents or value of an input or output."""
-    if not isinstance(side, Mapping):
+    if not isinstance(side, dict):
         return side
     if side.get("messages"):
         return [made for each in objects(side["messages"]) for made in _messages(each)]

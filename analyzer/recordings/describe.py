@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from analyzer.recordings.conversation_log import LOG_LEVELS
@@ -35,7 +34,7 @@ def _looks_like(text: FileText | None, unknown: Records) -> str:
     if not text.records:
         return f"{text.form} without content"
     one = unknown[0] if unknown else None
-    if not isinstance(one, Mapping):
+    if not isinstance(one, dict):
         return f"{text.form} of unknown content ({type(one).__name__})"
     keys = ", ".join(" ".join(str(key).split())[:_LONGEST_KEY] for key in list(one)[:_MOST_KEYS]) or "none"
     is_log = any(key in one for key in LOG_LEVELS)

@@ -12,19 +12,29 @@ span below that call's tool span.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from json.encoder import encode_basestring as quoted
+from typing import Final
 
 from analyzer.recordings.file_format import json_text, trace_id_of
 from semconv import attributes as names
 from semconv.attributes import GenAiOperationName
 from semconv.dialects.reading.agent_names import titled_in_prompt
 from semconv.json_text import read_json
-from semconv.model import AttributeValue, Resource, Scope, Span, SpanId, SpanStatus, ToolCall, TraceId
+from semconv.model import (
+    Attributes,
+    AttributeValue,
+    Resource,
+    Scope,
+    Span,
+    SpanId,
+    SpanStatus,
+    ToolCall,
+    TraceId,
+)
 from semconv.record import record, replace
 
 _SCOPE: Final = Scope(name="blamespan.recordings")
@@ -36,6 +46,11 @@ _FALLBACK: Final = "assistant"
 _HANDED_OVER: Final = re.compile(r'\s{0,9}\{\s{0,9}"assistant"\s{0,9}:')
 _INTERNAL, _CLIENT = 1, 3
 """Span kinds."""
+# Looked up once: reading an enum's value takes longer than creating the dictionary that it goes into.
+_WORKFLOW: Final = GenAiOperationName.INVOKE_WORKFLOW.value
+_AGENT: Final = GenAiOperationName.INVOKE_AGENT.value
+_CHAT: Final = GenAiOperationName.CHAT.value
+_TOOL: Final = GenAiOperationName.EXECUTE_TOOL.value
 
 
 class Speaker(StrEnum):
@@ -45,6 +60,10 @@ class Speaker(StrEnum):
     AGENT = "assistant"
     TOOL = "tool"
     SYSTEM = "system"
+
+
+_SHOWN: Final = frozenset({Speaker.AGENT, Speaker.TOOL})
+"""Those whose messages are spans."""
 
 
 @record
@@ -76,8 +95,8 @@ class Message:
 
 @record
 class _Said:
-    message: dict[str, Any]
-    """In the schema of ``gen_ai.input.messages``."""
+    message: str
+    """JSON in the schema of ``gen_ai.input.messages``; encoded once, however many agents hear it."""
     agent: str = ""
     """Empty for people and tools."""
 
@@ -111,34 +130,31 @@ def dialogue_spans(
     Returns:
         Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
     """
-    timed = _timed(messages)
-    if not any(one.speaker in {Speaker.AGENT, Speaker.TOOL} for one in timed):
+    if not any(one.speaker in _SHOWN for one in messages):
         return ()
-    made = _Dialogue(timed, trace_id_of(key or _contents(timed)))
-    task = task or next((one.text for one in timed if one.speaker is Speaker.USER and not one.inside), "")
-    answer = answer or _last_text(timed)
-    root = Span(
-        trace_id=made.trace_id,
+    times = _times(messages)
+    made = _Dialogue(messages, times, trace_id_of(key or _contents(messages)), name)
+    task = task or next((one.text for one in messages if one.speaker is Speaker.USER and not one.inside), "")
+    answer = answer or _last_text(messages)
+    attributes: dict[str, AttributeValue] = {
+        names.GEN_AI_OPERATION_NAME: _WORKFLOW,
+        names.GEN_AI_WORKFLOW_NAME: name,
+    }
+    if task:
+        attributes[names.GEN_AI_INPUT_MESSAGES] = f"[{_text_message('user', task)}]"
+    if answer:
+        attributes[names.GEN_AI_OUTPUT_MESSAGES] = f"[{_text_message('assistant', answer)}]"
+    root = made.span(
         span_id=made.root_id,
+        parent_id=None,
         name=f"invoke_workflow {name}",
         kind=_INTERNAL,
-        start_ns=timed[0].time_ns - _MOMENT_NS,
-        end_ns=timed[-1].time_ns,
-        status=SpanStatus.ERROR if error else SpanStatus.UNSET,
-        status_message=error,
-        attributes={
-            names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_WORKFLOW.value,
-            names.GEN_AI_WORKFLOW_NAME: name,
-            **({names.GEN_AI_INPUT_MESSAGES: _encoded([_text_message("user", task)])} if task else {}),
-            **(
-                {names.GEN_AI_OUTPUT_MESSAGES: _encoded([_text_message("assistant", answer)])}
-                if answer
-                else {}
-            ),
-        },
+        start_ns=times[0] - _MOMENT_NS,
+        end_ns=times[-1],
+        attributes=attributes,
+        error=error or None,
     )
-    resource = Resource(attributes={"service.name": name})
-    return tuple(replace(span, resource=resource, scope=_SCOPE) for span in (root, *made.spans()))
+    return (root, *made.spans())
 
 
 def joined_answers(messages: Iterable[Message]) -> list[Message]:
@@ -164,13 +180,13 @@ def _continues(last: Message, one: Message) -> bool:
     return is_answer and is_same and bool(one.calls)
 
 
-def _timed(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages with ascending times."""
+def _times(messages: Sequence[Message]) -> list[int]:
+    """Return the time of each message, in ns: as recorded, but ascending."""
     latest = next((one.time_ns for one in messages if one.time_ns), _MOMENT_NS)
-    found: list[Message] = []
+    found: list[int] = []
     for message in messages:
         latest = max(message.time_ns, latest + _MOMENT_NS)
-        found.append(replace(message, time_ns=latest))
+        found.append(latest)
     return found
 
 
@@ -189,10 +205,14 @@ def _last_text(messages: Sequence[Message]) -> str:
 class _Dialogue:
     """Builds the spans of one dialogue; a message is visited once."""
 
-    def __init__(self, messages: Sequence[Message], trace_id: TraceId) -> None:
-        self.trace_id: Final = trace_id
+    def __init__(
+        self, messages: Sequence[Message], times: Sequence[int], trace_id: TraceId, name: str
+    ) -> None:
+        self._trace_id: Final = trace_id
+        self._resource: Final = Resource(attributes={"service.name": name})
         self.root_id: Final = self._id("root")
         self._messages: Final = messages
+        self._times: Final = times
         self._asked: Final[defaultdict[str, deque[_Asked]]] = defaultdict(deque)
         """Calls without a result yet, by their id; by the tool's name if they have none."""
         self._calls: Final[set[SpanId]] = set()
@@ -207,11 +227,11 @@ class _Dialogue:
         """Instructions that no span has yet: a long prompt on each of thousands would take gigabytes."""
 
     def _id(self, of: str) -> SpanId:
-        return SpanId(hashlib.sha256(f"{self.trace_id} {of}".encode("utf-8", "replace")).hexdigest()[:16])
+        return SpanId(hashlib.sha256(f"{self._trace_id} {of}".encode("utf-8", "replace")).hexdigest()[:16])
 
     def spans(self) -> list[Span]:
         """Return the spans below the root, in the order of their start."""
-        found = [span for place, one in enumerate(self._messages) for span in self._of(place, one)]
+        found = [span for place, one in enumerate(self._messages) if (span := self._of(place, one))]
         below: defaultdict[SpanId | None, list[Span]] = defaultdict(list)
         for span in found:
             below[span.parent_id].append(span)
@@ -220,23 +240,52 @@ class _Dialogue:
         ]
         return sorted((*found, *inside), key=lambda span: span.start_ns)
 
-    def _of(self, place: int, one: Message) -> Iterator[Span]:
+    def span(
+        self,
+        *,
+        span_id: SpanId,
+        parent_id: SpanId | None,
+        name: str,
+        kind: int,
+        start_ns: int,
+        end_ns: int,
+        attributes: Attributes,
+        error: str | None = None,
+    ) -> Span:
+        """Return a span of the dialogue, failed if there is an error; its text may be empty."""
+        return Span(
+            trace_id=self._trace_id,
+            span_id=span_id,
+            parent_id=parent_id,
+            name=name,
+            kind=kind,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            status=SpanStatus.UNSET if error is None else SpanStatus.ERROR,
+            status_message=error or "",
+            attributes=attributes,
+            scope=_SCOPE,
+            resource=self._resource,
+        )
+
+    def _of(self, place: int, one: Message) -> Span | None:
         match one.speaker:
             case Speaker.AGENT:
-                yield self._chat(place, one)
+                return self._chat(place, one)
             case Speaker.TOOL:
-                yield self._tool(place, one)
+                return self._tool(place, one)
             case Speaker.USER:
                 self._said[one.inside].append(_Said(message=_text_message("user", one.text)))
             case Speaker.SYSTEM:
                 self._instructions[one.inside].append(one.text)
+        return None
 
     def _speaker(self, one: Message) -> str:
         """Return the agent of a message: as recorded, as its instructions name it, or the one before."""
         known = one.agent or self._agents.get(one.inside)
         return known or titled_in_prompt("\n".join(self._instructions[one.inside])) or _FALLBACK
 
-    def _heard_by(self, agent: str, inside: str) -> list[dict[str, Any]]:
+    def _heard_by(self, agent: str, inside: str) -> list[str]:
         """Return what was said since an agent spoke last, up to a bound; at first also the task."""
         said = self._said[inside]
         since = self._spoke.get((inside, agent), 0)
@@ -245,68 +294,70 @@ class _Dialogue:
         return [one.message for one in heard if one.agent != agent]
 
     def _chat(self, place: int, one: Message) -> Span:
-        agent, inside = self._speaker(one), one.inside
-        heard, said = self._heard_by(agent, inside), _agent_message(one)
+        agent, inside, time_ns = self._speaker(one), one.inside, self._times[place]
+        heard, parts = self._heard_by(agent, inside), _agent_parts(one)
         self._agents[inside] = agent
-        self._said[inside].append(_Said(message={**said, "name": agent}, agent=agent))
+        said = f'{{"role": "assistant", "parts": {parts}, "name": {quoted(agent)}}}'
+        self._said[inside].append(_Said(message=said, agent=agent))
         self._spoke[inside, agent] = len(self._said[inside])
         for call in one.calls:
-            self._asked[call.call_id or call.name].append(_Asked(call=call, agent=agent, time_ns=one.time_ns))
-        instructions = "\n\n".join(self._instructions.pop(inside, ()))
-        operation = GenAiOperationName.INVOKE_AGENT if one.is_whole_turn else GenAiOperationName.CHAT
-        span = Span(
-            trace_id=self.trace_id,
+            self._asked[call.call_id or call.name].append(_Asked(call=call, agent=agent, time_ns=time_ns))
+        operation = _AGENT if one.is_whole_turn else _CHAT
+        attributes: dict[str, AttributeValue] = {
+            names.GEN_AI_OPERATION_NAME: operation,
+            names.GEN_AI_AGENT_NAME: agent,
+        }
+        if one.model:
+            attributes[names.GEN_AI_REQUEST_MODEL] = one.model
+        if instructions := "\n\n".join(self._instructions.pop(inside, ())):
+            attributes[names.GEN_AI_SYSTEM_INSTRUCTIONS] = f"[{_text_part(instructions)}]"
+        if heard:
+            attributes[names.GEN_AI_INPUT_MESSAGES] = f"[{', '.join(heard)}]"
+        if not one.failed:
+            attributes[names.GEN_AI_OUTPUT_MESSAGES] = f'[{{"role": "assistant", "parts": {parts}}}]'
+        if one.tokens:
+            attributes[names.GEN_AI_USAGE_INPUT_TOKENS], attributes[names.GEN_AI_USAGE_OUTPUT_TOKENS] = (
+                one.tokens
+            )
+        return self.span(
             span_id=self._id(f"message {place}"),
             parent_id=self._parent(one),
             name=f"{operation} {agent if one.is_whole_turn else one.model}".strip(),
             kind=_INTERNAL if one.is_whole_turn else _CLIENT,
-            start_ns=max(self._messages[place - 1].time_ns if place else 0, one.time_ns - _MOMENT_NS // 2),
-            end_ns=one.time_ns,
-            attributes={
-                names.GEN_AI_OPERATION_NAME: operation.value,
-                names.GEN_AI_AGENT_NAME: agent,
-                **_known(
-                    {
-                        names.GEN_AI_REQUEST_MODEL: one.model or None,
-                        names.GEN_AI_SYSTEM_INSTRUCTIONS: _encoded([_text_part(instructions)])
-                        if instructions
-                        else None,
-                        names.GEN_AI_INPUT_MESSAGES: _encoded(heard) if heard else None,
-                        names.GEN_AI_OUTPUT_MESSAGES: None if one.failed else _encoded([said]),
-                        names.GEN_AI_USAGE_INPUT_TOKENS: one.tokens[0] if one.tokens else None,
-                        names.GEN_AI_USAGE_OUTPUT_TOKENS: one.tokens[1] if one.tokens else None,
-                    }
-                ),
-            },
+            start_ns=max(self._times[place - 1] if place else 0, time_ns - _MOMENT_NS // 2),
+            end_ns=time_ns,
+            attributes=attributes,
+            error=one.text if one.failed else None,
         )
-        return _marked(span, one)
 
     def _tool(self, place: int, one: Message) -> Span:
+        time_ns = self._times[place]
         waiting = self._asked.get(one.call_id or one.tool)
-        asked = waiting.popleft() if waiting else _Asked(call=ToolCall(name=one.tool), time_ns=one.time_ns)
+        asked = waiting.popleft() if waiting else _Asked(call=ToolCall(name=one.tool), time_ns=time_ns)
         agent, tool = asked.agent or self._speaker(one), asked.call.name or one.tool or "unknown"
-        result = {"type": "tool_call_response", "id": one.call_id, "response": one.text}
-        self._said[one.inside].append(_Said(message={"role": "tool", "parts": [result]}))
+        part = (
+            f'{{"type": "tool_call_response", "id": {quoted(one.call_id)}, "response": {quoted(one.text)}}}'
+        )
+        self._said[one.inside].append(_Said(message=f'{{"role": "tool", "parts": [{part}]}}'))
         if successor := _handed_over(one.text):
             self._agents[one.inside] = successor
-        span = Span(
-            trace_id=self.trace_id,
+        return self.span(
             span_id=self._call_span(one, place),
             parent_id=self._parent(one),
             name=f"execute_tool {tool}",
             kind=_INTERNAL,
             start_ns=asked.time_ns,
-            end_ns=one.time_ns,
+            end_ns=time_ns,
             attributes={
-                names.GEN_AI_OPERATION_NAME: GenAiOperationName.EXECUTE_TOOL.value,
+                names.GEN_AI_OPERATION_NAME: _TOOL,
                 names.GEN_AI_AGENT_NAME: agent,
                 names.GEN_AI_TOOL_NAME: tool,
                 names.GEN_AI_TOOL_CALL_ID: one.call_id,
                 names.GEN_AI_TOOL_CALL_ARGUMENTS: asked.call.arguments,
                 names.GEN_AI_TOOL_CALL_RESULT: one.text,
             },
+            error=one.text if one.failed else None,
         )
-        return _marked(span, one)
 
     def _call_span(self, one: Message, place: int) -> SpanId:
         """Return the id of a result's span: of its call, unless an earlier call had the same id."""
@@ -324,18 +375,14 @@ class _Dialogue:
         own_id, call_span = self._id(f"inside {call_id}"), self._id(f"call {call_id}")
         inner = below.get(own_id, ())
         agent = self._agents.get(call_id, _FALLBACK)
-        return Span(
-            trace_id=self.trace_id,
+        return self.span(
             span_id=own_id,
             parent_id=call_span if call_span in self._calls else self.root_id,
             name=f"invoke_agent {agent}",
             kind=_INTERNAL,
             start_ns=min((span.start_ns for span in inner), default=0),
             end_ns=max((span.end_ns for span in inner), default=0),
-            attributes={
-                names.GEN_AI_OPERATION_NAME: GenAiOperationName.INVOKE_AGENT.value,
-                names.GEN_AI_AGENT_NAME: agent,
-            },
+            attributes={names.GEN_AI_OPERATION_NAME: _AGENT, names.GEN_AI_AGENT_NAME: agent},
         )
 
 
@@ -353,31 +400,22 @@ def _handed_over(result: str) -> str:
     return json_text(given["assistant"]) if given.keys() == {"assistant"} else ""
 
 
-def _marked(span: Span, one: Message) -> Span:
-    """Return a message's span, as failed if the message is an error."""
-    return replace(span, status=SpanStatus.ERROR, status_message=one.text) if one.failed else span
+# JSON in the form of ``json.dumps``, which takes four times as long for values as small as these.
 
 
-def _agent_message(one: Message) -> dict[str, Any]:
+def _agent_parts(one: Message) -> str:
     parts = [_text_part(one.text)] if one.text else []
     parts += [
-        {"type": "tool_call", "id": call.call_id, "name": call.name, "arguments": call.arguments}
+        f'{{"type": "tool_call", "id": {quoted(call.call_id)}, "name": {quoted(call.name)},'
+        f' "arguments": {quoted(call.arguments)}}}'
         for call in one.calls
     ]
-    return {"role": "assistant", "parts": parts}
+    return f"[{', '.join(parts)}]"
 
 
-def _text_message(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "parts": [_text_part(text)]}
+def _text_message(role: str, text: str) -> str:
+    return f'{{"role": {quoted(role)}, "parts": [{_text_part(text)}]}}'
 
 
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": "text", "content": text}
-
-
-def _encoded(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _known(values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
-    return {name: value for name, value in values.items() if value is not None}
+def _text_part(text: str) -> str:
+    return f'{{"type": "text", "content": {quoted(text)}}}'

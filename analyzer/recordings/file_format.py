@@ -92,27 +92,25 @@ def merged(recordings: Iterable[Recording]) -> Recording:
 
 def objects(value: object) -> list[Mapping[str, Any]]:
     """Return the objects of a list; empty if the value is no list."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, Sequence) else []
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list | tuple) else []
 
 
 def text_at(value: object, key: str) -> str:
     """Return the text that an object has at a key; empty without one."""
-    found = value.get(key) if isinstance(value, Mapping) else None
+    found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, str) else ""
 
 
 def object_at(value: object, key: str) -> Mapping[str, Any]:
     """Return the object that an object has at a key; empty without one."""
-    found = value.get(key) if isinstance(value, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def all_have(records: Iterable[Any], *keys: str) -> bool:
     """Tell whether there are records and each is an object with all these keys."""
     found = list(records)
-    return bool(found) and all(
-        isinstance(each, Mapping) and all(key in each for key in keys) for each in found
-    )
+    return bool(found) and all(isinstance(each, dict) and all(key in each for key in keys) for each in found)
 
 
 def unwrapped(records: Records, *keys: str) -> Records:
@@ -121,7 +119,7 @@ def unwrapped(records: Records, *keys: str) -> Records:
     APIs answer ``{"data": [...]}`` where a program writes the same items one per line.
     """
     only = records[0] if len(records) == 1 else None
-    held = [only.get(key) for key in keys] if isinstance(only, Mapping) else []
+    held = [only.get(key) for key in keys] if isinstance(only, dict) else []
     return next((each for each in held if isinstance(each, list)), records)
 
 

@@ -35,7 +35,7 @@ _RESULTS: Final = ("output", "result")
 
 def _at(found: Any, camel: str) -> Any:
     """Return a value by its key in camel or snake case; ``None`` without one."""
-    if not isinstance(found, Mapping):
+    if not isinstance(found, dict):
         return None
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
     return found.get(camel, found.get(snake))
@@ -44,7 +44,7 @@ def _at(found: Any, camel: str) -> Any:
 def is_gemini(records: Records) -> bool:
     """Tell whether records are contents, documents that hold some, or answers."""
     return _are_contents(records) or all(
-        isinstance(one, Mapping) and _are_contents(_held(one)) for one in records
+        isinstance(one, dict) and _are_contents(_held(one)) for one in records
     )
 
 
@@ -58,11 +58,10 @@ def _are_contents(found: Sequence[Any]) -> bool:
 
 def _is_content(one: Any) -> bool:
     return (
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and isinstance(one.get("parts"), list)
         and all(
-            isinstance(part, Mapping) and "type" not in part and "part_kind" not in part
-            for part in one["parts"]
+            isinstance(part, dict) and "type" not in part and "part_kind" not in part for part in one["parts"]
         )
     )
 
@@ -90,7 +89,7 @@ def _document(document: Mapping[str, Any]) -> Iterator[Message]:
     given = _at(document, "systemInstruction") or _at(config, "systemInstruction")
     if given:
         yield Message(
-            speaker=Speaker.SYSTEM, text=text_of(given.get("parts") if isinstance(given, Mapping) else given)
+            speaker=Speaker.SYSTEM, text=text_of(given.get("parts") if isinstance(given, dict) else given)
         )
     yield from _contents(_held(document))
 
@@ -125,10 +124,10 @@ def _part(part: Mapping[str, Any]) -> Part:
 
 def _answered(answered: Mapping[str, Any]) -> Result:
     given = answered.get("response")
-    error = given.get("error") if isinstance(given, Mapping) else None
+    error = given.get("error") if isinstance(given, dict) else None
     only = (
         next((given[key] for key in _RESULTS if given.keys() == {key}), given)
-        if isinstance(given, Mapping)
+        if isinstance(given, dict)
         else given
     )
     return Result(
@@ -145,7 +144,7 @@ def is_adk(records: Records) -> bool:
 
 
 def _events(document: Any) -> list[Any]:
-    session = document.get("session", document) if isinstance(document, Mapping) else None
+    session = document.get("session", document) if isinstance(document, dict) else None
     found = _at(session, "events") or _at(session, "sessionEvents")
     return found if isinstance(found, list) else []
 
@@ -154,7 +153,7 @@ def _are_events(found: Sequence[Any]) -> bool:
     return (
         bool(found)
         and all(
-            isinstance(one, Mapping)
+            isinstance(one, dict)
             and isinstance(one.get("author"), str)
             and any(key in one for key in _EVENT_KEYS)
             for one in found
@@ -184,7 +183,7 @@ def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:
     error = _at(event, "errorMessage") or _at(event, "errorCode")
     if error and author != "user":
         yield replace(template, text=json_text(error), failed=True)
-    elif isinstance(content, Mapping) and content.get("parts") and event.get("partial") is not True:
+    elif isinstance(content, dict) and content.get("parts") and event.get("partial") is not True:
         yield from messages_of_content(template, content)
 
 

@@ -39,7 +39,7 @@ _CANCELLED: Final = "Request cancelled."
 def is_gemini_session(records: Records) -> bool:
     """Tell whether a file is a session with the model's messages in it, or the stream of a run."""
     first = records[0]
-    if not isinstance(first, Mapping):
+    if not isinstance(first, dict):
         return False
     if _is_stream(records):
         return True
@@ -55,7 +55,7 @@ def _is_stream(records: Records) -> bool:
 
 def _messages_of(records: Records) -> list[Mapping[str, Any]]:
     """Return the messages of a document, or of lines; a line may replace an earlier one."""
-    found = objects(records[0].get("messages")) if isinstance(records[0], Mapping) else []
+    found = objects(records[0].get("messages")) if isinstance(records[0], dict) else []
     lines = [one for one in objects(records)[1:] if "type" in one and "id" in one]
     return list(
         {json_text(one.get("id")) or str(place): one for place, one in enumerate([*found, *lines])}.values()
@@ -68,7 +68,7 @@ def read_gemini_session(records: Records) -> Recording:
         events = objects(records)
         messages = [found for one in events for found in _of_event(one)]
         error = events[-1].get("error") if events[-1].get("type") == "result" else None
-        reason = json_text(error.get("message") if isinstance(error, Mapping) else error)
+        reason = json_text(error.get("message") if isinstance(error, dict) else error)
         key = f"{_NAME} {json_text(events[0]['session_id'])}"
         return of_spans(dialogue_spans(_joined(messages), name="gemini_cli", key=key, error=reason))
     entries = _messages_of(records)
@@ -97,7 +97,7 @@ def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:
         yield Message(speaker=Speaker.AGENT, agent=_NAME, calls=(call,), time_ns=time_ns)
     elif kind == "tool_result":
         error = event.get("error")
-        told = json_text(error.get("message") if isinstance(error, Mapping) else error)
+        told = json_text(error.get("message") if isinstance(error, dict) else error)
         text = told or json_text(event.get("output"))
         failed = event.get("status") == "error" or _has_failed(text)
         yield Message(speaker=Speaker.TOOL, text=text, call_id=call_id, failed=failed, time_ns=time_ns)
@@ -162,8 +162,8 @@ def _result(call: Mapping[str, Any]) -> str:
     given = []
     for part in objects(call.get("result")):
         response = part.get("functionResponse")
-        answer = response.get("response") if isinstance(response, Mapping) else None
-        if isinstance(answer, Mapping):
+        answer = response.get("response") if isinstance(response, dict) else None
+        if isinstance(answer, dict):
             given.append(json_text(answer.get("output", answer.get("error", answer))))
     return "\n".join(given) or json_text(call.get("resultDisplay"))
 

@@ -27,9 +27,9 @@ from semconv.model import AttributeValue, Event, Link, Resource, Scope, Span
 def is_go(records: Records) -> bool:
     """Tell whether all records are printed spans."""
     return bool(records) and all(
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and {"Name", "SpanContext", "Parent", "SpanKind", "StartTime", "Attributes"} <= one.keys()
-        and isinstance(one["SpanContext"], Mapping)
+        and isinstance(one["SpanContext"], dict)
         and {"TraceID", "SpanID"} <= one["SpanContext"].keys()
         for one in records
     )

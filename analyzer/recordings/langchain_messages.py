@@ -45,15 +45,15 @@ _HOLDERS: Final = ("values", "output", "state")
 def fields_of(one: Any) -> Mapping[str, Any]:
     """Return a message's fields without what surrounds them; empty if it is no message."""
     inner: Any = one
-    if isinstance(one, Mapping):
-        inner = next((one[key] for key in ("kwargs", "data") if isinstance(one.get(key), Mapping)), one)
-    return inner if isinstance(inner, Mapping) and kind_of(one) and "content" in inner else {}
+    if isinstance(one, dict):
+        inner = next((one[key] for key in ("kwargs", "data") if isinstance(one.get(key), dict)), one)
+    return inner if isinstance(inner, dict) and kind_of(one) and "content" in inner else {}
 
 
 def kind_of(one: Any) -> str:
     """Return a message's type: ``ai`` for ``AIMessage`` and ``AIMessageChunk``; empty for others."""
     kind = text_at(one, "type")
-    if kind == "constructor" or (not kind and isinstance(one, Mapping) and "kwargs" in one):
+    if kind == "constructor" or (not kind and isinstance(one, dict) and "kwargs" in one):
         path = one.get("id")
         kind = json_text(path[-1]) if isinstance(path, list) and path else ""
     kind = kind.removesuffix("Chunk").removesuffix("Message").lower()
@@ -74,9 +74,9 @@ def _messages_in(document: Any) -> Any:
     if isinstance(document, list):
         return document
     states = [document]
-    if isinstance(document, Mapping):
+    if isinstance(document, dict):
         states += [document.get(key) for key in _HOLDERS]
-    return next((one["messages"] for one in states if isinstance(one, Mapping) and "messages" in one), None)
+    return next((one["messages"] for one in states if isinstance(one, dict) and "messages" in one), None)
 
 
 def read_langchain(records: Records) -> Recording:
@@ -139,13 +139,13 @@ def _calls(fields: Mapping[str, Any]) -> Iterator[ToolCall]:
     asked = [*listed(fields.get("tool_calls")), *listed(fields.get("invalid_tool_calls"))]
     yield from (call_of(one.get("name"), one.get("args"), one.get("id")) for one in asked)
     more = fields.get("additional_kwargs")
-    if asked or not isinstance(more, Mapping):
+    if asked or not isinstance(more, dict):
         return
     single = more.get("function_call")
-    raw = [*listed(more.get("tool_calls")), *([{"function": single}] if isinstance(single, Mapping) else [])]
+    raw = [*listed(more.get("tool_calls")), *([{"function": single}] if isinstance(single, dict) else [])]
     for one in raw:
         function = one.get("function")
-        if isinstance(function, Mapping):
+        if isinstance(function, dict):
             yield call_of(function.get("name"), function.get("arguments"), one.get("id"))
 
 

@@ -86,16 +86,16 @@ def _to_otlp(document: Any) -> dict[str, Any]:
 
 def _observations(document: object) -> Sequence[Any]:
     found = document
-    if isinstance(document, Mapping):
+    if isinstance(document, dict):
         found = document.get("observations", document.get("data"))
     return found if isinstance(found, list) else ()
 
 
 def _trace(document: object) -> Mapping[str, Any]:
-    if not isinstance(document, Mapping) or "observations" not in document:
+    if not isinstance(document, dict) or "observations" not in document:
         return {}
     inner = document.get("trace")
-    return inner if isinstance(inner, Mapping) else document
+    return inner if isinstance(inner, dict) else document
 
 
 def _add_scores(document: Any, spans: list[dict[str, Any]]) -> None:
@@ -110,9 +110,9 @@ def _add_scores(document: Any, spans: list[dict[str, Any]]) -> None:
 
 
 def _scores(document: Any) -> Sequence[Mapping[str, Any]]:
-    holders = (document, _trace(document)) if isinstance(document, Mapping) else ()
+    holders = (document, _trace(document)) if isinstance(document, dict) else ()
     found = next((one["scores"] for one in holders if isinstance(one.get("scores"), list)), ())
-    return [score for score in found if isinstance(score, Mapping)]
+    return [score for score in found if isinstance(score, dict)]
 
 
 def _annotation(prefix: str, score: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -153,7 +153,7 @@ def _span(observation: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str,
         STATUS_MESSAGE: observation.get("statusMessage"),
         **{
             f"{METADATA}{key}": value
-            for key, value in (metadata.items() if isinstance(metadata, Mapping) else ())
+            for key, value in (metadata.items() if isinstance(metadata, dict) else ())
         },
     }
     return {

@@ -52,7 +52,7 @@ def _is_chunk(one: Any) -> bool:
         isinstance(one, list)
         and len(one) == len(("message", "metadata"))
         and bool(fields_of(one[0]))
-        and isinstance(one[1], Mapping)
+        and isinstance(one[1], dict)
         and LANGGRAPH_NODE in one[1]
     )
 
@@ -84,18 +84,17 @@ def _namespace(one: Any) -> list[str]:
 
 def _is_update(one: Any) -> bool:
     return (
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and bool(one)
         and all(
-            key in _SILENT or change is None or isinstance(change, Mapping | list)
-            for key, change in one.items()
+            key in _SILENT or change is None or isinstance(change, dict | list) for key, change in one.items()
         )
     )
 
 
 def _messages_in(change: Any) -> Sequence[Any]:
     """Return the messages of a node's change, which may be one, a list, or those of a state."""
-    found = change.get("messages") if isinstance(change, Mapping) and "messages" in change else change
+    found = change.get("messages") if isinstance(change, dict) and "messages" in change else change
     listed = [found] if fields_of(found) else found
     return spoken(listed) if isinstance(listed, list) and are_messages(listed) else ()
 

@@ -60,7 +60,7 @@ def _items(records: Records) -> Records:
 
 def _is_run(one: Any) -> bool:
     return (
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and {"id", "name", "run_type", "start_time"} <= one.keys()
         and str(one["run_type"]) in _TYPES
         and any(key in one for key in ("inputs", "dotted_order", "parent_run_id", "child_runs"))
@@ -68,7 +68,7 @@ def _is_run(one: Any) -> bool:
 
 
 def _is_feedback(one: Any) -> bool:
-    return isinstance(one, Mapping) and {"run_id", "key", "score"} <= one.keys()
+    return isinstance(one, dict) and {"run_id", "key", "score"} <= one.keys()
 
 
 def read_langsmith(records: Records) -> Recording:

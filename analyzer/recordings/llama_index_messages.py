@@ -50,7 +50,7 @@ def is_llama_index(records: Records) -> bool:
 def _are_messages(found: Sequence[Any]) -> bool:
     return bool(found) and all(
         text_at(one, "role") in _SPEAKERS
-        and isinstance(one.get("additional_kwargs"), Mapping)
+        and isinstance(one.get("additional_kwargs"), dict)
         and ("content" in one or _are_blocks(one.get("blocks")))
         for one in found
     )
@@ -62,9 +62,9 @@ def _are_blocks(blocks: Any) -> bool:
 
 def _chats(document: Any) -> list[Any]:
     """Return the dialogues of a store, or of a buffer with one."""
-    holders = [document, document.get("chat_store")] if isinstance(document, Mapping) else []
-    stores = [one.get("store") for one in holders if isinstance(one, Mapping)]
-    return next(([chat for chat in one.values() if chat] for one in stores if isinstance(one, Mapping)), [])
+    holders = [document, document.get("chat_store")] if isinstance(document, dict) else []
+    stores = [one.get("store") for one in holders if isinstance(one, dict)]
+    return next(([chat for chat in one.values() if chat] for one in stores if isinstance(one, dict)), [])
 
 
 def read_llama_index(records: Records) -> Recording:
@@ -107,7 +107,7 @@ def _part(block: Mapping[str, Any]) -> Part:
 def _call(asked: Mapping[str, Any]) -> ToolCall:
     """Return a call as the model's API has it: OpenAI's nests it, Anthropic's does not."""
     inner = asked.get("function")
-    function = inner if isinstance(inner, Mapping) else asked
+    function = inner if isinstance(inner, dict) else asked
     return call_of(function.get("name"), function.get("arguments", function.get("input")), asked.get("id"))
 
 

@@ -33,7 +33,7 @@ def is_logfire(records: Records) -> bool:
     """Tell whether all records are rows with what places a span in its trace."""
     found = _rows(records)
     return bool(found) and all(
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and {"trace_id", "span_id", "parent_span_id", "span_name", "start_timestamp", "attributes"}
         <= one.keys()
         for one in found

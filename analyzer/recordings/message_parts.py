@@ -42,7 +42,7 @@ def text_of(content: Any) -> str:
 
 
 def _is_part(part: Any) -> bool:
-    if not isinstance(part, Mapping):
+    if not isinstance(part, dict):
         return isinstance(part, str)
     kind = part.get("type")
     if isinstance(kind, str):
@@ -51,7 +51,7 @@ def _is_part(part: Any) -> bool:
 
 
 def _part_text(part: Any) -> str:
-    if not isinstance(part, Mapping):
+    if not isinstance(part, dict):
         return json_text(part)
     kind = part.get("type")
     if kind in _UNSAID:
@@ -59,7 +59,7 @@ def _part_text(part: Any) -> str:
     if kind in _MEDIA:
         return f"[{kind}]"
     text = part.get("text", part.get("refusal", part.get("json")))
-    if isinstance(text, Mapping) and "value" in text:  # the Assistants API
+    if isinstance(text, dict) and "value" in text:  # the Assistants API
         text = text["value"]
     return json_text(text) or next((f"[{key}]" for key in part if key in _MEDIA_KEYS), "")
 
@@ -71,7 +71,7 @@ def listed(value: Any) -> list[Mapping[str, Any]]:
         TypeError: it is another value, or holds one.
     """
     found = [] if value is None else value
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise TypeError(f"expected a list of objects, found {str(value)[:80]!r}")
     return found
 
@@ -153,7 +153,7 @@ def tokens_of(
     usage: Any, asked: str = "input_tokens", answered: str = "output_tokens"
 ) -> tuple[int, int] | None:
     """Return input and output tokens that a usage counts under these keys; ``None`` if it does not."""
-    if not isinstance(usage, Mapping):
+    if not isinstance(usage, dict):
         return None
     given, said = count_of(usage.get(asked)), count_of(usage.get(answered))
     return None if given is None or said is None else (given, said)

@@ -53,7 +53,7 @@ _ANNOTATORS: Final = {"HUMAN": "HUMAN", "LLM_JUDGE": "LLM", "AI_JUDGE": "LLM", "
 def is_mlflow(records: Records) -> bool:
     """Tell whether records are traces of MLflow, or the spans of one."""
     found = _traces(records)
-    return bool(found) and all(isinstance(one, Mapping) and _is_trace(one) for one in found)
+    return bool(found) and all(isinstance(one, dict) and _is_trace(one) for one in found)
 
 
 def _traces(records: Records) -> Sequence[Any]:
@@ -72,32 +72,30 @@ def _is_trace(one: Mapping[str, Any]) -> bool:
 def _spans(one: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return a trace's spans; none unless all of them are MLflow's."""
     whole = cell_of(one.get("trace")) if "trace" in one else one
-    data = whole.get("data", whole) if isinstance(whole, Mapping) else one
-    held = data.get("spans") if isinstance(data, Mapping) else None
+    data = whole.get("data", whole) if isinstance(whole, dict) else one
+    held = data.get("spans") if isinstance(data, dict) else None
     found = cell_of(held if held is not None else one.get("spans"))
     is_kind = _is_otlp_span if "trace_info" in one else _is_span
     return found if isinstance(found, list) and found and all(map(is_kind, found)) else ()
 
 
 def _is_span(one: Any) -> bool:
-    if not isinstance(one, Mapping) or not isinstance(one.get("attributes"), Mapping):
+    if not isinstance(one, dict) or not isinstance(one.get("attributes"), dict):
         return False
-    is_old = (
-        isinstance(one.get("context"), Mapping) and {"parent_id", "start_time", "status_code"} <= one.keys()
-    )
+    is_old = isinstance(one.get("context"), dict) and {"parent_id", "start_time", "status_code"} <= one.keys()
     return "name" in one and (is_old or "start_time_unix_nano" in one) and "resource" not in one
 
 
 def _is_otlp_span(one: Any) -> bool:
-    return isinstance(one, Mapping) and {"trace_id", "span_id", "start_time_unix_nano"} <= one.keys()
+    return isinstance(one, dict) and {"trace_id", "span_id", "start_time_unix_nano"} <= one.keys()
 
 
 def _info(one: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what is known of a trace: a row of a frame has it in columns."""
     whole = cell_of(one.get("trace"))
-    held = whole if isinstance(whole, Mapping) else one
+    held = whole if isinstance(whole, dict) else one
     found = held.get("trace_info", held.get("info"))
-    return found if isinstance(found, Mapping) else one
+    return found if isinstance(found, dict) else one
 
 
 def read_mlflow(records: Records) -> Recording:
@@ -195,7 +193,7 @@ def _told_apart(spans: Sequence[Span], raw: Sequence[Mapping[str, Any]]) -> Sequ
 
 def _judgement(said: Mapping[str, Any], number: int, *, is_of_run: bool) -> dict[str, AttributeValue]:
     feedback, source = said.get("feedback"), said.get("source") or {}
-    if not isinstance(feedback, Mapping) or said.get("valid") is False or feedback.get("value") is None:
+    if not isinstance(feedback, dict) or said.get("valid") is False or feedback.get("value") is None:
         return {}
     value = feedback["value"]
     return annotation(

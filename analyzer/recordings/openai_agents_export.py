@@ -38,18 +38,18 @@ def is_openai_agents(records: Records) -> bool:
     """Tell whether records are the SDK's traces and spans, with a span among them."""
     found = list(_items(records))
     return any(map(_is_span, found)) and all(
-        isinstance(one, Mapping) and str(one.get("object")) in _OBJECTS and one.get("id") for one in found
+        isinstance(one, dict) and str(one.get("object")) in _OBJECTS and one.get("id") for one in found
     )
 
 
 def _is_span(one: Any) -> bool:
-    return isinstance(one, Mapping) and one.get("object") == "trace.span" and "span_data" in one
+    return isinstance(one, dict) and one.get("object") == "trace.span" and "span_data" in one
 
 
 def _items(records: Records) -> Iterator[Any]:
     """Yield traces and spans, of several exports too."""
     for record in records:
-        held = record.get("data") if isinstance(record, Mapping) and "object" not in record else record
+        held = record.get("data") if isinstance(record, dict) and "object" not in record else record
         yield from held if isinstance(held, list) else [record]
 
 
@@ -112,10 +112,10 @@ def _span(one: Mapping[str, Any], trace_id: TraceId, root_id: SpanId, resource: 
 
 def _error_of(error: Any) -> str:
     """Return the text of an error; what a tool raised is in its data."""
-    if not isinstance(error, Mapping):
+    if not isinstance(error, dict):
         return json_text(error)
     message, data = json_text(error.get("message")), error.get("data")
-    inner = data.get("error") if isinstance(data, Mapping) else data
+    inner = data.get("error") if isinstance(data, dict) else data
     if isinstance(inner, str) and inner:
         return inner
     return f"{message}: {data}" if data else message
@@ -157,7 +157,7 @@ def _attributes(data: Mapping[str, Any]) -> dict[str, AttributeValue]:
 
 def _call(data: Mapping[str, Any]) -> dict[str, AttributeValue]:
     response = data.get("response")
-    whole: Mapping[str, Any] = response if isinstance(response, Mapping) else {}
+    whole: Mapping[str, Any] = response if isinstance(response, dict) else {}
     usage, given = data.get("usage") or whole.get("usage") or {}, data.get("input")
     heard = [{"role": "user", "content": given}] if isinstance(given, str) else given
     said = data.get("output") or whole.get("output")

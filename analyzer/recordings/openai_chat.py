@@ -59,7 +59,7 @@ def is_openai_chat(records: Records) -> bool:
 
 def _is_message(one: Any) -> bool:
     return (
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and isinstance(one.get("role"), str)
         and one["role"] in _SPEAKERS
         and _KEYS.issuperset(one)
@@ -94,7 +94,7 @@ def _message(one: Mapping[str, Any]) -> Message:
 
 def _texts(content: Any) -> Iterator[str]:
     for part in content if isinstance(content, list) else [content]:
-        text = part.get("text", part.get("refusal", "")) if isinstance(part, Mapping) else part
+        text = part.get("text", part.get("refusal", "")) if isinstance(part, dict) else part
         if text:
             yield json_text(text)
 
@@ -106,7 +106,7 @@ def _calls(one: Mapping[str, Any]) -> Iterator[ToolCall]:
         yield ToolCall(
             name=json_text(asked.get("name")), arguments=arguments, call_id=json_text(call.get("id"))
         )
-    if isinstance(one.get("function_call"), Mapping):  # the API before tools
+    if isinstance(one.get("function_call"), dict):  # the API before tools
         asked = one["function_call"]
         yield ToolCall(name=json_text(asked.get("name")), arguments=json_text(asked.get("arguments")))
 

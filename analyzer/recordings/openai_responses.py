@@ -40,7 +40,7 @@ def is_openai_responses(records: Records) -> bool:
 
 
 def _is_document(one: Any) -> bool:
-    if not isinstance(one, Mapping):
+    if not isinstance(one, dict):
         return False
     is_response = text_at(one, "object") == "response" and isinstance(one.get("output"), list)
     return is_response or _are_items(_all_items(one))
@@ -52,12 +52,12 @@ def _are_items(items: Sequence[Any]) -> bool:
 
 
 def _raw(one: Any) -> Any:
-    held = one.get("raw_item") if isinstance(one, Mapping) else None
-    return held if isinstance(held, Mapping) else one
+    held = one.get("raw_item") if isinstance(one, dict) else None
+    return held if isinstance(held, dict) else one
 
 
 def _is_item(one: Any) -> bool:
-    if not isinstance(one, Mapping):
+    if not isinstance(one, dict):
         return False
     kind = one.get("type")
     if kind is None or kind == "message":
@@ -121,7 +121,7 @@ class _Dialogue:
             self.messages.insert(0, Message(speaker=Speaker.SYSTEM, text=instructions))
         self.messages.extend([*_messages(asked), *(_of_model(one, document) for one in said)])
         error = document.get("error")
-        if isinstance(error, Mapping):
+        if isinstance(error, dict):
             text = ": ".join(filter(None, (json_text(error.get("code")), json_text(error.get("message")))))
             self.messages.append(Message(speaker=Speaker.AGENT, text=text or json_text(error), failed=True))
 

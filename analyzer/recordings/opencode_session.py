@@ -46,9 +46,9 @@ def read_opencode(records: Records) -> Recording:
     messages = [found for one in entries for found in _of_entry(one)]
     error = entries[-1]["info"].get("error")
     ended = ""
-    if isinstance(error, Mapping):
+    if isinstance(error, dict):
         told = error.get("data")
-        reason = json_text(told.get("message") if isinstance(told, Mapping) else told)
+        reason = json_text(told.get("message") if isinstance(told, dict) else told)
         ended = f"{json_text(error.get('name'))}: {reason}"
         ended = "KeyboardInterrupt: interrupted by the user" if error.get("name") == _ABORTED else ended
     key = json_text(entries[0]["info"].get("sessionID"))
@@ -72,7 +72,7 @@ def _of_entry(entry: Mapping[str, Any]) -> Iterator[Message]:
     for part in parts:
         if part.get("type") == "text":
             texts.append(json_text(part.get("text")))
-        elif part.get("type") == "tool" and isinstance(part.get("state"), Mapping):
+        elif part.get("type") == "tool" and isinstance(part.get("state"), dict):
             state = part["state"]
             call_id = json_text(part.get("callID") or part.get("id"))
             call = ToolCall(

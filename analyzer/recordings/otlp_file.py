@@ -23,7 +23,7 @@ _LISTS: Final = {
 
 def is_otlp(records: Records) -> bool:
     """Tell whether all records are export requests."""
-    return all(isinstance(one, Mapping) and any(_signals(_request(one))) for one in records)
+    return all(isinstance(one, dict) and any(_signals(_request(one))) for one in records)
 
 
 def read_otlp(records: Records) -> Recording:
@@ -36,7 +36,7 @@ def read_otlp(records: Records) -> Recording:
 
 def _request(document: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = document.get("result")
-    return inner if isinstance(inner, Mapping) else document
+    return inner if isinstance(inner, dict) else document
 
 
 def _signals(request: Mapping[str, Any]) -> Iterator[Signal]:

@@ -58,10 +58,10 @@ def _items(records: Records) -> Records:
 
 
 def _is_span(one: Any) -> bool:
-    if not isinstance(one, Mapping) or "name" not in one:
+    if not isinstance(one, dict) or "name" not in one:
         return False
     context = one.get("context")
-    is_nested = isinstance(context, Mapping) and {"trace_id", "span_id"} <= context.keys()
+    is_nested = isinstance(context, dict) and {"trace_id", "span_id"} <= context.keys()
     is_row = {"context.trace_id", "context.span_id"} <= one.keys()
     return ((is_nested or is_row) and {"span_kind", "start_time"} <= one.keys()) or _is_otlp(one)
 
@@ -73,7 +73,7 @@ def _is_otlp(one: Mapping[str, Any]) -> bool:
 
 
 def _is_annotation(one: Any) -> bool:
-    return isinstance(one, Mapping) and {"annotator_kind", "span_id", "name"} <= one.keys()
+    return isinstance(one, dict) and {"annotator_kind", "span_id", "name"} <= one.keys()
 
 
 def read_phoenix(records: Records) -> Recording:
@@ -97,7 +97,7 @@ def read_phoenix(records: Records) -> Recording:
 
 def _span(one: Mapping[str, Any]) -> Span:
     context = one.get("context")
-    ids = context if isinstance(context, Mapping) else {name: one[f"context.{name}"] for name in _IDS}
+    ids = context if isinstance(context, dict) else {name: one[f"context.{name}"] for name in _IDS}
     start_ns, kind = nanoseconds(one["start_time"]), json_text(one["span_kind"])
     attributes = _whole(dict(_flat(one)))
     # Phoenix adds OpenInference's attributes to spans that were sent with GenAI's, which say more.
@@ -133,9 +133,9 @@ def _flat(one: Mapping[str, Any]) -> Iterator[tuple[str, AttributeValue]]:
         value = cell_of(value) if name in _LISTS else value
         if value is None or (isinstance(value, float) and math.isnan(value)):
             continue
-        if isinstance(value, Mapping) and not name.endswith(_OBJECTS):
+        if isinstance(value, dict) and not name.endswith(_OBJECTS):
             waiting += [(f"{name}.{key}", inner) for key, inner in value.items()][::-1]
-        elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
             waiting += [(f"{name}.{at}", each) for at, each in enumerate(value)][::-1]
         else:
             yield name, attribute_of(value)
@@ -170,7 +170,7 @@ def _evaluations(one: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def _annotated(span: Span, said: Mapping[SpanId, Sequence[Mapping[str, Any]]]) -> Span:
     found: dict[str, AttributeValue] = {}
     for number, one in enumerate(said.get(span.span_id, ())):
-        result = one["result"] if isinstance(one.get("result"), Mapping) else one
+        result = one["result"] if isinstance(one.get("result"), dict) else one
         kind = one.get("annotator_kind", one.get("annotatorKind"))
         label, score = result.get("label"), result.get("score")
         score = float(score) if isinstance(score, str) and score else score

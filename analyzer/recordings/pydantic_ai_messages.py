@@ -40,7 +40,7 @@ def is_pydantic_ai(records: Records) -> bool:
 
 
 def _is_message(one: Any) -> bool:
-    parts = one.get("parts") if isinstance(one, Mapping) else None
+    parts = one.get("parts") if isinstance(one, dict) else None
     return (
         text_at(one, "kind") in {"request", "response"}
         and isinstance(parts, list)
@@ -109,7 +109,7 @@ def _answer(found: list[Mapping[str, Any]]) -> str:
             given = read_json(given)
         except ValueError:
             return given
-    if isinstance(given, Mapping) and given.keys() == {"response"}:  # an output that is no object
+    if isinstance(given, dict) and given.keys() == {"response"}:  # an output that is no object
         return json_text(given["response"])
     return json_text(given)
 

@@ -71,14 +71,10 @@ def _call_id(item: Mapping[str, Any]) -> str:
 
 def _output(item: Mapping[str, Any]) -> Message:
     given, failed = item.get("output", item.get("tools")), item.get("status") == "failed"
-    if (
-        isinstance(given, list)
-        and given
-        and all(isinstance(one, Mapping) and "stdout" in one for one in given)
-    ):
+    if isinstance(given, list) and given and all(isinstance(one, dict) and "stdout" in one for one in given):
         failed = failed or not all(map(_has_succeeded, given))
         given = "\n".join(filter(None, (json_text(one.get(key)) for one in given for key in _STREAMS)))
-    elif isinstance(given, Mapping) and "type" in given:
+    elif isinstance(given, dict) and "type" in given:
         given = [given]
     return Message(speaker=Speaker.TOOL, text=text_of(given), call_id=_call_id(item), failed=failed)
 
@@ -88,7 +84,7 @@ _STREAMS: Final = ("stdout", "stderr")
 
 def _has_succeeded(command: Mapping[str, Any]) -> bool:
     outcome = command.get("outcome")
-    return not isinstance(outcome, Mapping) or outcome.get("exit_code") == 0
+    return not isinstance(outcome, dict) or outcome.get("exit_code") == 0
 
 
 def _served(item: Mapping[str, Any], kind: str) -> Iterator[Message]:
@@ -100,11 +96,11 @@ def _served(item: Mapping[str, Any], kind: str) -> Iterator[Message]:
     error, given = item.get("error"), item.get(result)
     failed = bool(error) or item.get("status") == "failed"
     if failed or given is not None:
-        text = json_text(error.get("message", error) if isinstance(error, Mapping) else error)
+        text = json_text(error.get("message", error) if isinstance(error, dict) else error)
         yield Message(speaker=Speaker.TOOL, text=text or _logs(given), call_id=call_id, failed=failed)
 
 
 def _logs(given: Any) -> str:
     """Return a result's text; of the code interpreter's outputs what was printed."""
-    is_printed = isinstance(given, list) and all(isinstance(one, Mapping) and "logs" in one for one in given)
+    is_printed = isinstance(given, list) and all(isinstance(one, dict) and "logs" in one for one in given)
     return "\n".join(json_text(one["logs"]) for one in given) if is_printed else text_of(given)

@@ -36,7 +36,7 @@ def is_smolagents(records: Records) -> bool:
 
 
 def _is_step(one: Any) -> bool:
-    return isinstance(one, Mapping) and (
+    return isinstance(one, dict) and (
         {"step_number", "model_output"} <= one.keys()
         or {"plan", "model_output_message"} <= one.keys()
         or "task" in one
@@ -74,8 +74,8 @@ def _of_step(one: Mapping[str, Any]) -> Iterator[Message]:
 
 def _of_action(one: Mapping[str, Any]) -> Iterator[Message]:
     said, timing = one.get("model_output_message"), one.get("timing")
-    message: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    time_ns = nanoseconds(timing.get("end_time")) if isinstance(timing, Mapping) else 0
+    message: Mapping[str, Any] = said if isinstance(said, dict) else {}
+    time_ns = nanoseconds(timing.get("end_time")) if isinstance(timing, dict) else 0
     asked = listed(one.get("tool_calls")) or listed(message.get("tool_calls"))
     calls = [_call(each) for each in asked]
     text = text_of(one.get("model_output") or message.get("content"))
@@ -89,7 +89,7 @@ def _of_action(one: Mapping[str, Any]) -> Iterator[Message]:
         tokens=tokens_of(one.get("token_usage")),
     )
     error = one.get("error")
-    result = json_text(error.get("message", error) if isinstance(error, Mapping) else error)
+    result = json_text(error.get("message", error) if isinstance(error, dict) else error)
     result = result or json_text(one.get("observations") or one.get("action_output"))
     for call in own[:1] if result else []:
         yield Message(
@@ -101,7 +101,7 @@ def _of_action(one: Mapping[str, Any]) -> Iterator[Message]:
 
 def _call(asked: Mapping[str, Any]) -> ToolCall:
     inner = asked.get("function")
-    function = inner if isinstance(inner, Mapping) else asked
+    function = inner if isinstance(inner, dict) else asked
     return call_of(function.get("name"), function.get("arguments"), asked.get("id"))
 
 
@@ -109,8 +109,8 @@ def _answer(one: Mapping[str, Any]) -> str:
     """Return the answer of a final step: the call's argument, else what came out."""
     for call in listed(one.get("tool_calls")):
         function = call.get("function")
-        arguments = function.get("arguments") if isinstance(function, Mapping) else None
-        if text_at(function, "name") in FINAL_ANSWER_TOOLS and isinstance(arguments, Mapping):
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if text_at(function, "name") in FINAL_ANSWER_TOOLS and isinstance(arguments, dict):
             return json_text(arguments.get("answer", arguments))
     return json_text(one.get("action_output")) or json_text(one.get("observations"))
 

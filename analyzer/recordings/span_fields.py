@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from analyzer.recordings.file_format import json_text, nanoseconds
@@ -29,7 +28,7 @@ def attributes_of(fields: object) -> dict[str, AttributeValue]:
     fields = structured(fields)
     if fields is None or fields == "":
         return {}
-    if not isinstance(fields, Mapping):
+    if not isinstance(fields, dict):
         raise TypeError(f"attributes that are no object: {type(fields).__name__}")
     return {str(name): attribute_of(value) for name, value in fields.items() if value is not None}
 
@@ -56,7 +55,7 @@ def events_of(items: object, time: str = "timestamp") -> tuple[Event, ...]:
     items = structured(items)
     if items is None or items == "":
         return ()
-    if not isinstance(items, list) or not all(isinstance(each, Mapping) for each in items):
+    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
         raise TypeError("events that are no list of objects")
     return tuple(
         Event(

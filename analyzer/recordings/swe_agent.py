@@ -33,7 +33,7 @@ _DONE: Final = frozenset({"", "submitted", "skipped", "Submitted"})
 def is_swe_agent(records: Records) -> bool:
     """Tell whether each record is the trajectory of one run."""
     return all(
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and (
             (isinstance(one.get("trajectory"), list) and all_have(one["trajectory"], "action", "observation"))
             or (_is_mini(one) and isinstance(one.get("messages"), list))
@@ -53,7 +53,7 @@ def read_swe_agent(records: Records) -> Recording:
 
 def _run(document: Mapping[str, Any]) -> Any:
     info = document.get("info")
-    status = json_text(info.get("exit_status")) if isinstance(info, Mapping) else ""
+    status = json_text(info.get("exit_status")) if isinstance(info, dict) else ""
     error = "" if status in _DONE else f"the run ended with {status}"
     if _is_mini(document):
         return dialogue_spans(list(_of_mini(document)), name=_MINI, error=error)
@@ -86,7 +86,7 @@ def _of_mini(document: Mapping[str, Any]) -> Iterator[Message]:
     for place, entry in enumerate(objects(document.get("messages"))):
         role, text, extra = entry.get("role"), text_of(entry.get("content")), entry.get("extra")
         if role == "assistant":
-            asked = objects(extra.get("actions")) if isinstance(extra, Mapping) else []
+            asked = objects(extra.get("actions")) if isinstance(extra, dict) else []
             calls = tuple(
                 ToolCall(
                     name="bash",
@@ -98,7 +98,7 @@ def _of_mini(document: Mapping[str, Any]) -> Iterator[Message]:
             waiting = [call.call_id for call in calls]
             yield Message(speaker=Speaker.AGENT, text=text, agent=_MINI, calls=calls)
         elif role in {"user", "tool"} and waiting:
-            code = extra.get("returncode") if isinstance(extra, Mapping) else None
+            code = extra.get("returncode") if isinstance(extra, dict) else None
             failed = isinstance(code, int) and code != 0
             yield Message(speaker=Speaker.TOOL, text=text, call_id=waiting.pop(0), tool="bash", failed=failed)
         elif role in {"system", "user"}:

@@ -118,7 +118,7 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {str(name): _plain(inner) for name, inner in value.items() if inner is not None}
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
@@ -131,13 +131,13 @@ def rows_of(records: Records) -> Records:
     Logfire's API lists columns, each with its ``values``.
     """
     only = records[0] if len(records) == 1 else None
-    if not isinstance(only, Mapping):
+    if not isinstance(only, dict):
         return records
     columns, data = only.get("columns"), only.get("data")
     if isinstance(columns, list) and isinstance(data, list):
         is_table = all(isinstance(row, list) and len(row) == len(columns) for row in data)
         return [dict(zip(map(str, columns), row, strict=True)) for row in data] if is_table else records
-    if isinstance(columns, list) and all(isinstance(each, Mapping) and "values" in each for each in columns):
+    if isinstance(columns, list) and all(isinstance(each, dict) and "values" in each for each in columns):
         only = {str(each.get("name")): each["values"] for each in columns}
     return _transposed(only) or records
 
@@ -145,7 +145,7 @@ def rows_of(records: Records) -> Records:
 def _transposed(columns: Mapping[str, Any]) -> Records:
     """Return rows: of columns of one length (lists, or objects by index), or listed by index; else none."""
     places = [
-        range(len(each)) if isinstance(each, list) else each.keys() if isinstance(each, Mapping) else ()
+        range(len(each)) if isinstance(each, list) else each.keys() if isinstance(each, dict) else ()
         for each in columns.values()
     ]
     if not places or not places[0] or any(each != places[0] for each in places):

@@ -51,7 +51,7 @@ _UNSAID: Final = ("reasoning", "step-start", "data-", "source", "tool-approval")
 def is_vercel(records: Records) -> bool:
     """Tell whether records are messages of the SDK, in either form."""
     found = unwrapped(records, *_LISTS)
-    if not all(isinstance(one, Mapping) and text_at(one, "role") in _SPEAKERS for one in found):
+    if not all(isinstance(one, dict) and text_at(one, "role") in _SPEAKERS for one in found):
         return False
     parts = [_parts(one) for one in found]
     return all(map(_are_parts, parts)) and any(map(_is_of_sdk, found, parts))
@@ -60,7 +60,7 @@ def is_vercel(records: Records) -> bool:
 def _parts(one: Mapping[str, Any]) -> Any:
     """Return a message's parts; those of a text are one."""
     content = one.get("content")
-    inner = content.get("parts") if isinstance(content, Mapping) else content
+    inner = content.get("parts") if isinstance(content, dict) else content
     found = one.get("parts", inner)
     if isinstance(one.get("toolInvocations"), list) and "parts" not in one:
         calls = [{"type": "tool-invocation", "toolInvocation": call} for call in one["toolInvocations"]]
@@ -105,9 +105,7 @@ def _of_part(part: Mapping[str, Any]) -> Iterator[Part]:
 def _result(part: Mapping[str, Any]) -> Result:
     output = part.get("output")
     given = (
-        output.get("value", output.get("reason"))
-        if isinstance(output, Mapping)
-        else part.get("result", output)
+        output.get("value", output.get("reason")) if isinstance(output, dict) else part.get("result", output)
     )
     failed = part.get("isError") is True or text_at(output, "type") in _FAILED
     return Result(

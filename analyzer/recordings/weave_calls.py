@@ -57,7 +57,7 @@ def is_weave(records: Records) -> bool:
     """Tell whether all records are calls."""
     found = _calls(records)
     return bool(found) and all(
-        isinstance(one, Mapping) and {"id", "op_name", "trace_id", "started_at", "inputs"} <= one.keys()
+        isinstance(one, dict) and {"id", "op_name", "trace_id", "started_at", "inputs"} <= one.keys()
         for one in found
     )
 
@@ -99,7 +99,7 @@ def _span(one: Mapping[str, Any], callers: Collection[str]) -> Span:
 
 def _traced(one: Mapping[str, Any], summary: Mapping[str, Any], *, is_caller: bool) -> TracedCall:
     op, inputs, output = _op_of(one), cell_of(one.get("inputs")), cell_of(one.get("output"))
-    given = inputs if isinstance(inputs, Mapping) else {"input": inputs}
+    given = inputs if isinstance(inputs, dict) else {"input": inputs}
     given = {name: value for name, value in given.items() if name != "self"}
     kind = _kind_of(one, op, given, output, is_caller=is_caller)
     name = json_text(one.get("display_name")) or op
@@ -145,7 +145,7 @@ def _kind_of(
         return _OF_AGENTS_SDK.get(op.removeprefix(_AGENTS_SDK), FUNCTION)
     if op.startswith(_LANGCHAIN):
         return _OF_LANGCHAIN.get(op.split(".")[1], FUNCTION)
-    if _SDK_CALL.search(op) or (isinstance(output, Mapping) and not _ANSWERS.isdisjoint(output)):
+    if _SDK_CALL.search(op) or (isinstance(output, dict) and not _ANSWERS.isdisjoint(output)):
         return MODEL
     if is_caller or not one.get("parent_id"):
         return FUNCTION
@@ -157,7 +157,7 @@ def _kind_of(
 def _exception(given: Any, end_ns: int) -> tuple[str, tuple[Event, ...]]:
     """Return an exception as text and as the event that records it."""
     told = structured(json_text(given))
-    if not isinstance(told, Mapping):
+    if not isinstance(told, dict):
         return json_text(told), ()
     kind, message = json_text(told.get("type")), json_text(told.get("message"))
     event = exception_event(kind, message, end_ns, stacktrace=json_text(told.get("traceback")))
@@ -173,7 +173,7 @@ def _judgements(one: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, A
         if kind.startswith("wandb.reaction"):
             found |= annotation(prefix, number, name=name, label=payload.get("emoji"), annotator_kind="HUMAN")
         value = payload.get("value", payload.get("output"))
-        if isinstance(value, Mapping) and len(value) == 1:
+        if isinstance(value, dict) and len(value) == 1:
             ((name, value),) = value.items()
         if isinstance(value, bool | str | int | float):
             field = {"label": value} if isinstance(value, str) else {"score": value}

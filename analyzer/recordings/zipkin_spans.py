@@ -49,7 +49,7 @@ def is_zipkin(records: Records) -> bool:
     """Tell whether all records are spans, or traces as lists of spans."""
     found = list(_spans(records))
     return bool(found) and all(
-        isinstance(one, Mapping)
+        isinstance(one, dict)
         and {"id", "traceId", "timestamp"} <= one.keys() <= _KEYS
         and _HEX.fullmatch(str(one["traceId"])) is not None
         for one in found
@@ -109,11 +109,11 @@ def _event(one: Mapping[str, Any]) -> Event:
     whole = structured(value)
     if found:
         name, fields = found["name"], structured(found["attributes"])
-    elif isinstance(whole, Mapping) and len(whole) == 1:
+    elif isinstance(whole, dict) and len(whole) == 1:
         ((name, fields),) = whole.items()
     else:
         name, fields = value, {}
-    attributes: Attributes = attributes_of(fields) if isinstance(fields, Mapping) else {}
+    attributes: Attributes = attributes_of(fields) if isinstance(fields, dict) else {}
     return Event(name=name, time_ns=moment, attributes=attributes)
 
 
