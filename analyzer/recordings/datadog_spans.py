@@ -41,13 +41,13 @@ _NO_PARENT: Final = frozenset({"", "undefined", "0", "None"})
 
 def is_datadog(records: Records) -> bool:
     """Tell whether records are spans of LLM Observability, or requests and answers that hold some."""
-    found = list(_spans(records))
-    return bool(found) and all(
+    holds_any = next(_spans(records), None) is not None
+    return holds_any and all(
         isinstance(one, dict)
         and {"span_id", "trace_id", "name", "duration"} <= one.keys()
         and bool(one.keys() & {"start_ns", "start_ms"})
         and _kind_of(one) in _KINDS
-        for one, _ in found
+        for one, _ in _spans(records)
     )
 
 

@@ -5,14 +5,13 @@ Jaeger's API version 3 puts each request under ``result``. Source: opentelemetry
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.file_format import FileFormat, Recording, Records
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.otlp.otlp_json import to_protobuf
+from collector_processor.otlp.otlp_json import protobuf_of
 
 _LISTS: Final = {
     Signal.TRACES: ("resourceSpans", "resource_spans"),
@@ -44,14 +43,14 @@ def _signals(request: Mapping[str, Any]) -> Iterator[Signal]:
 
 
 def otlp_request(signal: Signal, document: Mapping[str, Any]) -> bytes:
-    """Return an OTLP/JSON document as protobuf.
+    """Return an OTLP/JSON document, which is changed in place, as protobuf.
 
     Raises:
         UnreadableInput: a value has a type that OTLP does not allow.
     """
     only = {name: document[name] for name in _LISTS[signal] if name in document}
     try:
-        return to_protobuf(signal, json.dumps(only).encode())
+        return protobuf_of(signal, only)
     except MalformedRequestError as error:
         raise UnreadableInput(f"OTLP/JSON that cannot be read: {error}") from error
 

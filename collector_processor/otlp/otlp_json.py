@@ -39,6 +39,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from collector_processor.otlp import MalformedRequestError, Signal
+from collector_processor.otlp.json_fields import is_filled
 from semconv.json_text import written_in_turns
 
 ExportRequest: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest | ExportMetricsServiceRequest
@@ -69,11 +70,21 @@ def to_protobuf(signal: Signal, body: bytes) -> bytes:
     Raises:
         MalformedRequestError: it is not such a request; the message says what was expected.
     """
-    document = _load(body)
+    return protobuf_of(signal, _load(body))
+
+
+def protobuf_of(signal: Signal, document: dict[str, Any]) -> bytes:
+    """Return a parsed OTLP/JSON request, which is changed in place, as protobuf.
+
+    Raises:
+        MalformedRequestError: as ``to_protobuf``.
+    """
     use_parser_spelling(signal, document)
     message = REQUESTS[signal]()
     try:
-        ParseDict(document, message, ignore_unknown_fields=True, max_recursion_depth=_MAX_DEPTH)
+        if not is_filled(message, document):
+            message.Clear()
+            ParseDict(document, message, ignore_unknown_fields=True, max_recursion_depth=_MAX_DEPTH)
         return message.SerializeToString()
     except _NOT_READ as error:
         reason = " ".join(str(error).split())[:_MAX_REASON]
