@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import zstandard
@@ -26,6 +27,8 @@ from tests.otlp_requests import (
 )
 from tests.security.targets import replies_seed
 
+_EXAMPLES: Final = Path(__file__).parents[2] / "examples" / "files"
+"""One file of each format that is read."""
 _JAEGER: Final = {
     "data": [
         {
@@ -97,7 +100,14 @@ _SEEDS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "decode": _protobuf(),
     "slow-lane": (*_protobuf(), encode(failing_run(TRACE))),
     "from-json": tuple(b"\0" + one for one in _json()),
-    "recordings": (*_json(), json.dumps(_JAEGER).encode(), _LOGGED, gzip.compress(_LOGGED), good_request()),
+    "recordings": (
+        *_json(),
+        json.dumps(_JAEGER).encode(),
+        _LOGGED,
+        gzip.compress(_LOGGED),
+        good_request(),
+        *(path.read_bytes() for path in sorted(_EXAMPLES.iterdir())),
+    ),
     "replies": (replies_seed(), b"Agent Name: B\nStep Number: 1\nReason for Mistake: r"),
     "unpack": _packed(),
     "text": _TEXTS,
