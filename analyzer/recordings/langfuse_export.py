@@ -1,4 +1,4 @@
-"""Conversion of Langfuse's JSON exports to OTLP/JSON documents.
+"""Reader of Langfuse's JSON exports. Pure.
 
 Reads a trace with its observations (``GET /api/public/traces/{id}``, or the page's download, which nests the
 trace under ``trace``), a list of observations under ``data``, or a bare list. Each observation becomes the
@@ -12,6 +12,7 @@ Source: Langfuse's OpenAPI description, ``TraceWithFullDetails``, ``Observations
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,11 +21,12 @@ from analyzer.recordings.file_format import (
     Recording,
     Records,
     nanoseconds,
+    of_spans,
     span_id_of,
     text_at,
     trace_id_of,
 )
-from analyzer.recordings.otlp_file import of_documents
+from analyzer.recordings.span_fields import annotation
 from semconv.dialects.conventions.langfuse import (
     LEVEL,
     METADATA,
@@ -34,11 +36,15 @@ from semconv.dialects.conventions.langfuse import (
     SCOPE,
     STATUS_MESSAGE,
 )
+from semconv.model import AttributeValue, Resource, Scope, Span, SpanId, SpanStatus
+from semconv.record import replace
 
 _TYPES: Final = frozenset(
     {"SPAN", "GENERATION", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING"}
     | {"GUARDRAIL", "COMPLETION"}
 )
+_SCOPE: Final = Scope(name=SCOPE)
+_RESOURCE: Final = Resource(attributes={"service.name": "langfuse"})
 _ANNOTATORS: Final = {"ANNOTATION": "HUMAN", "EVAL": "LLM"}
 """OpenInference's annotator kind by a score's source; ``API`` may be either."""
 
@@ -57,31 +63,24 @@ def _are_observations(found: Sequence[Any]) -> bool:
 def read_langfuse(records: Records) -> Recording:
     """Read exports, or the observations of one."""
     documents: Sequence[Any] = [list(records)] if _are_observations(records) else records
-    return of_documents(*map(_to_otlp, documents))
+    return of_spans(span for document in documents for span in _spans(document))
 
 
-def _to_otlp(document: Any) -> dict[str, Any]:
+def _spans(document: Any) -> list[Span]:
     trace, observations = _trace(document), _observations(document)
     known = {str(one["id"]) for one in observations}
     tops = [one for one in observations if str(one.get("parentObservationId")) not in known]
-    spans = [_span(one, trace) for one in observations]
+    judged = _judgements(document)
+    spans = [_span(one, trace, judged.get(span_id_of(one["id"]), {})) for one in observations]
     if len(tops) > 1 and trace:
         root = _root(trace, observations)
-        top_ids = {span_id_of(one["id"]) for one in tops}
-        spans = [_span(root, trace)] + [
-            {**span, "parentSpanId": span_id_of(root["id"])} if span["spanId"] in top_ids else span
-            for span in spans
-        ]
-    _add_scores(document, spans)
-    service = {"key": "service.name", "value": {"stringValue": "langfuse"}}
-    return {
-        "resourceSpans": [
-            {
-                "resource": {"attributes": [service]},
-                "scopeSpans": [{"scope": {"name": SCOPE}, "spans": spans}],
-            }
-        ]
-    }
+        root_id, top_ids = span_id_of(root["id"]), {span_id_of(one["id"]) for one in tops}
+        spans = [replace(span, parent_id=root_id) if span.span_id in top_ids else span for span in spans]
+        spans.insert(0, _span(root, trace, {}))
+    if spans:
+        whole = judged.get(None, {})
+        spans[0] = replace(spans[0], attributes={**spans[0].attributes, **whole})
+    return spans
 
 
 def _observations(document: object) -> Sequence[Any]:
@@ -98,15 +97,13 @@ def _trace(document: object) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else document
 
 
-def _add_scores(document: Any, spans: list[dict[str, Any]]) -> None:
-    """Add each score to the span of its observation, and a score of the trace to any of its spans."""
-    by_id = {span["spanId"]: span for span in spans}
+def _judgements(document: Any) -> dict[SpanId | None, dict[str, AttributeValue]]:
+    """Return the scores by the id of the observation's span; by none, those of the trace, for any span."""
+    found: defaultdict[SpanId | None, dict[str, AttributeValue]] = defaultdict(dict)
     for number, score in enumerate(_scores(document)):
         observation = score.get("observationId")
-        span = by_id.get(span_id_of(observation)) if observation else spans[0]
-        if span is not None:
-            whose = "annotations" if observation else "trace.annotations"
-            span["attributes"] += _annotation(f"{whose}.{number}.annotation", score)
+        found[span_id_of(observation) if observation else None] |= _judgement(number, score)
+    return found
 
 
 def _scores(document: Any) -> Sequence[Mapping[str, Any]]:
@@ -115,15 +112,18 @@ def _scores(document: Any) -> Sequence[Mapping[str, Any]]:
     return [score for score in found if isinstance(score, dict)]
 
 
-def _annotation(prefix: str, score: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _judgement(number: int, score: Mapping[str, Any]) -> dict[str, AttributeValue]:
     """Return a score as attributes; a category's number is only its position in a list."""
     value, label = score.get("value"), score.get("stringValue")
     label = value if isinstance(value, str) else label
-    annotator = _ANNOTATORS.get(str(score.get("source")))
-    fields = {"name": score.get("name"), "label": label, "annotator_kind": annotator}
-    texts = {name: {"stringValue": str(text)} for name, text in fields.items() if text}
-    number = {"score": {"doubleValue": float(value)}} if isinstance(value, int | float) and not label else {}
-    return [{"key": f"{prefix}.{name}", "value": each} for name, each in (texts | number).items()]
+    return annotation(
+        "annotations" if score.get("observationId") else "trace.annotations",
+        number,
+        name=str(score.get("name") or ""),
+        label=str(label or ""),
+        annotator_kind=_ANNOTATORS.get(str(score.get("source"))),
+        score=float(value) if isinstance(value, int | float) and not label else None,
+    )
 
 
 def _root(trace: Mapping[str, Any], observations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -140,40 +140,44 @@ def _root(trace: Mapping[str, Any], observations: Sequence[Mapping[str, Any]]) -
     }
 
 
-def _span(observation: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, Any]:
+def _span(
+    observation: Mapping[str, Any], trace: Mapping[str, Any], judged: Mapping[str, AttributeValue]
+) -> Span:
     parent, level = observation.get("parentObservationId"), str(observation.get("level") or "DEFAULT")
-    start = nanoseconds(observation["startTime"])
-    end = observation.get("endTime")
-    metadata = observation.get("metadata")
-    attributes = {
+    start_ns = nanoseconds(observation["startTime"])
+    message, metadata = observation.get("statusMessage"), observation.get("metadata")
+    fields = {
         OBSERVATION_TYPE: str(observation["type"]).lower(),
         OBSERVATION_INPUT: observation.get("input"),
         OBSERVATION_OUTPUT: observation.get("output"),
         LEVEL: level,
-        STATUS_MESSAGE: observation.get("statusMessage"),
+        STATUS_MESSAGE: message,
         **{
             f"{METADATA}{key}": value
             for key, value in (metadata.items() if isinstance(metadata, dict) else ())
         },
     }
-    return {
-        "traceId": trace_id_of(observation.get("traceId") or trace.get("id") or ""),
-        "spanId": span_id_of(observation["id"]),
-        "parentSpanId": span_id_of(parent) if parent else "",
-        "name": str(observation.get("name") or observation["type"]),
-        "kind": 1,
-        "startTimeUnixNano": str(start),
-        "endTimeUnixNano": str(nanoseconds(end) if end else start),
-        "attributes": [
-            {"key": key, "value": {"stringValue": value if isinstance(value, str) else json.dumps(value)}}
-            for key, value in attributes.items()
-            if value is not None
-        ],
-        "status": {
-            "code": 2 if level == "ERROR" else 0,
-            "message": str(observation.get("statusMessage") or ""),
+    return Span(
+        trace_id=trace_id_of(observation.get("traceId") or trace.get("id") or ""),
+        span_id=span_id_of(observation["id"]),
+        parent_id=span_id_of(parent) if parent else None,
+        name=str(observation.get("name") or observation["type"]),
+        kind=1,
+        start_ns=start_ns,
+        end_ns=nanoseconds(observation.get("endTime") or None) or start_ns,
+        status=SpanStatus.ERROR if level == "ERROR" else SpanStatus.UNSET,
+        status_message=str(message or ""),
+        attributes={
+            **{
+                name: value if isinstance(value, str) else json.dumps(value)
+                for name, value in fields.items()
+                if value is not None
+            },
+            **judged,
         },
-    }
+        scope=_SCOPE,
+        resource=_RESOURCE,
+    )
 
 
 LANGFUSE: Final = FileFormat(

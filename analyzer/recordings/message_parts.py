@@ -36,6 +36,8 @@ _MEDIA_KEYS: Final = frozenset({"image", "document", "video", "audio", "inlineDa
 
 def text_of(content: Any) -> str:
     """Return a content's text; parts that are calls or results have none."""
+    if content.__class__ is str:
+        return str(content)
     if isinstance(content, list) and content and all(map(_is_part, content)):
         return "\n".join(filter(None, map(_part_text, content)))
     return json_text(content) if content != [] else ""

@@ -84,7 +84,7 @@ def _message(one: Mapping[str, Any]) -> Message:
     named = json_text(one.get("name") or one.get("sender") or one.get("tool_name"))
     return Message(
         speaker=speaker,
-        text="\n".join(_texts(one.get("content"))) or json_text(one.get("refusal")),
+        text=_text(one.get("content")) or json_text(one.get("refusal")),
         agent=named if speaker is Speaker.AGENT else "",
         calls=tuple(_calls(one)),
         call_id=json_text(one.get("tool_call_id")),
@@ -92,11 +92,12 @@ def _message(one: Mapping[str, Any]) -> Message:
     )
 
 
-def _texts(content: Any) -> Iterator[str]:
-    for part in content if isinstance(content, list) else [content]:
-        text = part.get("text", part.get("refusal", "")) if isinstance(part, dict) else part
-        if text:
-            yield json_text(text)
+def _text(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text", part.get("refusal", "")) if isinstance(part, dict) else part for part in parts]
+    return "\n".join(json_text(text) for text in texts if text)
 
 
 def _calls(one: Mapping[str, Any]) -> Iterator[ToolCall]:

@@ -134,7 +134,10 @@ def _severity_text(number: int) -> str:
 def _write(raw: Any, attributes: Attributes) -> None:
     for name, value in attributes.items():
         pair = raw.add(key=name)
-        _write_value(pair.value, value)
+        if value.__class__ is str:  # as most are
+            pair.value.string_value = value
+        else:
+            _write_value(pair.value, value)
 
 
 def _write_value(raw: AnyValue, value: AttributeValue) -> None:
