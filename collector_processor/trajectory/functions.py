@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise, starmap
 from typing import Final, TypeAlias
 
 from collector_processor.trajectory.acts import AGENT, LLM, Act, Ordering
@@ -24,8 +24,15 @@ from semconv.dialects.reading.agent_names import named_in_prompt, names_an_agent
 from semconv.model import AgentSource, Span
 from semconv.record import replace
 
-_CLASS: Final = re.compile(r"(?:[A-Z][a-z0-9]+)*Agent")
-"""A framework's class of agents."""
+_CLASS: Final = re.compile(r"(?:[A-Z][A-Za-z0-9]*)?Agent")
+"""What may be a framework's class of agents, or its author's name for one."""
+_OF_FRAMEWORKS: Final = frozenset(
+    {"Agent", "ReActAgent", "ReactAgent", "FunctionAgent", "ToolCallingAgent", "CodeAgent", "AssistantAgent"}
+    | {"RequirementAgent", "ConversableAgent", "ChatAgent", "LlmAgent", "LLMAgent", "OpenAIAgent"}
+    | {"FunctionCallingAgent", "ToolLoopAgent", "ChatCompletionAgent", "ChatClientAgent", "BedrockAgent"}
+)
+_WORD: Final = re.compile(r"\w+")
+_SEVERAL: Final = 2
 _Path: TypeAlias = tuple[str, ...]
 """Names of the functions around a span, the innermost first."""
 
@@ -125,30 +132,53 @@ def name_behind_tools(ordering: Ordering) -> Ordering:
 
 
 def name_behind_classes(ordering: Ordering) -> Ordering:
-    """Name agents after their prompts if several share a class's name: two of BeeAI's ``RequirementAgent``.
+    """Tell agents apart by their prompts if several share a class's name, as two of BeeAI's do.
 
     A framework calls an agent after its class if its author gave no name. Prompts with different titles are
-    then different agents'; prompts that differ otherwise may be one agent's.
+    then different agents'. Prompts without titles may be one agent's, so they are told apart only under a
+    name that is certainly a framework's, and if they have few words in common: ``ReActAgent 1``.
     """
     calls = [act for act in ordering.acts if act.action.kind is LLM and _CLASS.fullmatch(act.agent or "")]
-    told: defaultdict[str | None, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    titles: defaultdict[tuple[str | None, int | None], set[str]] = defaultdict(set)
+    told: defaultdict[str, dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
+    marks: defaultdict[tuple[str | None, int], set[str]] = defaultdict(set)
     for act in calls:
+        prompt = _instructions_of(act)
         title = titled_in_prompt(act.action.instructions)
-        told[act.agent][title].add(_instructions_of(act))
-        titles[act.agent, act.runner].add(title)
-    shared = {
-        name for name, prompts in told.items() if len(prompts) > 1 and all(map(_is_one, prompts.items()))
-    }
-    if not shared:
-        return ordering
+        told[act.agent or ""][title][prompt] = None
+        marks[act.agent, _run_of(act, ordering)].add(title or prompt)
+    names = {cls: _names_in_class(cls, prompts) for cls, prompts in told.items()}
     named: list[Act] = []
     for act in ordering.acts:
-        within = act.index if act.action.kind is AGENT else act.runner
-        title, *others = titles.get((act.agent, within), {""})
-        if act.agent in shared and title and not others:
-            named.append(replace(act, agent=title, agent_source=AgentSource.METADATA))
-    return ordering.with_acts(named)
+        within = act.position if act.action.kind is AGENT else _run_of(act, ordering)
+        mark, *others = marks.get((act.agent, within), {""})
+        name = names.get(act.agent or "", {}).get(mark)
+        if name and not others:
+            named.append(replace(act, agent=name, agent_source=AgentSource.METADATA))
+    return ordering.with_acts(named) if named else ordering
+
+
+def _run_of(act: Act, ordering: Ordering) -> int:
+    """Return the position of the agent's span around an act; of any span, if no dialect knows an agent's."""
+    return ordering.parents[act.position] if act.runner is None else ordering.acts[act.runner].position
+
+
+def _names_in_class(cls: str, prompts: Mapping[str, Mapping[str, None]]) -> Mapping[str, str]:
+    """Return the agents of a class by their titles, or by their prompts; empty if it may be one agent."""
+    untitled = [prompt for prompt in prompts.get("", ()) if prompt]
+    titled = {title: title for title in prompts if title}
+    is_clear = all(len(prompts[title]) == 1 for title in titled)
+    if not is_clear or len(titled) + len(untitled) < _SEVERAL:
+        return {}
+    if "" in prompts and (cls not in _OF_FRAMEWORKS or any(starmap(_are_alike, combinations(untitled, 2)))):
+        return {}
+    numbered = {prompt: f"{cls} {number}" for number, prompt in enumerate(untitled, start=1)}
+    return titled | (numbered if len(untitled) > 1 else {})
+
+
+def _are_alike(one: str, other: str) -> bool:
+    """Say whether at least half of the shorter prompt's words are in the other: a template, filled twice."""
+    first, second = ({*_WORD.findall(text.lower())} for text in (one, other))
+    return 2 * len(first & second) >= min(len(first), len(second))
 
 
 def _is_one(named: tuple[str, set[str]]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,11 +75,54 @@ def test_agents_named_by_their_class_are_told_apart_by_their_instructions() -> N
         pytest.param(PLAN, BOOK, "rooms", id="a name of their author's"),
         pytest.param(PLAN, PLAN, "RequirementAgent", id="one agent twice"),
         pytest.param(PLAN, f"{PLAN} Today is Monday.", "RequirementAgent", id="one agent on another day"),
-        pytest.param("Find rooms.", "Book rooms.", "RequirementAgent", id="prompts without titles"),
+        pytest.param("Find rooms.", "Book a bed.", "TravelAgent", id="a name like a class's"),
+        pytest.param(
+            "Find rooms in Paris for the week of 3 May.",
+            "Find rooms in Rome for the week of 9 June.",
+            "RequirementAgent",
+            id="a template, filled twice",
+        ),
     ],
 )
 def test_other_agents_keep_their_name(first: str, second: str, name: str) -> None:
     assert {agent for _, agent in two_of(first, second, name)} == {name}
+
+
+@pytest.mark.parametrize("name", ["RequirementAgent", "ToolLoopAgent", "ChatClientAgent"])
+def test_agents_of_one_class_without_titles_are_numbered(name: str) -> None:
+    found = two_of("Find rooms for the guest.", "Answer by confirming a booking.", name)
+    assert found == [("llm", f"{name} 1"), ("tool", f"{name} 1"), ("llm", f"{name} 2")]
+
+
+def test_the_one_without_a_title_keeps_the_class_as_its_name() -> None:
+    assert two_of(PLAN, "Confirm bookings.") == [
+        ("llm", "planner"),
+        ("tool", "planner"),
+        ("llm", "RequirementAgent"),
+    ]
+
+
+def test_an_agent_that_calls_with_two_prompts_is_one() -> None:
+    summed = call(5, "Summarise what was said.", parent=2, answer="Three.", start=45, end=50)
+    asking = call(3, "Find rooms for the guest.", parent=2, calls=FIND)
+    assert {who for _, who in run(agent(2, "ReActAgent", start=1, end=60), asking, summed)} == {"ReActAgent"}
+
+
+@pytest.mark.parametrize("named", ["ReActAgent.run", "invoke_agent ReActAgent", "ReActAgent.arun"])
+def test_spans_of_no_known_dialect_are_told_apart_too(named: str) -> None:
+    def inner(number: int, parent: int, prompt: str) -> Span:
+        heard = [{"role": "system", "content": prompt}, {"role": "user", "content": "Un lit?"}]
+        given: dict[str, Any] = {"acme.request.messages": json.dumps(heard), "acme.response.text": "Oui."}
+        given |= {"acme.usage.input_tokens": 9, "acme.usage.output_tokens": 2}
+        return span(
+            number, parent=parent, start=number * 10, end=number * 10 + 4, name="llm", attributes=given
+        )
+
+    def outer(number: int, start: int) -> Span:
+        return span(number, parent=1, start=start, end=start + 18, name=named)
+
+    spans = (outer(2, 20), inner(3, 2, "Find rooms."), outer(4, 40), inner(5, 4, "Confirm a booking."))
+    assert [who for _, who in run(*spans)] == ["ReActAgent 1", "ReActAgent 2"]
 
 
 def unread(attributes: Attributes, *, start: float = 30, end: float = 35) -> Span:
