@@ -4,8 +4,9 @@ Source: deepset-ai/haystack, ``haystack/components/agents/agent.py`` and ``tool_
 deepset-ai/haystack-core-integrations, ``integrations/opentelemetry``; recorded from haystack-ai 3.4 with
 opentelemetry-haystack. Content needs ``HAYSTACK_CONTENT_TRACING_ENABLED=true``; without it a model call's
 span has no attributes at all. An agent has no name: it is named after its component in the pipeline, or the
-tool that runs it. Messages are JSON, or the ``repr`` of ``ChatMessage`` where something beside them has no
-JSON. Before 3.0 an agent's calls were components (``chat_generator``, ``tool_invoker``).
+tool that runs it, if its prompt names none. Messages are JSON, or the ``repr`` of ``ChatMessage`` where
+something beside them has no JSON. Before 3.0 an agent's calls were components (``chat_generator``,
+``tool_invoker``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import islice
 from typing import Any, Final
 
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Message, Surroundings
-from semconv.dialects.reading.agent_names import NO_AGENT, Found, names_an_agent
+from semconv.dialects.reading.agent_names import NO_AGENT, Found, agent_behind, names_an_agent
 from semconv.dialects.reading.messages import last_answer, last_request, messages_of, system_text
 from semconv.dialects.reading.observations import Observation, action_of
 from semconv.dialects.reading.python_repr import from_repr
@@ -98,20 +99,32 @@ def _read_agent(span: Span, surroundings: Surroundings) -> Action:
     input_messages = _messages(span.attributes.get("haystack.agent.input"), "messages")
     answers = _messages(span.attributes.get("haystack.agent.output"), "messages")
     task, answer = last_request(input_messages), last_answer(answers)
-    found = _run_by(span, surroundings)
+    component, tool = _run_by(span, surroundings)
+    name = component if names_an_agent(component) else agent_behind(tool) or component
+    found = Found(name, AgentSource.METADATA) if name else NO_AGENT
     action = action_of(span, Observation(dialect=NAME, kind=ActionKind.AGENT, agent=found))
     return replace(
-        action, task=task, answer=answer, input=task, output=answer, instructions=system_text(answers[:1])
+        action,
+        task=task,
+        answer=answer,
+        input=task,
+        output=answer,
+        instructions=system_text(answers[:1]),
+        is_named_by_tool=name != component or not names_an_agent(component),
     )
 
 
-def _run_by(span: Span, surroundings: Surroundings) -> Found:
-    """Return the component or tool after which an agent is named."""
+def _run_by(span: Span, surroundings: Surroundings) -> tuple[str, str]:
+    """Return the component that an agent is in its pipeline, and the tool that runs it; each may be empty.
+
+    A component is often called ``agent``, also that of a pipeline inside a tool.
+    """
+    component = ""
     for above in islice(surroundings.ancestors(span), _MAX_ANCESTORS):
-        name = text(above.attributes, COMPONENT_NAME, TOOL_NAME)
-        if name is not None:
-            return Found(name, AgentSource.METADATA)
-    return NO_AGENT
+        if tool := text(above.attributes, TOOL_NAME):
+            return component, tool
+        component = component or text(above.attributes, COMPONENT_NAME) or ""
+    return component, ""
 
 
 def _read_component(span: Span) -> Action:
