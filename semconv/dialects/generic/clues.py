@@ -129,6 +129,8 @@ class Clues:
     model: str = ""
     input_messages: tuple[Message, ...] = ()
     output_messages: tuple[Message, ...] = ()
+    history: tuple[Message, ...] = ()
+    """A conversation under a key of the output that holds more than an answer."""
     given: Any = None
     """The input as found, for spans that are not model calls."""
     got: Any = None
@@ -192,8 +194,9 @@ def clues_of(span: Span) -> Clues:
         else:
             _look_at(clues, head, words_of(head), listed, 0)
     _read_events(clues)
-    _add_requests(clues)
     clues.kinds.sort(key=lambda found: _clearness(found[1]))
+    _split_history(clues)
+    _add_requests(clues)
     if clues.kinds:
         clues.sources["kind"] = clues.kinds[0][1]
     clues.sources = {name: key for name, key in clues.sources.items() if key in span.attributes}
@@ -379,9 +382,11 @@ def _keep_conversation(
 ) -> None:
     """Keep a conversation as the span's input or output: the longest one, since a conversation grows."""
     if not is_out and not is_in:
-        is_out = all(message.role == "assistant" for message in found)
-    if is_out and any(message.role in {"user", "system"} for message in found):
-        return  # the state of a graph, not an answer
+        is_out = _answer_at(found) == 0
+    if is_out and _answer_at(found) > 0:  # the state of a graph; of a model's call, all that was said
+        if len(found) > len(clues.history):
+            clues.history = found
+        return
     if is_out and (len(found) > len(clues.output_messages) or _calls(found) > _calls(clues.output_messages)):
         clues.output_messages = found
         clues.sources["output_messages"] = source
@@ -389,6 +394,29 @@ def _keep_conversation(
         clues.input_messages = found
         clues.sources["input_messages"] = source
     clues.used.add(source)
+
+
+def _answer_at(messages: Sequence[Message]) -> int:
+    """Return where the answer begins at the end of a conversation: what one agent said last."""
+    at = len(messages)
+    while at and messages[at - 1].role == "assistant" and messages[at - 1].name == messages[-1].name:
+        at -= 1
+    return at
+
+
+def _split_history(clues: Clues) -> None:
+    """Read the answer from a conversation that holds also what the model was told, as a model's call may.
+
+    Only a call's own: any span may hold the state of a graph, which ends with an agent's answer too.
+    """
+    is_call = clues.has_tokens or clues.kind is ActionKind.LLM
+    if not is_call or clues.output_messages:
+        return
+    history = clues.history or (() if clues.got else clues.input_messages)
+    at = _answer_at(history)
+    clues.output_messages = history[at:]
+    if at > len(clues.input_messages) or history is clues.input_messages:
+        clues.input_messages = history[:at]
 
 
 def _calls(messages: Sequence[Message]) -> int:

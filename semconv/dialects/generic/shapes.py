@@ -37,6 +37,8 @@ _AROUND: Final = (
     "update",
     "result",
     "args",
+    "state",
+    "history",
 )
 """Keys of conversations, the clearest first."""
 _DEEPEST: Final = 5

@@ -51,6 +51,8 @@ _MORE_ARGUMENTS: Final = ("args", "input", "arguments_json")
 _MORE_CALL_IDS: Final = ("call_id", "toolUseId", "toolCallId", "tool_call_id")
 _CONTENT_OFF: Final = frozenset({"type", "part_kind"})
 """The only keys left of a part whose content was switched off."""
+_KIND_KEYS: Final = ("type", "kind", "contentType", "content_type")
+"""Keys that state what a block is."""
 _MAX_WRAPPERS: Final = 4
 _PLAIN_ROLES: Final = ("user", "assistant", "system")
 _SPEAKERS: Final = frozenset({*_PLAIN_ROLES, "human", "ai", "developer"})
@@ -253,7 +255,17 @@ def _is_part(value: Any) -> bool:
         or keys == {"text"}
         or bool(keys & _PART_KEYS)
         or any(keys >= pair for pair in _PART_PAIRS)
+        or _block_text(value) is not None
     )
+
+
+def _block_text(block: Mapping[str, Any]) -> str | None:
+    """Return the text of a block that states that it is text, whatever its two keys; ``None`` for others."""
+    kind = next((key for key in _KIND_KEYS if key in block), None)
+    if kind is None or len(block) != len(("kind", "text")) or words(block[kind]).lower() not in _TEXTS:
+        return None
+    (text,) = (value for key, value in block.items() if key != kind)
+    return text if isinstance(text, str) else None
 
 
 def _read_part(draft: _Draft, part: Any) -> None:
@@ -270,7 +282,8 @@ def _read_part(draft: _Draft, part: Any) -> None:
     elif kind in _MEDIA or "inline_data" in part or "file_data" in part:
         draft.texts.append(f"[{kind or 'file'}{_label(part)}]")
     else:
-        draft.texts.append(_text_of(part))
+        said = _block_text(part)
+        draft.texts.append(_text_of(part) if said is None else said)
 
 
 def _call_in(part: dict[str, Any], kind: str) -> dict[str, Any] | None:
