@@ -131,6 +131,8 @@ class Clues:
     output_messages: tuple[Message, ...] = ()
     history: tuple[Message, ...] = ()
     """A conversation under a key of the output that holds more than an answer."""
+    state: Any = None
+    """The value that holds it: the output, if there is no other."""
     given: Any = None
     """The input as found, for spans that are not model calls."""
     got: Any = None
@@ -196,6 +198,7 @@ def clues_of(span: Span) -> Clues:
     _read_events(clues)
     clues.kinds.sort(key=lambda found: _clearness(found[1]))
     _split_history(clues)
+    clues.got = clues.state if clues.got is None else clues.got
     _add_requests(clues)
     if clues.kinds:
         clues.sources["kind"] = clues.kinds[0][1]
@@ -362,6 +365,9 @@ def _read_content(clues: Clues, source: str, path: Path, value: Any) -> None:
         _keep_conversation(clues, found, source, is_out=is_out and not is_in, is_in=is_in)
     if is_out == is_in:
         return
+    if is_out and clues.history and found == clues.history:
+        clues.state = value
+        return
     weight = len(value) if isinstance(value, (str, Mapping, list, tuple)) else 1
     current = clues.got if is_out else clues.given
     if current is None or weight > len(words(current)):
@@ -412,7 +418,7 @@ def _split_history(clues: Clues) -> None:
     is_call = clues.has_tokens or clues.kind is ActionKind.LLM
     if not is_call or clues.output_messages:
         return
-    history = clues.history or (() if clues.got else clues.input_messages)
+    history = clues.history or (clues.input_messages if clues.got is None else ())
     at = _answer_at(history)
     clues.output_messages = history[at:]
     if at > len(clues.input_messages) or history is clues.input_messages:
