@@ -186,6 +186,7 @@ AG2: Final = FileFormat(
     name="AG2 or AutoGen 0.2 chats",
     example="ag2-chat-messages.json",
     source="ag2, `agentchat/conversable_agent.py` and `chat.py`",
+    how=("`json.dumps(result.chat_history)`, or `agent.chat_messages` with the other agents' names as keys"),
     recognizes=is_ag2,
     read=read_ag2,
 )

@@ -140,6 +140,10 @@ AGENT_FRAMEWORK: Final = FileFormat(
     name="Agent Framework or Semantic Kernel messages",
     example="agent-framework-messages.json",
     source="agent-framework, `_types.py`; Microsoft.Extensions.AI; semantic-kernel",
+    how=(
+        "`json.dumps([each.to_dict() for each in response.messages])`; .NET: "
+        "`JsonSerializer.Serialize(response.Messages)`"
+    ),
     recognizes=is_agent_framework,
     read=read_agent_framework,
 )

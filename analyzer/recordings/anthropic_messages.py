@@ -155,6 +155,10 @@ ANTHROPIC: Final = FileFormat(
     name="Anthropic messages",
     example="anthropic-messages.json",
     source="Anthropic's API reference, messages; claude-agent-sdk",
+    how=(
+        '`json.dumps({"system": system, "messages": messages})` with what you send and the last '
+        "answer; Claude Agent SDK: `dataclasses.asdict(message)`, one a line"
+    ),
     recognizes=is_anthropic,
     read=read_anthropic,
 )

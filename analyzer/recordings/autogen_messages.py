@@ -142,6 +142,7 @@ AUTOGEN: Final = FileFormat(
     name="AutoGen messages or team states",
     example="autogen-messages.json",
     source="autogen-agentchat, `messages.py` and `state/_states.py`",
+    how=("`result.model_dump_json()` of `await team.run(…)`, or `json.dumps(await team.save_state())`"),
     recognizes=is_autogen,
     read=read_autogen,
 )

@@ -184,6 +184,10 @@ JAEGER: Final = FileFormat(
     name="Jaeger JSON",
     example="jaeger.json",
     source="jaegertracing/jaeger internal/uimodel",
+    how=(
+        "In Jaeger's page *Download Results*, or *Trace JSON* of a trace; `curl "
+        "'http://HOST:16686/api/traces?service=NAME&limit=200'`"
+    ),
     recognizes=is_jaeger,
     read=lambda records: of_documents(*map(_jaeger_to_otlp, records)),
 )
@@ -191,6 +195,7 @@ TEMPO: Final = FileFormat(
     name="Tempo JSON",
     example="tempo.json",
     source="grafana/tempo, /api/traces and /api/v2/traces",
+    how="`curl http://HOST:3200/api/v2/traces/TRACE_ID`",
     recognizes=is_tempo,
     read=lambda records: of_documents(*map(_tempo_to_otlp, records)),
 )

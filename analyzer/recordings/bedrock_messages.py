@@ -111,6 +111,10 @@ BEDROCK: Final = FileFormat(
     name="Bedrock Converse or Strands messages",
     example="bedrock-messages.json",
     source="Amazon Bedrock's API reference, Converse; strands-agents",
+    how=(
+        "Strands: `json.dumps(agent.messages)`, or the files of `FileSessionManager`; Converse: "
+        "`json.dumps(messages)`"
+    ),
     recognizes=is_bedrock,
     read=read_bedrock,
 )

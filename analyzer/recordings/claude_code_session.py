@@ -235,6 +235,10 @@ CLAUDE_CODE: Final = FileFormat(
     name="Claude Code sessions",
     example="claude-code.jsonl",
     source="sessions of Claude Code 1.0 to 2.1; its SDK's reference for `stream-json`",
+    how=(
+        "`~/.claude/projects/PROJECT/SESSION.jsonl`, or `claude -p … --output-format stream-json "
+        "--verbose > session.jsonl`"
+    ),
     recognizes=is_claude_code,
     read=read_claude_code,
 )

@@ -166,6 +166,7 @@ CODEX: Final = FileFormat(
     name="Codex sessions",
     example="codex.jsonl",
     source="openai/codex, `codex-rs/protocol` and `exec_events.rs`",
+    how="`~/.codex/sessions/YYYY/MM/DD/rollout-….jsonl`, or `codex exec --json … > session.jsonl`",
     agent=_NAME,
     recognizes=is_codex,
     read=read_codex,

@@ -120,6 +120,7 @@ CONSOLE: Final = FileFormat(
     name="spans printed by OpenTelemetry's ConsoleSpanExporter",
     example="console-spans.json",
     source="opentelemetry-python, ReadableSpan.to_json",
+    how='`SimpleSpanProcessor(ConsoleSpanExporter(out=open("spans.json", "w")))`',
     recognizes=is_console,
     read=read_console,
 )

@@ -279,6 +279,10 @@ CONVERSATION_LOG: Final = FileFormat(
     name='a conversation log (messages, or a list of them as "history")',
     example="conversation-log.json",
     source="Who&When, ag2tracer",
+    how=(
+        '`json.dumps({"history": [{"role": …, "name": AGENT, "content": …}, …], "question": '
+        "TASK})`; Who&When's files as they are"
+    ),
     recognizes=is_conversation_log,
     read=read_conversation_log,
 )

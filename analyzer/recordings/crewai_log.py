@@ -136,6 +136,7 @@ CREWAI: Final = FileFormat(
     name="a CrewAI log",
     example="crewai-log.txt",
     source="crewai, `utilities/file_handler.py`",
+    how='`Crew(…, output_log_file="crew.txt")`, or `crew.json`',
     records_tools=False,
     recognizes=is_crewai,
     read=read_crewai,

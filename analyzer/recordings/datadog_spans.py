@@ -159,6 +159,10 @@ DATADOG: Final = FileFormat(
     name="Datadog LLM Observability spans",
     example="datadog-llm-spans.json",
     source="Datadog's Spans API and Export API, ddtrace 4.16",
+    how=(
+        '`curl https://api.datadoghq.com/api/v2/llm-obs/v1/spans/events -H "DD-API-KEY: …" -H '
+        '"DD-APPLICATION-KEY: …"`'
+    ),
     recognizes=is_datadog,
     read=read_datadog,
 )

@@ -44,6 +44,8 @@ class FileFormat:
     """As its users call it: "LangSmith runs"."""
     source: str
     """Where the format is documented or which program writes it."""
+    how: str
+    """How its users get such a file, as Markdown without ``|``: a command, a line of code, or a button."""
     example: str
     """Name of the file in ``examples/files`` that shows it."""
     recognizes: Callable[[Records], bool]

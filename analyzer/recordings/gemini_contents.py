@@ -191,6 +191,7 @@ GEMINI: Final = FileFormat(
     name="Gemini contents",
     example="gemini-contents.json",
     source="Gemini API reference, `Content`",
+    how='`json.dumps([each.model_dump(mode="json") for each in chat.get_history()])`',
     recognizes=is_gemini,
     read=read_gemini,
 )
@@ -198,6 +199,7 @@ ADK: Final = FileFormat(
     name="ADK sessions",
     example="adk-session.json",
     source="google-adk, `events/event.py` and `sessions/session.py`",
+    how="`(await session_service.get_session(…)).model_dump_json()`",
     recognizes=is_adk,
     read=read_adk,
 )

@@ -172,6 +172,10 @@ GEMINI_SESSION: Final = FileFormat(
     name="Gemini CLI sessions",
     example="gemini-cli.json",
     source="google-gemini/gemini-cli, `chatRecordingService.ts`",
+    how=(
+        "`~/.gemini/tmp/PROJECT/chats/session-….json`, or `gemini -p … --output-format "
+        "stream-json > session.jsonl`"
+    ),
     agent=_NAME,
     recognizes=is_gemini_session,
     read=read_gemini_session,

@@ -86,6 +86,7 @@ GO: Final = FileFormat(
     name="spans printed by Go's stdouttrace exporter",
     example="go-stdouttrace.json",
     source="opentelemetry-go, exporters/stdout/stdouttrace",
+    how="`stdouttrace.New(stdouttrace.WithWriter(file))`",
     recognizes=is_go,
     read=read_go,
 )

@@ -153,6 +153,7 @@ LANGCHAIN: Final = FileFormat(
     name="langchain messages or langgraph states",
     example="langchain-messages.json",
     source="langchain-core, `messages`; langgraph-sdk, `ThreadState`",
+    how=('`json.dumps(messages_to_dict(state["messages"]))`, or the state of a thread from LangGraph\'s API'),
     recognizes=is_langchain,
     read=read_langchain,
 )

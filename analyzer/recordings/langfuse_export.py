@@ -184,6 +184,11 @@ LANGFUSE: Final = FileFormat(
     name="a Langfuse export",
     example="langfuse.json",
     source="Langfuse's OpenAPI description, 2026",
+    how=(
+        "The download button of a trace, or `curl -u PUBLIC_KEY:SECRET_KEY "
+        "https://HOST/api/public/traces/TRACE_ID`; many at once: [`blamespan pull "
+        "langfuse`](pull.md)"
+    ),
     recognizes=is_langfuse,
     read=read_langfuse,
 )

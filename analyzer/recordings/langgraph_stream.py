@@ -175,6 +175,10 @@ LANGGRAPH: Final = FileFormat(
     name="a langgraph stream",
     example="langgraph-updates.jsonl",
     source="langgraph, `Pregel.stream`",
+    how=(
+        "`json.dumps(update, default=lambda m: m.model_dump())` for each `update` of "
+        '`graph.stream(…, stream_mode="updates")`, one a line'
+    ),
     recognizes=is_langgraph,
     read=read_langgraph,
 )

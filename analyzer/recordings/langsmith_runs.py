@@ -179,6 +179,10 @@ LANGSMITH: Final = FileFormat(
     name="LangSmith runs",
     example="langsmith-runs.json",
     source="langsmith 0.15, langsmith/schemas.py",
+    how=(
+        '`Client().list_runs(project_name="P")`, each run as JSON on a line, or a bulk export; '
+        "[`blamespan pull langsmith`](pull.md)"
+    ),
     recognizes=is_langsmith,
     read=read_langsmith,
 )

@@ -115,6 +115,7 @@ LLAMA_INDEX: Final = FileFormat(
     name="LlamaIndex chat messages",
     example="llama-index-messages.json",
     source="llama-index-core, `base/llms/types.py`",
+    how='`json.dumps([each.model_dump(mode="json") for each in memory.get_all()])`',
     recognizes=is_llama_index,
     read=read_llama_index,
 )

@@ -97,6 +97,10 @@ LOGFIRE: Final = FileFormat(
     name="rows of Logfire's records",
     example="logfire-records.json",
     source="Logfire's SQL reference and query API, 2026",
+    how=(
+        '`LogfireQueryClient(read_token=TOKEN).query_json_rows("SELECT * FROM records", min_timestamp=…)`, '
+        "or an export of Logfire's SQL page"
+    ),
     recognizes=is_logfire,
     read=read_logfire,
 )

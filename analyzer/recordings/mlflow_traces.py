@@ -210,6 +210,7 @@ MLFLOW: Final = FileFormat(
     name="MLflow traces",
     example="mlflow-trace.json",
     source="mlflow 3.17, Trace.to_json, search_traces and REST API",
+    how="`mlflow.get_trace(TRACE_ID).to_json()`; many at once: [`blamespan pull mlflow`](pull.md)",
     recognizes=is_mlflow,
     read=read_mlflow,
 )

@@ -178,6 +178,7 @@ OPENAI_AGENTS: Final = FileFormat(
     name="the export of OpenAI's Agents SDK",
     example="openai-agents.jsonl",
     source="openai-agents 0.24, agents/tracing",
+    how="In a trace processor, write `json.dumps(item.export())` of each trace and span on a line",
     recognizes=is_openai_agents,
     read=read_openai_agents,
 )

@@ -116,6 +116,7 @@ OPENAI_CHAT: Final = FileFormat(
     name="OpenAI chat messages",
     example="openai-chat.json",
     source="OpenAI's API reference, chat completions",
+    how="`json.dumps(messages)` with what you send to `chat.completions` and the last answer",
     recognizes=is_openai_chat,
     read=read_openai_chat,
 )

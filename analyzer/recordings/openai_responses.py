@@ -163,6 +163,7 @@ OPENAI_RESPONSES: Final = FileFormat(
     name="OpenAI Responses",
     example="openai-responses.json",
     source="OpenAI's API reference, responses; openai-agents",
+    how=("`response.model_dump_json()`, one a line; Agents SDK: `json.dumps(result.to_input_list())`"),
     recognizes=is_openai_responses,
     read=read_openai_responses,
 )

@@ -116,6 +116,7 @@ OPENCODE: Final = FileFormat(
     name="OpenCode sessions",
     example="opencode.json",
     source="anomalyco/opencode, `packages/sdk`",
+    how="`opencode export SESSION_ID > session.json`",
     recognizes=is_opencode,
     read=read_opencode,
 )

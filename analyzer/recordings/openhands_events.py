@@ -201,6 +201,10 @@ OPENHANDS: Final = FileFormat(
     name="OpenHands events",
     example="openhands.json",
     source="openhands-ai 0.62, `events/serialization`; openhands-sdk 1.29, `sdk/event`",
+    how=(
+        "The trajectory that the page downloads or `save_trajectory_path` names; with the SDK, "
+        "the files `events/*.json` of a conversation, joined"
+    ),
     agent=_NAME,
     recognizes=is_openhands,
     read=read_openhands,

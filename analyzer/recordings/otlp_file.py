@@ -64,6 +64,10 @@ OTLP: Final = FileFormat(
     name="OTLP/JSON",
     example="otlp.jsonl",
     source="opentelemetry-proto, JSON encoding",
+    how=(
+        "The Collector's `file` exporter writes it, and Jaeger's API: `curl "
+        "http://HOST:16686/api/v3/traces/TRACE_ID`"
+    ),
     recognizes=is_otlp,
     read=read_otlp,
 )

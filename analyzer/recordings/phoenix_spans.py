@@ -184,6 +184,11 @@ PHOENIX: Final = FileFormat(
     name="Phoenix spans (REST API, or a data frame as JSON, CSV or Parquet)",
     example="phoenix-spans.json",
     source="arize-phoenix 20.26, REST API and get_spans_dataframe",
+    how=(
+        '`Client().spans.get_spans_dataframe(project_identifier="P").to_parquet("spans.parquet")`,'
+        " or `curl http://HOST:6006/v1/projects/P/spans`; many at once: [`blamespan pull "
+        "phoenix`](pull.md)"
+    ),
     recognizes=is_phoenix,
     read=read_phoenix,
 )

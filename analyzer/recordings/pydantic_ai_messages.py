@@ -118,6 +118,7 @@ PYDANTIC_AI: Final = FileFormat(
     name="pydantic-ai messages",
     example="pydantic-ai-messages.json",
     source="pydantic-ai, `messages.py`",
+    how="`result.all_messages_json()`",
     recognizes=is_pydantic_ai,
     read=read_pydantic_ai,
 )

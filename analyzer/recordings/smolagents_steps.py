@@ -119,6 +119,7 @@ SMOLAGENTS: Final = FileFormat(
     name="smolagents memory steps",
     example="smolagents-steps.json",
     source="smolagents, `memory.py`",
+    how="`json.dumps(agent.memory.get_full_steps(), default=str)`",
     agent=_UNNAMED,
     recognizes=is_smolagents,
     read=read_smolagents,

@@ -109,6 +109,7 @@ SWE_AGENT: Final = FileFormat(
     name="SWE-agent trajectories",
     example="swe-agent.traj",
     source="SWE-agent 1.1, `sweagent/types.py`; mini-swe-agent 2.4, `agents/default.py`",
+    how="`trajectories/…/INSTANCE.traj`; mini-SWE-agent: `mini --output run.traj.json`",
     agent=_NAME,
     recognizes=is_swe_agent,
     read=read_swe_agent,

@@ -132,6 +132,7 @@ VERCEL: Final = FileFormat(
     name="AI SDK messages (Vercel)",
     example="ai-sdk-messages.json",
     source="vercel/ai, `ui-messages.ts` and `content-part.ts`",
+    how=("`JSON.stringify(messages)` with those of `useChat`, or of `response.messages` in `onFinish`"),
     recognizes=is_vercel,
     read=read_vercel,
 )

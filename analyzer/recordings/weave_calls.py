@@ -186,6 +186,10 @@ WEAVE: Final = FileFormat(
     name="W&B Weave calls",
     example="weave-calls.jsonl",
     source="weave 0.54, the server's call schema",
+    how=(
+        "*Export* above the list of traces, or `call.to_dict()` of each of "
+        '`weave.init("TEAM/PROJECT").get_calls()`'
+    ),
     recognizes=is_weave,
     read=read_weave,
 )

@@ -126,6 +126,7 @@ ZIPKIN: Final = FileFormat(
     name="Zipkin spans (version 2)",
     example="zipkin-spans.json",
     source="openzipkin/zipkin-api, zipkin2-api.yaml",
+    how="*Download JSON* of a trace, or `curl 'http://HOST:9411/api/v2/traces?limit=200'`",
     recognizes=is_zipkin,
     read=read_zipkin,
 )

@@ -59,6 +59,13 @@ def test_an_example_without_tools_shows_task_agent_and_answer(one: FileFormat) -
     assert run.trajectory.output == step.output == "High tide at Dover is at 14:20 tomorrow."
 
 
+@each_format
+def test_each_row_of_the_page_says_how_to_get_such_a_file(one: FileFormat) -> None:
+    (row,) = [line for line in page().splitlines() if f"`examples/files/{one.example}`" in line]
+    assert [cell.strip() for cell in row.strip("|").split(" | ")][:2] == [one.name, one.how]
+    assert one.how
+
+
 def test_the_page_lists_the_formats() -> None:
     if not PAGE.is_file():
         pytest.skip("the docs are not beside the tests (a built wheel is tested)")

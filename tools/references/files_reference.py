@@ -29,11 +29,21 @@ blamespan attribute examples/files/openai-chat.json
 - Messages are read as the spans that an instrumented program would have sent. A conversation log with a `history` is
   taken as a failed run, as in the data sets that have this form; all other files are checked for a failure first.
 
-Made from `analyzer/recordings/formats.py` by `python -m tools.references.files_reference`; do not edit.
+Each format below has the command, the line of Python or the button by which you get such a file, and an example to compare with.
+If your tool is not listed, try its file anyway: many tools write one of these formats, above all OpenAI's chat messages.
 
-| format | example | described in |
-|---|---|---|
+Made from `analyzer/recordings/formats.py` by `python -m tools.references.files_reference`; do not edit.
 """
+_COLUMNS: Final = """
+| format | how to get a file | example | read as described in |
+|---|---|---|---|
+"""
+_PARTS: Final = {
+    FORMATS[0].example: "Traces",
+    "claude-code.jsonl": "Sessions of coding agents",
+    "openai-responses.json": "Messages",
+}
+"""Headings, by the example of the first format below each."""
 _TAIL: Final = """
 OTLP is also read as protobuf: one request, or several with length prefixes as the Collector's file exporter writes them.
 
@@ -47,7 +57,8 @@ def page() -> str:
 
 
 def _row(one: FileFormat) -> str:
-    return f"| {one.name} | `examples/files/{one.example}` | {one.source} |\n"
+    heading = f"\n## {_PARTS[one.example]}\n{_COLUMNS}" if one.example in _PARTS else ""
+    return f"{heading}| {one.name} | {one.how} | `examples/files/{one.example}` | {one.source} |\n"
 
 
 if __name__ == "__main__":
