@@ -21,8 +21,7 @@ from typing import Any, Final
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.match_agents import handover_target, strip_suffix
-from analyzer.recordings.columns import rows_of
-from analyzer.recordings.file_format import FileFormat, Recording, Records
+from analyzer.recordings.file_format import FileFormat, Recording, Records, all_have
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Step, StepKind, Trajectory
 
 _LISTS: Final = ("history", "conversation", "chat_history", "conversation_history", "messages")
@@ -54,7 +53,7 @@ _SIGN_OFF: Final = re.compile(r"[\s*`.]*(?:TERMINATE|EXIT|DONE)[\s*`.!]*", re.IG
 
 def is_conversation_log(records: Records) -> bool:
     """Tell whether records are entries of one conversation, or documents that hold one each."""
-    records = rows_of(records, _LISTS)
+    records = _rows_of(records, _LISTS)
     return all(map(is_message, records)) or all(
         isinstance(one, dict) and is_conversation(one) for one in records
     )
@@ -62,7 +61,7 @@ def is_conversation_log(records: Records) -> bool:
 
 def read_conversation_log(records: Records) -> Recording:
     """Read one conversation, or those of several documents."""
-    records = rows_of(records, _LISTS)
+    records = _rows_of(records, _LISTS)
     documents: Sequence[Any] = [list(records)] if all(map(is_message, records)) else records
     return Recording(conversations=tuple(map(read_conversation, documents)))
 
@@ -273,6 +272,54 @@ def _content_id(document: Mapping[str, Any]) -> str:
     """Return an id for a log that has none; the same content gives the same id."""
     canonical = json.dumps(document, sort_keys=True, ensure_ascii=True, default=str)
     return f"log-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
+
+
+# --- data sets kept by column ---
+#
+# Hugging Face's `Dataset.to_dict()` gives a list for each column, and a list of objects within a row may come
+# as an object of lists. The API of its data set viewer gives `{"rows": [{"row": …}]}`.
+# Source: Hugging Face `datasets`, `Dataset.to_dict` and `Sequence` of a dictionary; `/rows` (2026).
+
+
+def _rows_of(records: Records, lists: Sequence[str]) -> Records:
+    """Return records as rows.
+
+    Args:
+        records: rows, or the only document that holds them by column.
+        lists: keys of a row that hold a list of objects.
+    """
+    rows = _rows(records, lists)
+    return [_row(one, lists) if isinstance(one, dict) else one for one in rows]
+
+
+def _rows(records: Records, lists: Sequence[str]) -> Records:
+    only = records[0] if len(records) == 1 and isinstance(records[0], dict) else {}
+    held = only.get("rows")
+    if isinstance(held, list) and all_have(held, "row"):
+        return [one["row"] for one in held]
+    columns = [only[key] for key in lists if isinstance(only.get(key), list)]
+    is_by_column = any(column and all(map(_is_dialogue, column)) for column in columns)
+    return _transposed(only) if is_by_column and _is_table(only) else records
+
+
+def _is_dialogue(one: Any) -> bool:
+    return _is_table(one) or (isinstance(one, list) and all(isinstance(each, dict) for each in one))
+
+
+def _is_table(one: Any) -> bool:
+    """Tell whether an object holds columns of one length."""
+    if not isinstance(one, dict) or not all(isinstance(column, list) for column in one.values()):
+        return False
+    return len({len(column) for column in one.values()}) == 1
+
+
+def _transposed(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+
+
+def _row(row: Mapping[str, Any], lists: Sequence[str]) -> Mapping[str, Any]:
+    tables = {key: _transposed(row[key]) for key in lists if _is_table(row.get(key))}
+    return {**row, **tables} if tables else row
 
 
 CONVERSATION_LOG: Final = FileFormat(

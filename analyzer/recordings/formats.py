@@ -12,14 +12,12 @@ from analyzer.recordings.backend_json import JAEGER, TEMPO
 from analyzer.recordings.bedrock_messages import BEDROCK
 from analyzer.recordings.claude_code_session import CLAUDE_CODE
 from analyzer.recordings.codex_session import CODEX
-from analyzer.recordings.console_spans import CONSOLE
 from analyzer.recordings.conversation_log import CONVERSATION_LOG
 from analyzer.recordings.crewai_log import CREWAI
 from analyzer.recordings.datadog_spans import DATADOG
 from analyzer.recordings.file_format import FileFormat
 from analyzer.recordings.gemini_contents import ADK, GEMINI
 from analyzer.recordings.gemini_session import GEMINI_SESSION
-from analyzer.recordings.go_spans import GO
 from analyzer.recordings.langchain_messages import LANGCHAIN
 from analyzer.recordings.langfuse_export import LANGFUSE
 from analyzer.recordings.langgraph_stream import LANGGRAPH
@@ -34,6 +32,7 @@ from analyzer.recordings.opencode_session import OPENCODE
 from analyzer.recordings.openhands_events import OPENHANDS
 from analyzer.recordings.otlp_file import OTLP
 from analyzer.recordings.phoenix_spans import PHOENIX
+from analyzer.recordings.printed_spans import CONSOLE, GO
 from analyzer.recordings.pydantic_ai_messages import PYDANTIC_AI
 from analyzer.recordings.smolagents_steps import SMOLAGENTS
 from analyzer.recordings.swe_agent import SWE_AGENT

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.describe import described
+from analyzer.recordings.conversation_log import LOG_LEVELS
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.file_format import FileFormat, Recording, Records, merged, read_as
 from analyzer.recordings.file_text import FileText, split_text
@@ -21,6 +21,14 @@ from analyzer.recordings.formats import FORMATS
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.rebuild.decode import decode, decode_logs
 from semconv.record import replace
+
+_MOST_KEYS: Final = 8
+_LONGEST_KEY: Final = 24
+_EXPECTED: Final = (
+    "expected OTLP (JSON or protobuf), an export of Jaeger, Tempo, Langfuse, Phoenix, LangSmith, MLflow or"
+    " another tracing tool, the messages of a model API or framework, or a coding agent's session:"
+    f" docs/files.md lists all {len(FORMATS)} formats; spans with keys of your own: blamespan map"
+)
 
 
 def read_recording(data: bytes) -> Recording:
@@ -70,7 +78,7 @@ def _recording_of(text: FileText) -> Recording:
     formats = [_format_of(part) for part in parts]
     if not parts or None in formats:
         unknown = next((part for part, own in zip(parts, formats, strict=True) if own is None), [])
-        raise UnreadableInput(described(text, unknown))
+        raise UnreadableInput(_described(text, unknown))
     return merged(read_as(own, part) for own, part in zip(formats, parts, strict=True) if own)
 
 
@@ -90,7 +98,7 @@ def _protobuf_requests(plain: bytes) -> list[tuple[Signal, bytes]]:
                     return [(signal, body) for body in bodies]
             except MalformedRequestError:
                 continue
-    raise UnreadableInput(described(None, ()))
+    raise UnreadableInput(_described(None, ()))
 
 
 def _holds_spans(body: bytes) -> bool:
@@ -118,3 +126,29 @@ def _frames(plain: bytes) -> list[bytes]:
         bodies.append(plain[at + 4 : at + 4 + size])
         at += 4 + size
     return bodies if at == len(plain) else []
+
+
+# --- refusals ---
+
+
+def _described(text: FileText | None, unknown: Records) -> str:
+    """Return the reason why a file is refused.
+
+    Args:
+        text: the file's records; ``None`` if it is neither JSON nor YAML nor a table.
+        unknown: the first records that no format recognises.
+    """
+    return f"{_looks_like(text, unknown)}; {_EXPECTED}"
+
+
+def _looks_like(text: FileText | None, unknown: Records) -> str:
+    if text is None:
+        return "neither JSON nor YAML nor a table nor OTLP protobuf"
+    if not text.records:
+        return f"{text.form} without content"
+    one = unknown[0] if unknown else None
+    if not isinstance(one, dict):
+        return f"{text.form} of unknown content ({type(one).__name__})"
+    keys = ", ".join(" ".join(str(key).split())[:_LONGEST_KEY] for key in list(one)[:_MOST_KEYS]) or "none"
+    is_log = any(key in one for key in LOG_LEVELS)
+    return f"{'the log of an application' if is_log else 'unknown format'}: {text.form} with the keys {keys}"

@@ -15,13 +15,12 @@ from typing import Final
 
 from semconv.dialects.generic.clues import Clues, clues_of
 from semconv.dialects.generic.speakers import Speakers, bare_name
-from semconv.dialects.generic.tool_requests import ToolRequests
 from semconv.dialects.reading.action import Action, ActionKind, Key, Surroundings, key_of
 from semconv.dialects.reading.agent_names import NO_AGENT, Found, plain
 from semconv.dialects.reading.observations import Observation, action_of
 from semconv.dialects.reading.tools import transfer_target
 from semconv.dialects.reading.values import is_failed
-from semconv.model import Span
+from semconv.model import Span, ToolCall
 from semconv.record import record, replace
 
 NAME: Final = "generic"
@@ -77,7 +76,7 @@ def infer(surroundings: Surroundings, claimed: frozenset[Key]) -> Inferred | Non
 
 def _are_tools_asked_for(clues: Sequence[Clues]) -> bool:
     """Say whether a model's answer requests a tool that some span runs."""
-    asked = ToolRequests([each for each in clues if each.output_messages])
+    asked = _ToolRequests([each for each in clues if each.output_messages])
     return any(each.tools and asked.by(each) is not None for each in clues)
 
 
@@ -102,7 +101,7 @@ class _Run:
         self._call_keys: Final = frozenset(key_of(clues[at].span) for at in self._calls)
         self._below: Final = self._calls_below()
         self._starts: Final = sorted((clues[at].span.start_ns, clues[at].span.end_ns) for at in self._calls)
-        self._asked: Final = ToolRequests(clues)
+        self._asked: Final = _ToolRequests(clues)
         self._kinds: Final = [self._kind(position) for position in range(len(clues))]
         self._drop_repeated_handoffs()
         self._speakers: Final = Speakers(surroundings, clues, self._kinds)
@@ -363,3 +362,36 @@ def _answer_in(clues: Clues) -> object:
     if clues.got is not None:
         return clues.got
     return next((message.text for message in reversed(clues.output_messages) if message.text), None)
+
+
+class _ToolRequests:
+    """The tool calls that models requested, by name and by id."""
+
+    def __init__(self, calls: Sequence[Clues]) -> None:
+        self._names: dict[str, ToolCall] = {}
+        self._ids: dict[str, ToolCall] = {}
+        for clues in calls:
+            for message in (*clues.output_messages, *clues.input_messages):
+                for call in message.calls:
+                    if call.name:
+                        self._names.setdefault(call.name, call)
+                    if call.call_id:
+                        self._ids.setdefault(call.call_id, call)
+        targets = (transfer_target(call.name, call.arguments) for call in self._names.values())
+        self._transfers: Final = frozenset(plain(target) for target in targets if target)
+        self.ids: Final = frozenset(self._ids)
+
+    def is_transfer_to(self, names: Sequence[str]) -> bool:
+        """Say whether a model requested a transfer to an agent with one of these names."""
+        return not self._transfers.isdisjoint(plain(name) for name in names)
+
+    def by(self, clues: Clues) -> ToolCall | None:
+        """Return the requested call that a span executes; ``None`` if no model requested it."""
+        for each in clues.ids:
+            if each in self._ids:
+                return self._ids[each]
+        own = clues.span.name
+        for name in (*clues.tools, *clues.names, own, bare_name(own), *own.replace(":", " ").split()):
+            if name in self._names:
+                return self._names[name]
+        return None

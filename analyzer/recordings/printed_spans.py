@@ -1,9 +1,14 @@
-"""Reader of spans that OpenTelemetry's SDK for Python prints (``ConsoleSpanExporter``). Pure.
+"""Readers of spans that OpenTelemetry's SDKs for Python and Go print. Pure.
 
-One document after another as printed, one a line, or in a list. Log records printed among them are joined to
-their spans: some instrumentations put messages into them. The printed form has no scope. Before version 1.0
-the resource was its bare attributes and the status's code ``canonical_code``. The consoles of JavaScript and
-.NET print no JSON. Source: opentelemetry-python, ``sdk/trace/__init__.py`` and ``sdk/_logs``.
+Python (``ConsoleSpanExporter``): one document after another as printed, one a line, or in a list. Log records
+printed among them are joined to their spans: some instrumentations put messages into them. The printed form
+has no scope. Before version 1.0 the resource was its bare attributes and the status's code
+``canonical_code``. The consoles of JavaScript and .NET print no JSON. Source: opentelemetry-python,
+``sdk/trace/__init__.py`` and ``sdk/_logs``.
+
+Go (``stdouttrace``): one a line, or pretty-printed one after another. Attributes are a list of keys with
+typed values; the zeros of a root's parent are no id. Source: opentelemetry-go,
+``exporters/stdout/stdouttrace``, and ``SpanStub`` in ``sdk/trace/tracetest/span.go``.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from analyzer.recordings.span_fields import attribute_of, attributes_of, events_
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import EVENT_NAME
 from collector_processor.rebuild.encode import encode_logs
-from semconv.model import Event, Link, LogRecord, Resource, Span
+from semconv.model import AttributeValue, Event, Link, LogRecord, Resource, Scope, Span
 
 _NO_STATE: Final = frozenset({"[]", "{}"})
 """What is printed for an empty trace state."""
@@ -123,4 +128,72 @@ CONSOLE: Final = FileFormat(
     how='`SimpleSpanProcessor(ConsoleSpanExporter(out=open("spans.json", "w")))`',
     recognizes=is_console,
     read=read_console,
+)
+
+
+def is_go(records: Records) -> bool:
+    """Tell whether all records are printed spans."""
+    return bool(records) and all(
+        isinstance(one, dict)
+        and {"Name", "SpanContext", "Parent", "SpanKind", "StartTime", "Attributes"} <= one.keys()
+        and isinstance(one["SpanContext"], dict)
+        and {"TraceID", "SpanID"} <= one["SpanContext"].keys()
+        for one in records
+    )
+
+
+def read_go(records: Records) -> Recording:
+    """Read printed spans."""
+    return of_spans(map(_go_span, records))
+
+
+def _go_span(one: Mapping[str, Any]) -> Span:
+    context, parent, status = one["SpanContext"], one["Parent"] or {}, one.get("Status") or {}
+    scope = one.get("InstrumentationScope") or one.get("InstrumentationLibrary") or {}
+    above = json_text(parent.get("SpanID"))
+    start_ns = nanoseconds(one["StartTime"])
+    return Span(
+        trace_id=trace_id_of(context["TraceID"]),
+        span_id=span_id_of(context["SpanID"]),
+        parent_id=span_id_of(above) if above.strip("0") else None,
+        name=json_text(one["Name"]),
+        kind=kind_of(one["SpanKind"]),
+        start_ns=start_ns,
+        end_ns=nanoseconds(one.get("EndTime")) or start_ns,
+        status=status_of(status.get("Code")),
+        status_message=json_text(status.get("Description")),
+        attributes=_go_attributes(one["Attributes"]),
+        events=tuple(
+            Event(
+                name=json_text(each.get("Name")),
+                time_ns=nanoseconds(each.get("Time")),
+                attributes=_go_attributes(each.get("Attributes")),
+            )
+            for each in objects(one.get("Events") or [])
+        ),
+        links=tuple(
+            Link(
+                trace_id=trace_id_of(each["SpanContext"]["TraceID"]),
+                span_id=span_id_of(each["SpanContext"]["SpanID"]),
+                attributes=_go_attributes(each.get("Attributes")),
+            )
+            for each in objects(one.get("Links") or [])
+        ),
+        scope=Scope(name=json_text(scope.get("Name")), version=json_text(scope.get("Version"))),
+        resource=Resource(attributes=_go_attributes(one.get("Resource"))),
+        trace_state=json_text(context.get("TraceState")),
+    )
+
+
+def _go_attributes(items: object) -> dict[str, AttributeValue]:
+    return {str(each["Key"]): attribute_of(each["Value"].get("Value")) for each in objects(items or [])}
+
+
+GO: Final = FileFormat(
+    name="spans printed by Go's stdouttrace exporter",
+    example="go-stdouttrace.json",
+    source="opentelemetry-go, exporters/stdout/stdouttrace",
+    how="`stdouttrace.New(stdouttrace.WithWriter(file))`",
+    recognizes=is_go,
+    read=read_go,
 )
