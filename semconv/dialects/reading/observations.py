@@ -17,7 +17,7 @@ from semconv.dialects.reading.action import Action, ActionKind, Message
 from semconv.dialects.reading.agent_names import NO_AGENT, Found
 from semconv.dialects.reading.guardrails import TRIGGERED, as_guardrail
 from semconv.dialects.reading.messages import message_of, messages_of, system_text
-from semconv.dialects.reading.payloads import answered, asked, content_of, reported_failure
+from semconv.dialects.reading.payloads import answered, asked, content_of, is_table, reported_failure
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.tools import delegation_target, transfer_target
 from semconv.dialects.reading.values import (
@@ -35,6 +35,7 @@ from semconv.record import record
 _INPUTS: Final = ("messages", "input", "prompt", "prompts", "contents", "inputs", "request", "query")
 _INSTRUCTIONS: Final = ("instructions", "system", "system_instruction", "system_prompt")
 _MESSAGE_MARKS: Final = frozenset({"role", "tool_calls", "lc", "source", "data", "kwargs", "parts"})
+_PART_KEYS: Final = frozenset({"role", "parts", "content", "contents", "text", "type", "message", "delta"})
 _ITEMS: Final = frozenset({"function_call", "function_call_output", "reasoning", "message"})
 _MAX_LEVELS: Final = 4
 
@@ -133,7 +134,12 @@ def _output_messages_in_list(values: Sequence[Any]) -> tuple[Message, ...]:
         return tuple(Message(role="assistant", text=each) for each in values if each)
     if all(isinstance(each, Mapping) and "text" in each and "role" not in each for each in values):
         return _spoken(({"role": "assistant", "content": values},))  # Anthropic's blocks
-    return _spoken(values)
+    return _spoken(values) or (() if any(map(_is_a_part, values)) else _as_text(values))
+
+
+def _is_a_part(value: Any) -> bool:
+    """Say whether an entry of an output is of a message whose text is off or empty, not a row of a table."""
+    return bool(value.keys() & _PART_KEYS) if isinstance(value, Mapping) else isinstance(value, str)
 
 
 def _spoken(values: Sequence[Any]) -> tuple[Message, ...]:
@@ -155,7 +161,9 @@ def _as_text(value: Any) -> tuple[Message, ...]:
 
 
 def _is_message(value: Mapping[str, Any]) -> bool:
-    return bool(value.keys() & _MESSAGE_MARKS) and not value.keys() >= {"args", "kwargs"}
+    return (
+        bool(value.keys() & _MESSAGE_MARKS) and not value.keys() >= {"args", "kwargs"} and not is_table(value)
+    )
 
 
 _ENVELOPES: Final = ({"output"}, {"result"}, {"outputs"})

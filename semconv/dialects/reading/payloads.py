@@ -52,7 +52,8 @@ def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]
         if isinstance(value, Mapping):
             if _is_message(value):
                 return choose(messages_of(value)) or words(whole)
-            found = next((value[key] for key in keys if value.get(key) not in (None, "", [], {}, ())), None)
+            filled = (value[key] for key in keys if value.get(key) not in (None, "", [], {}, ()))
+            found = None if is_table(value) else next(filled, None)
             if found is None:
                 return words(whole)
             value = found
@@ -66,6 +67,13 @@ def _inside(value: Any, keys: Sequence[str], choose: Callable[[Sequence[Message]
         else:
             return words(value)
     return words(whole)
+
+
+def is_table(value: Mapping[str, Any]) -> bool:
+    """Say whether an object is a table whose columns stand apart, as pandas' ``orient="split"`` writes it."""
+    return isinstance(value.get("columns"), (list, tuple)) and isinstance(
+        value.get("data", value.get("rows")), (list, tuple)
+    )
 
 
 def _flat(values: Sequence[Any]) -> Sequence[Any]:

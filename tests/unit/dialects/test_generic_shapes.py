@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from semconv.model import AttributeValue, Span, StepKind, Trajectory
-from tests.factories import ordered, span
+from tests.factories import openinference, ordered, span
 
 SYSTEM, QUESTION, RESULT, ANSWER = "You are the tide clerk.", "When is high tide?", "14:20", "At 14:20."
 ASKED = {"id": "c1", "type": "function", "function": {"name": "tides", "arguments": "{}"}}
@@ -148,3 +148,37 @@ def test_a_tools_result_with_a_kind_and_a_value_stays_a_result() -> None:
     (step,) = run({"acme.input": json.dumps(said), "acme.output": json.dumps(ANSWERING[4:])}).steps
     assert '"port": "Dover"' in step.input
     assert '"height"' in step.input
+
+
+ROWS = [{"port": "Dover", "high": "14:20"}, {"port": "Calais", "high": "14:50"}]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(ROWS, id="rows"),
+        pytest.param({"columns": ["port", "high"], "data": [["Dover", "14:20"]]}, id="columns apart"),
+        pytest.param({"port": ["Dover", "Calais"], "high": ["14:20", "14:50"]}, id="by column"),
+        pytest.param([["port", "high"], ["Dover", "14:20"]], id="lists"),
+        pytest.param([{"source": "table 3", "high": "14:20"}], id="a key of messages"),
+    ],
+)
+def test_a_table_is_an_answer(table: Any) -> None:
+    answer = json.dumps(table)
+    found = run({"acme.input": json.dumps(ANSWERING[:4]), "acme.output": answer})
+    assert found.steps[-1].output == found.output == answer
+
+
+def test_columns_stay_with_their_table() -> None:
+    answer = json.dumps({"columns": ["port", "high"], "data": [["Dover", "14:20"]]})
+    around = {"input.value": QUESTION, "output.value": answer, "output.mime_type": "application/json"}
+    called = {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": QUESTION,
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": answer,
+    }
+    found = ordered(
+        openinference(1, "CHAIN", attributes=around), openinference(2, "LLM", parent=1, attributes=called)
+    )
+    assert found.output == answer
