@@ -14,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from json.encoder import encode_basestring as quoted
 from typing import Final
 
@@ -99,6 +100,28 @@ class _Said:
     """JSON in the schema of ``gen_ai.input.messages``; encoded once, however many agents hear it."""
     agent: str = ""
     """Empty for people and tools."""
+
+
+class _Talk:
+    """What was said in one dialogue: the first message and the last ones, all that is heard again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: tuple[_Said, ...] = ()
+        self._last: Final = deque[_Said](maxlen=_MOST_HEARD)
+
+    def add(self, message: str, agent: str = "") -> None:
+        said = _Said(message=message, agent=agent)
+        self._first = self._first or (said,)
+        self._last.append(said)
+        self.count += 1
+
+    def since(self, count: int) -> Iterator[_Said]:
+        """Yield what follows the first ``count`` messages, up to a bound; of all of them also the first."""
+        new = min(self.count - count, len(self._last))
+        if not count and self.count > len(self._last):
+            yield from self._first
+        yield from islice(self._last, len(self._last) - new, None)
 
 
 @record
@@ -217,7 +240,7 @@ class _Dialogue:
         """Calls without a result yet, by their id; by the tool's name if they have none."""
         self._calls: Final[set[SpanId]] = set()
         """Spans of calls, which other dialogues may be inside of."""
-        self._said: Final[defaultdict[str, list[_Said]]] = defaultdict(list)
+        self._said: Final[defaultdict[str, _Talk]] = defaultdict(_Talk)
         """What was said in each dialogue, by the call that it is inside of."""
         self._spoke: Final[dict[tuple[str, str], int]] = {}
         """How much had been said in a dialogue when an agent spoke last."""
@@ -275,7 +298,7 @@ class _Dialogue:
             case Speaker.TOOL:
                 return self._tool(place, one)
             case Speaker.USER:
-                self._said[one.inside].append(_Said(message=_text_message("user", one.text)))
+                self._said[one.inside].add(_text_message("user", one.text))
             case Speaker.SYSTEM:
                 self._instructions[one.inside].append(one.text)
         return None
@@ -287,19 +310,16 @@ class _Dialogue:
 
     def _heard_by(self, agent: str, inside: str) -> list[str]:
         """Return what was said since an agent spoke last, up to a bound; at first also the task."""
-        said = self._said[inside]
         since = self._spoke.get((inside, agent), 0)
-        last = max(since, len(said) - _MOST_HEARD)
-        heard = said[last:] if since or not last else [said[0], *said[last:]]
-        return [one.message for one in heard if one.agent != agent]
+        return [one.message for one in self._said[inside].since(since) if one.agent != agent]
 
     def _chat(self, place: int, one: Message) -> Span:
         agent, inside, time_ns = self._speaker(one), one.inside, self._times[place]
         heard, parts = self._heard_by(agent, inside), _agent_parts(one)
         self._agents[inside] = agent
         said = f'{{"role": "assistant", "parts": {parts}, "name": {quoted(agent)}}}'
-        self._said[inside].append(_Said(message=said, agent=agent))
-        self._spoke[inside, agent] = len(self._said[inside])
+        self._said[inside].add(said, agent)
+        self._spoke[inside, agent] = self._said[inside].count
         for call in one.calls:
             self._asked[call.call_id or call.name].append(_Asked(call=call, agent=agent, time_ns=time_ns))
         operation = _AGENT if one.is_whole_turn else _CHAT
@@ -338,7 +358,7 @@ class _Dialogue:
         part = (
             f'{{"type": "tool_call_response", "id": {quoted(one.call_id)}, "response": {quoted(one.text)}}}'
         )
-        self._said[one.inside].append(_Said(message=f'{{"role": "tool", "parts": [{part}]}}'))
+        self._said[one.inside].add(f'{{"role": "tool", "parts": [{part}]}}')
         if successor := _handed_over(one.text):
             self._agents[one.inside] = successor
         return self.span(

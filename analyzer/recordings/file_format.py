@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.conversation import Conversation
@@ -19,6 +20,8 @@ Records: TypeAlias = Sequence[Any]
 """Values of one file: its lines, its rows, the items of its list, or its only document."""
 _DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What a document of an unexpected shape makes a reader raise."""
+
+_SPANS_AT_ONCE: Final = 1_000
 
 
 @record
@@ -77,9 +80,10 @@ def of_spans(spans: Iterable[Span], *warnings: str) -> Recording:
     # Importing protobuf takes longer than reading a file of conversations, which needs none of it.
     from collector_processor.rebuild.encode import encode  # noqa: PLC0415
 
-    found = tuple(spans)
-    requests = ((Signal.TRACES, encode(found)),) if found else ()
-    return Recording(requests=requests, warnings=warnings)
+    left = iter(spans)
+    # Requests may follow one another in the same bytes; building a large one takes several times its size.
+    body = b"".join(encode(part) for part in iter(lambda: tuple(islice(left, _SPANS_AT_ONCE)), ()))
+    return Recording(requests=((Signal.TRACES, body),) if body else (), warnings=warnings)
 
 
 def merged(recordings: Iterable[Recording]) -> Recording:
