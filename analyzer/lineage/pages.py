@@ -29,6 +29,8 @@ from semconv.record import record
 _MOST_PAGES: Final = 200
 _FOOTER: Final = 400
 _MOST_TIMES: Final = 5
+_LARGEST: Final = 2**63
+"""Numbers that are added up are smaller: JSON's may be too large for a float."""
 _LONGEST_NUMBER: Final = 9
 _LEAST_COUNTED: Final = 5
 """Entries of a page whose number an answer has by no other way: three days, four people."""
@@ -191,7 +193,7 @@ def _sums(entries: Sequence[Any]) -> set[float]:
     found: defaultdict[str, float] = defaultdict(float)
     for entry in entries:
         for key, value in entry.items() if isinstance(entry, dict) else ():
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
                 found[key] += value
     return set(found.values())
 
