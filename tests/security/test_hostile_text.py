@@ -219,7 +219,7 @@ def test_yaml_is_read_in_three_places_and_by_a_safe_loader() -> None:
     """The API's description from the package, recorded runs (the parser's events), and mapping files."""
     users = [path for path in _sources(*PACKAGES) if "import yaml" in path.read_text(encoding="utf-8")]
     assert {str(path.relative_to(ROOT)) for path in users} == {
-        "analyzer/recordings/yaml_text.py",
+        "analyzer/recordings/file_text.py",
         "analyzer/web/schemas.py",
         "collector_processor/mapping_files.py",
     }
