@@ -13,8 +13,7 @@ from google.protobuf.message import Message
 
 from collector_processor.otlp import Signal
 from collector_processor.otlp.json_fields import is_filled
-from collector_processor.otlp.json_spellings import use_parser_spelling
-from collector_processor.otlp.otlp_json import REQUESTS
+from collector_processor.otlp.otlp_json import REQUESTS, use_parser_spelling
 from tests.security.mutations import mutate_json
 from tests.unit.test_otlp_json import CAPTURES, FULL, traces
 
