@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from analyzer.api.client import AsyncClient, Client, ServiceError
     from analyzer.api.local import Source, attribute, attribute_async, diff, read_run, read_runs
     from analyzer.api.retrying import Retried, RetryAdvice, RetryAttempt, RetryGate, retry
+    from analyzer.history.run_diff import RunDiff, StepPair
     from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod, UnreadableInput
-    from analyzer.inquiry.run_diff import RunDiff, StepPair
     from analyzer.inquiry.whole_run import OfferedTool, RequestedCall, StepMessage, WholeRun, WholeStep
     from analyzer.records.issue_records import Issue
     from analyzer.records.json_records import (
@@ -40,7 +40,7 @@ _PLACES = {
     "analyzer.api.local": ("Source", "attribute", "attribute_async", "diff", "read_run", "read_runs"),
     "analyzer.api.retrying": ("Retried", "RetryAdvice", "RetryAttempt", "RetryGate", "retry"),
     "analyzer.inquiry.errors": ("AnalyzerError", "ModelNeeded", "UnknownMethod", "UnreadableInput"),
-    "analyzer.inquiry.run_diff": ("RunDiff", "StepPair"),
+    "analyzer.history.run_diff": ("RunDiff", "StepPair"),
     "analyzer.inquiry.whole_run": ("OfferedTool", "RequestedCall", "StepMessage", "WholeRun", "WholeStep"),
     "analyzer.records.issue_records": ("Issue",),
     "analyzer.records.json_records": (

@@ -16,8 +16,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
+from analyzer.history.run_diff import RunDiff
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.inquiry.run_diff import RunDiff
 from analyzer.records.issue_records import Issue
 from analyzer.records.json_records import (
     GivenLabel,
@@ -108,7 +108,7 @@ class Client:
         return json.dumps(self._get(f"{_run_path(run_id)}/otlp"), ensure_ascii=False).encode() + b"\n"
 
     def compare(self, left: str, right: str | None = None) -> RunDiff:
-        """Compare two runs by id; without ``right``, with the nearest passing run of the same workflow."""
+        """Compare two runs by id; without ``right``, with the nearest run of the same workflow."""
         return _read(RunDiff, self._get("/api/compare", {"a": left, **({"b": right} if right else {})}))
 
     def queue(self, *, limit: int = 10) -> QueuedRuns:

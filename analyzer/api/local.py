@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from analyzer.executor.composition import open_analyst, open_cleaner
+from analyzer.history.run_diff import RunDiff, compare_runs
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.inquiry.run_diff import RunDiff, compare_runs
 from analyzer.inquiry.verdict import to_json
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from analyzer.recordings.file_format import Recording

@@ -49,11 +49,12 @@ def add_run_tools(server: MCPServer, source: RunSource) -> None:
 
     @server.tool(annotations=READS, structured_output=False)
     async def compare_runs(run_id: str, other_run_id: str = "", limit: int = 20) -> str:
-        """Compare two runs step by step; the differences begin with the first one.
+        """Compare two runs step by step, and name the first difference that matters for the answers.
 
         Args:
             run_id: the run.
-            other_run_id: the run to compare with; empty for the nearest passing run of the same workflow.
+            other_run_id: the run to compare with; empty for the nearest run of the same workflow (the same
+                task first, and one that passed if there is any: `get_verdict` says whether it did).
             limit: at most 50 differences.
         """
         found = await answered(source.compare(run_id, other_run_id or None))
@@ -139,8 +140,10 @@ def add_run_tools(server: MCPServer, source: RunSource) -> None:
 def _differences(found: Mapping[str, Any], most: int) -> Mapping[str, Any]:
     differing = [pair for pair in found["pairs"] if pair["change"] != "same"]
     names = ("left", "right", "same_task", "same_output", "departure", "distance", "compared")
+    matters = found["matters"]
     return {
         **{name: found[name] for name in names},
+        "matters": matters and {**matters, "pair": found["pairs"][matters["place"]]},
         "left_totals": found["left_totals"],
         "right_totals": found["right_totals"],
         "same_steps": len(found["pairs"]) - len(differing),

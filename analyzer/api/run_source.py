@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from analyzer.api.client import Client, ServiceError
-from analyzer.inquiry.run_diff import compare_runs
+from analyzer.history.run_diff import compare_runs
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import NotKept, kept_trace, otlp_json, rebuilt
@@ -76,7 +76,7 @@ class RunSource(Protocol):
         ...
 
     async def compare(self, left: str, right: str | None) -> Document:
-        """Return two runs compared; without ``right``, with the nearest passing run of the workflow."""
+        """Return two runs compared; without ``right``, with the nearest run of the workflow."""
         ...
 
     async def issues(self, limit: int) -> Document:

@@ -19,7 +19,7 @@ from typing import Any, Final, get_args, get_type_hints
 import yaml
 from pydantic import TypeAdapter
 
-from analyzer.inquiry.run_diff import RunDiff
+from analyzer.history.run_diff import RunDiff
 from analyzer.records.issue_records import Issue, IssueFix
 from analyzer.records.json_records import (
     GivenLabel,

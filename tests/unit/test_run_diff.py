@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.inquiry import run_diff
-from analyzer.inquiry.run_diff import (
+from analyzer.history import align_steps
+from analyzer.history.align_steps import align
+from analyzer.history.run_diff import (
     Change,
     Way,
-    align,
     compare_runs,
     departure_in_words,
     nearest_run,
@@ -141,7 +141,7 @@ def test_long_runs_need_little_memory(size: int) -> None:
 def test_hostile_runs_of_many_different_steps_are_aligned_in_linear_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_diff, "_MOST_CELLS", 4_000)
+    monkeypatch.setattr(align_steps, "_MOST_CELLS", 4_000)
 
     def cost(count: int) -> int:
         left = whole(run(*(step(f"a{number % 7}", f"left {number}") for number in range(count))))
@@ -152,7 +152,7 @@ def test_hostile_runs_of_many_different_steps_are_aligned_in_linear_time(
 
 
 def test_long_runs_are_aligned_in_sections_that_lose_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_diff, "_MOST_CELLS", 10)
+    monkeypatch.setattr(align_steps, "_MOST_CELLS", 10)
     left = whole(run(*(step("a", f"{number}") for number in range(50)), step("b", "x")))
     right = whole(run(step("c", "y"), *(step("a", f"{number}") for number in range(1, 40))))
     found = align(left.steps, right.steps)

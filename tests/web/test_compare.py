@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer import AsyncClient, ServiceError
-from analyzer.inquiry.run_diff import Change, Departure, Way, compare_runs
+from analyzer.history.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.app import make_app
 from analyzer.web.reads import nearest
@@ -28,7 +28,7 @@ from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.store.database.places import open_database
 from collector_processor.store.small_tables import TrialArm, TrialArmRows
-from semconv.model import StepKind, Trajectory
+from semconv.model import Outcome, OutcomeSource, StepKind, Trajectory
 from semconv.record import replace
 from tests.factories import TRACE, chat, workflow
 from tests.runs import run, step, tool
@@ -60,7 +60,8 @@ async def test_two_runs_are_compared_and_the_address_is_the_link_to_share(
     await stage.add(PASSED, "ferries")
     await stage.add(FAILED, "ferries", blame(FAILED, 1))
     page = await text_of(client, "/compare?a=failed&b=passed")
-    assert 'They part at <a href="#pair-1">clerk, step 1</a>: other output' in page
+    assert "clerk wrote 12 (step 1), the second run 120 (step 1), and the answer depends on it" in page
+    assert '<a href="#pair-1">See it</a>' in page
     for text in (
         "<del>12</del><ins>120</ins> seats",
         "the same task",
@@ -70,9 +71,7 @@ async def test_two_runs_are_compared_and_the_address_is_the_link_to_share(
         assert text in page, text
 
 
-async def test_a_run_is_compared_with_the_nearest_passing_one_of_its_workflow(
-    stage: Stage, client: Client
-) -> None:
+async def test_a_run_is_compared_with_the_nearest_one_of_its_workflow(stage: Stage, client: Client) -> None:
     def totals(workflow: str) -> RunTotals:
         return RunTotals(workflow=workflow, steps=3)
 
@@ -85,11 +84,55 @@ async def test_a_run_is_compared_with_the_nearest_passing_one_of_its_workflow(
     await stage.add(replace(PASSED, run_id="other-service"), "shop", None, totals("seats"))
     page = await text_of(client, "/compare?a=failed")
     assert 'href="/runs/passed"' in page
-    assert "of 2, its steps are most alike" in page
+    assert "a run with the same task without a sign of failure. Nothing says that it passed." in page
+    assert "the nearest of 2 compared" in page
     assert "the first run does writer: llm (step 3), the second has ended" in page
-    assert "nearest passing run" in page
+    assert "no sign of failure" in page
     assert 'href="/compare?a=failed"' in await text_of(client, "/runs/failed")
     assert "/compare" not in await text_of(client, "/runs/passed")
+
+
+async def test_a_run_that_passed_is_nearer_and_one_of_the_same_task_nearer_still(
+    stage: Stage, client: Client
+) -> None:
+    totals = RunTotals(workflow="seats", steps=3)
+    proved = replace(PASSED, outcome=Outcome.SUCCESS, outcome_source=OutcomeSource.EVALUATOR)
+    await stage.add(FAILED, "ferries", blame(FAILED, 1), totals)
+    await stage.add(replace(PASSED, run_id="twin"), "ferries", None, totals)
+    other = replace(proved, run_id="other-task", task="Refund me.")
+    await stage.add(other, "ferries", None, totals)
+    assert 'href="/runs/twin"' in await text_of(client, "/compare?a=failed")
+    await stage.add(replace(proved, run_id="proved"), "ferries", None, totals)
+    page = await text_of(client, "/compare?a=failed")
+    assert 'href="/runs/proved"' in page
+    assert "a run with the same task that passed." in page
+
+
+async def test_an_old_run_of_the_same_task_is_found_behind_many_newer_ones(
+    stage: Stage, client: Client
+) -> None:
+    totals = RunTotals(workflow="seats", steps=3)
+    await stage.add(replace(PASSED, run_id="old-twin"), "ferries", None, totals)
+    for number in range(25):
+        other = replace(PASSED, run_id=f"other-{number}", task=f"Refund ticket {number}.")
+        await stage.add(other, "ferries", None, totals)
+    await stage.add(FAILED, "ferries", blame(FAILED, 1), totals)
+    assert 'href="/runs/old-twin"' in await text_of(client, "/compare?a=failed")
+
+
+async def test_without_a_good_run_another_failure_of_the_same_task_is_shown_as_what_it_is(
+    stage: Stage, client: Client
+) -> None:
+    totals = RunTotals(workflow="seats", steps=3)
+    await stage.add(FAILED, "ferries", blame(FAILED, 1), totals)
+    other = replace(FAILED, run_id="other-task", task="Refund me.")
+    await stage.add(other, "ferries", blame(other, 1), totals)
+    assert "no passing run of this workflow" in await text_of(client, "/compare?a=failed", 404)
+    again = replace(FAILED, run_id="again")
+    await stage.add(again, "ferries", blame(again, 1), totals)
+    page = await text_of(client, "/compare?a=failed")
+    assert 'href="/runs/again"' in page
+    assert "a run with the same task that may have failed too" in page
 
 
 async def test_another_tenants_run_is_never_the_nearest_and_its_id_does_not_hide_ours(
@@ -268,7 +311,7 @@ async def test_a_trial_is_compared_with_a_run_by_programs_too(stage: Stage, clie
     found = await (await client.get(f"/api/compare?a=passed&b=trial:{TRIAL_B}")).json()
     assert found["first_divergence"] == 0
     page = await text_of(client, f"/compare?a=trial:{TRIAL_A}", 404)
-    assert "a trial has no nearest passing run" in page
+    assert "a trial has no nearest run" in page
 
 
 @pytest.mark.parametrize("trial", ["c" * 32, "", "%00", "%27%20OR%201=1", "%C3%A4"])

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from analyzer.inquiry.run_diff import compare_runs
+from analyzer.history.run_diff import compare_runs
 from analyzer.inquiry.verdict import to_json
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.issues.beside_verdicts import AnalysedRun

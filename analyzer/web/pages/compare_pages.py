@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from analyzer.history.run_diff import compare_runs
 from analyzer.inquiry.present import plain
-from analyzer.inquiry.run_diff import compare_runs
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.long_answers import long_answer
 from analyzer.web.pages.front import routed
@@ -47,6 +47,8 @@ class _TwoRuns:
     right: _Side
     compared: int = 1
     """Runs among which the second is the nearest; 1 if it was named."""
+    note: str = ""
+    """How the second run was found; empty if it was named."""
 
     @property
     def runs(self) -> tuple[WholeRun, WholeRun]:
@@ -73,7 +75,7 @@ async def _document(context: CompareContext, request: web.Request) -> web.Respon
     unknown = sorted(request.query.keys() - {"a", "b"})
     left, right = _named(request)
     if unknown or not left:
-        raise web.HTTPBadRequest(text="expected ?a=RUN&b=RUN, or ?a=RUN for the nearest passing run\n")
+        raise web.HTTPBadRequest(text="expected ?a=RUN&b=RUN, or ?a=RUN for the nearest run\n")
     both = await _two(context, request, left, right)
     return await long_answer(
         lambda: json.dumps(compare_runs(*both.runs, both.compared).to_json()), "application/json"
@@ -86,7 +88,7 @@ def _named(request: web.Request) -> tuple[str, str]:
 
 
 async def _two(context: CompareContext, request: web.Request, left: str, right: str) -> _TwoRuns:
-    """Read two runs; an empty ``right`` stands for the passing run nearest to the first.
+    """Read two runs; an empty ``right`` stands for the run nearest to the first.
 
     Raises:
         web.HTTPError: a run is not known or not kept, or the two are too long to compare here.
@@ -94,7 +96,7 @@ async def _two(context: CompareContext, request: web.Request, left: str, right: 
     first = await _side(context, request, left)
     if not right:
         if first.verdict is None:
-            raise web.HTTPNotFound(text="a trial has no nearest passing run: name another run\n")
+            raise web.HTTPNotFound(text="a trial has no nearest run: name another run\n")
         return await _with_nearest(context, first, first.verdict)
     second = await _side(context, request, right)
     try:
@@ -135,7 +137,7 @@ async def _trial_side(context: CompareContext, request: web.Request, trial: str)
 
 
 async def _with_nearest(context: CompareContext, first: _Side, verdict: StoredVerdict) -> _TwoRuns:
-    """Return a run beside the nearest passing run of its workflow.
+    """Return a run beside the nearest run of its workflow.
 
     Raises:
         web.HTTPError: none can be compared with it.
@@ -148,7 +150,10 @@ async def _with_nearest(context: CompareContext, first: _Side, verdict: StoredVe
     except TooLong as error:
         raise web.HTTPUnprocessableEntity(text=f"{error}\n") from error
     return _TwoRuns(
-        left=first, right=_Side(whole=found.whole, verdict=found.verdict), compared=found.compared
+        left=first,
+        right=_Side(whole=found.whole, verdict=found.verdict),
+        compared=found.compared,
+        note=found.note,
     )
 
 
@@ -162,11 +167,9 @@ async def _compared(context: CompareContext, request: web.Request) -> web.Stream
         page = await _shown(context, request, left, right, None, error=(refusal.text or "").strip())
         page.set_status(refusal.status)
         return page
-    among = f": of {both.compared}, its steps are most alike" if both.compared > 1 else ""
-    note = "" if right else f"The second is the nearest passing run of the same workflow{among}."
     shown = await context.shared.prepared.comparison(*both.runs)
     right = both.right.name
-    return await _shown(context, request, left, right, shown, note=note, sides=(both.left, both.right))
+    return await _shown(context, request, left, right, shown, note=both.note, sides=(both.left, both.right))
 
 
 async def _read(context: CompareContext, verdict: StoredVerdict) -> WholeRun:

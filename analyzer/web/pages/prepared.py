@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 from markupsafe import Markup
 
-from analyzer.inquiry.run_diff import compare_runs
+from analyzer.history.run_diff import compare_runs
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.recurrence import Issue
 from analyzer.lineage.memory import forget_texts

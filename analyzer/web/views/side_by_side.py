@@ -1,6 +1,6 @@
 """Two runs side by side, for the page: lanes, pairs of steps, differences of texts and numbers. Pure.
 
-``inquiry/run_diff.py`` aligns the steps. Equal steps in a row are folded; differences of texts are marked
+``history/run_diff.py`` aligns the steps. Equal steps in a row are folded; differences of texts are marked
 word by word, within bounds, since texts of runs may have any length.
 """
 
@@ -13,8 +13,16 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Final
 
+from analyzer.history.run_diff import (
+    Change,
+    RunDiff,
+    RunTotals,
+    StepPair,
+    departure_in_words,
+    in_words,
+    matter_in_words,
+)
 from analyzer.inquiry.present import plain
-from analyzer.inquiry.run_diff import Change, RunDiff, RunTotals, StepPair, departure_in_words, in_words
 from analyzer.inquiry.visible import visible
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
 
@@ -57,7 +65,7 @@ class ShownPair:
     change: Change
     sign: str
     is_first: bool
-    """Whether the runs diverge here."""
+    """Whether it is the first difference that matters; the first of all if none does."""
     left: int | None
     right: int | None
     agent: str
@@ -109,7 +117,12 @@ class ShownComparison:
     """A comparison for the page."""
 
     first: ShownPair | None
-    """First difference; ``None`` if the runs are the same."""
+    """First difference that matters; the first of all if none does, ``None`` if the runs are the same."""
+    matters: str
+    """The first difference that matters, as a sentence; empty if the runs are the same."""
+    has_matter: bool
+    differs_from: int | None
+    """Place of the first difference of all, if that is an earlier one."""
     departure: str
     """The first step without a counterpart, as a sentence; empty if all are paired."""
     same_task: bool
@@ -127,15 +140,17 @@ class ShownComparison:
 def view_of(found: RunDiff, left: WholeRun, right: WholeRun) -> ShownComparison:
     """Return a comparison as the page shows it."""
     marked = 0
+    first = found.first_divergence if found.matters is None else found.matters.place
     pairs: list[ShownPair] = []
     for place, pair in enumerate(found.pairs[:MOST_PAIRS]):
         is_marked = pair.change is Change.TEXT and marked < MOST_MARKED
         marked += is_marked
-        pairs.append(
-            _pair(place, pair, left, right, is_first=place == found.first_divergence, mark=is_marked)
-        )
+        pairs.append(_pair(place, pair, left, right, is_first=place == first, mark=is_marked))
     return ShownComparison(
         first=next((pair for pair in pairs if pair.is_first), None),
+        matters=matter_in_words(found),
+        has_matter=found.matters is not None,
+        differs_from=found.first_divergence if found.first_divergence != first else None,
         departure=departure_in_words(found.departure, found.distance) if found.departure else "",
         same_task=found.same_task,
         same_output=found.same_output,

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, print_json
 from analyzer.cli.recorded_runs import LogsOption, RecordedRun, load_runs
-from analyzer.inquiry.present import console, plain
-from analyzer.inquiry.run_diff import (
+from analyzer.history.run_diff import (
     Change,
     RunDiff,
     RunTotals,
@@ -21,8 +20,10 @@ from analyzer.inquiry.run_diff import (
     compare_runs,
     departure_in_words,
     in_words,
+    matter_in_words,
     nearest_run,
 )
+from analyzer.inquiry.present import console, plain
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
 from collector_processor.core.runs import Run
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
@@ -50,11 +51,11 @@ def diff(
     logs: LogsOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Show two runs side by side: aligned steps, and where they first differ.
+    """Show two runs side by side: aligned steps, and the first difference that matters for the answers.
 
     Steps are aligned by agent, kind and tool, then by their text. The differences of time, tokens
-    and cost are the second run minus the first. Of several passing runs, the one whose steps are most alike
-    is shown.
+    and cost are the second run minus the first. Of several runs the nearest is shown: the same task first,
+    and one that passed if there is any.
 
     Example: [bold]blamespan diff failed.json passed.json[/bold]
     """
@@ -85,20 +86,22 @@ def _show(found: RunDiff, left: WholeRun, right: WholeRun) -> None:
     screen = console()
     screen.print(_totals(found), "")
     if found.compared > 1:
-        screen.print(f"Of {found.compared} runs, {plain(found.right, 40)} has the most similar steps.")
+        screen.print(f"Of {found.compared} runs, {plain(found.right, 40)} is the nearest.")
     if found.first_divergence is None:
         screen.print("The runs take the same steps with the same texts.")
         return
+    first = found.first_divergence if found.matters is None else found.matters.place
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, padding=(0, 1, 0, 0))
     for name in ("", "left", "right"):
         table.add_column(name, no_wrap=True, justify="right")
     table.add_column("agent", no_wrap=True, max_width=24)
     table.add_column("what happened", ratio=1, overflow="fold")
     for place, pair in enumerate(found.pairs):
-        mark = "▶" if place == found.first_divergence else _SIGNS[pair.change]
+        mark = "▶" if place == first else _SIGNS[pair.change]
         texts = (Text(plain(pair.agent, 24)), Text(_what(pair, left, right)))
         table.add_row(mark, _place(pair.left), _place(pair.right), *texts, style=_STYLES[pair.change])
     screen.print(table)
+    screen.print(plain(matter_in_words(found), 400))
     if found.departure is not None:
         told = departure_in_words(found.departure, found.distance)
         screen.print(plain(told, 400))

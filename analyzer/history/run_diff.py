@@ -1,20 +1,17 @@
-"""Two runs side by side: aligned steps, where they part, differences of text, tokens, time and cost. Pure.
-
-Steps are aligned by what they are (agent, kind, tool or next agent) with the longest common subsequence, and
-among equals by their text. Hirschberg's algorithm (Communications of the ACM 18(6), 1975) needs memory linear
-in the steps; equal beginnings and ends are paired first, which leaves little of most pairs of runs. Longer
-runs are aligned section by section, so that two runs of 100,000 steps take seconds.
-"""
+"""Two runs side by side: aligned steps, the difference that matters, texts, tokens, time and cost. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from analyzer.history.align_steps import Alignable, align, output_of
+from analyzer.history.what_matters import Matter, Reach, Side, first_that_matters
 from analyzer.inquiry.whole_run import WholeRun, WholeStep
-from semconv.model import StepKind
+from analyzer.signals.run_view import final_answer
+from semconv.model import Outcome
 
 
 class Change(StrEnum):
@@ -93,6 +90,8 @@ class RunDiff:
     same_output: bool
     first_divergence: int | None
     """Place in `pairs` of the first one that is not the same; null if all are."""
+    matters: Matter | None
+    """The first difference that matters for the answers; null if none does."""
     departure: Departure | None
     """The first step without a counterpart; null if all are paired."""
     distance: float
@@ -108,13 +107,49 @@ class RunDiff:
         return asdict(self)
 
 
-def nearest_run(left: WholeRun, candidates: Sequence[WholeRun]) -> WholeRun:
-    """Return the candidate whose steps are nearest to a run's, by ``distance_of``; of equals, the first."""
+def nearest_run(left: WholeRun, candidates: Sequence[WholeRun], passed: Collection[str] = ()) -> WholeRun:
+    """Return the run nearest to a run, by task and texts; of equals, the first.
 
-    def distance(each: WholeRun) -> float:
-        return distance_of(align(left.steps, each.steps), len(left.steps), len(each.steps))
+    Runs of the same task come first, of these the ones that are known to have passed, and of these the one
+    whose steps and texts are most alike.
+
+    Args:
+        left: the run.
+        candidates: the others, at least one.
+        passed: ids of those that passed, beside those that say so themselves.
+    """
+
+    def distance(each: WholeRun) -> tuple[bool, bool, float]:
+        has_passed = each.outcome is Outcome.SUCCESS or each.run_id in passed
+        return not has_same_task(each, left), not has_passed, _difference(left, each)
 
     return min(candidates, key=distance)
+
+
+def has_same_task(one: WholeRun, other: WholeRun) -> bool:
+    """Tell whether two runs have the same task, up to spaces and the case of letters."""
+    return one.task.casefold().split() == other.task.casefold().split()
+
+
+def _difference(left: WholeRun, right: WholeRun) -> float:
+    """Return 1 less the likeness of two runs' steps: a pair counts by the share of words that both have."""
+    likeness = sum(
+        _likeness(left.steps[one], right.steps[other])
+        for one, other in align(left.steps, right.steps)
+        if one is not None and other is not None
+    )
+    both = len(left.steps) + len(right.steps)
+    return 1 - 2 * likeness / both if both else 0.0
+
+
+def _likeness(ours: WholeStep, theirs: WholeStep) -> float:
+    """Return 0.5 for a pair of steps with no word in common, up to 1 for the same words."""
+    words, others = (
+        {*f"{step.input[:_COMPARED_TEXT]} {step.output[:_COMPARED_TEXT]}".casefold().split()}
+        for step in (ours, theirs)
+    )
+    both = len(words) + len(others)
+    return 0.5 + len(words & others) / both if both else 1.0
 
 
 def compare_runs(left: WholeRun, right: WholeRun, compared: int = 1) -> RunDiff:
@@ -128,9 +163,10 @@ def compare_runs(left: WholeRun, right: WholeRun, compared: int = 1) -> RunDiff:
     return RunDiff(
         left=left.run_id,
         right=right.run_id,
-        same_task=left.task == right.task,
+        same_task=has_same_task(left, right),
         same_output=left.output == right.output,
         first_divergence=next(changed, None),
+        matters=first_that_matters(_side(left), _side(right), places),
         departure=departure_of(left.steps, right.steps, places),
         distance=distance_of(places, len(left.steps), len(right.steps)),
         compared=compared,
@@ -138,6 +174,10 @@ def compare_runs(left: WholeRun, right: WholeRun, compared: int = 1) -> RunDiff:
         left_totals=totals_of(left.steps),
         right_totals=totals_of(right.steps),
     )
+
+
+def _side(run: WholeRun) -> Side:
+    return Side(steps=run.steps, task=run.task, answer=final_answer(run.trajectory))
 
 
 def distance_of(places: Sequence[tuple[int | None, int | None]], lefts: int, rights: int) -> float:
@@ -161,6 +201,29 @@ def departure_of(
         expected="" if other is None else action_in_words(rights[other]),
         found="" if step is None else action_in_words(lefts[step]),
     )
+
+
+def matter_in_words(found: RunDiff) -> str:
+    """Return the first difference that matters as a sentence; empty if the runs do not differ."""
+    if found.matters is None:
+        none = "No difference matters: the runs make the same calls, and their answers have the same values."
+        return none if found.first_divergence is not None else ""
+    pair = found.pairs[found.matters.place]
+    what = f"{pair.agent}: {pair.kind}{f' {pair.target}' if pair.target else ''}"
+    match found.matters.reach:
+        case Reach.VALUE:
+            left, right = (value or "no such value" for value in (found.matters.left, found.matters.right))
+            told = (
+                f"{pair.agent} wrote {left} (step {pair.left}), the second run {right} (step {pair.right}),"
+                " and the answer depends on it"
+            )
+        case Reach.EXTRA:
+            told = f"only the first run does {what} (step {pair.left})"
+        case Reach.MISSING:
+            told = f"only the second run does {what} (its step {pair.right})"
+        case Reach.FAILURE:
+            told = f"{what} failed in one run only (steps {pair.left} and {pair.right})"
+    return f"The first difference that matters: {told}."
 
 
 def departure_in_words(departure: Departure, distance: float) -> str:
@@ -194,6 +257,8 @@ def totals_of(steps: Sequence[WholeStep]) -> RunTotals:
     )
 
 
+_COMPARED_TEXT: Final = 2_000
+"""Characters of a text whose words are compared to find the nearest run."""
 _COMPARED: Final = ("input", "output", "error", "status", "model")
 
 
@@ -242,184 +307,3 @@ def in_words(differs: Sequence[str]) -> str:
     """Return which fields of two steps differ: ``other output``, ``other input, output and status``."""
     *first, last = differs
     return f"other {', '.join(first)} and {last}" if first else f"other {last}"
-
-
-_SAME_STEP: Final = 2
-
-
-_SAME_TEXT: Final = 1
-"""Scores: a pair of equal steps counts more than equal texts, so texts only decide between such pairs."""
-
-
-_MOST_CELLS: Final = 4_000_000
-"""Most pairs of steps in a section, as in two runs of 2,000 steps; Hirschberg compares each twice."""
-
-
-class Alignable(Protocol):
-    """A step as the alignment reads it."""
-
-    @property
-    def index(self) -> int:
-        """Its number in the run."""
-        ...
-
-    @property
-    def agent(self) -> str:
-        """Its agent."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Its kind."""
-        ...
-
-    @property
-    def target(self) -> str | None:
-        """The tool or next agent."""
-        ...
-
-    @property
-    def input(self) -> str:
-        """The input."""
-        ...
-
-    @property
-    def output(self) -> str:
-        """The output."""
-        ...
-
-    @property
-    def error(self) -> str:
-        """Its error."""
-        ...
-
-    @property
-    def status(self) -> str:
-        """Its status."""
-        ...
-
-
-def align(left: Sequence[Alignable], right: Sequence[Alignable]) -> list[tuple[int | None, int | None]]:
-    """Return the places of aligned steps, in order; ``None`` where one run has no such step."""
-    ours, theirs = _Marks.of(left, right)
-    start = 0
-    end_left, end_right = len(left), len(right)
-    while start < min(end_left, end_right) and ours.text[start] == theirs.text[start]:
-        start += 1
-    while start < min(end_left, end_right) and ours.text[end_left - 1] == theirs.text[end_right - 1]:
-        end_left, end_right = end_left - 1, end_right - 1
-    matched = [(place, place) for place in range(start)]
-    for section in _sections((start, end_left), (start, end_right)):
-        matched += _matched(ours, theirs, *section)
-    matched += zip(range(end_left, len(left)), range(end_right, len(right)), strict=True)
-    return list(_with_rest(matched, len(left), len(right)))
-
-
-def _sections(
-    left: tuple[int, int], right: tuple[int, int]
-) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Cut both ranges into the same number of sections, so that the pairs to compare stay bounded."""
-    (low, high), (first, last) = left, right
-    count = max(1, -(-(high - low) * (last - first) // _MOST_CELLS))
-    for number in range(count):
-        yield (
-            (low + (high - low) * number // count, low + (high - low) * (number + 1) // count),
-            (first + (last - first) * number // count, first + (last - first) * (number + 1) // count),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Marks:
-    """Steps as numbers: equal ones have equal numbers."""
-
-    step: list[int]
-    """By agent, kind and target."""
-    text: list[int]
-    """The same with all texts."""
-
-    @staticmethod
-    def of(*runs: Sequence[Alignable]) -> list[_Marks]:
-        names: dict[object, int] = {}
-
-        def number(key: object) -> int:
-            return names.setdefault(key, len(names))
-
-        return [
-            _Marks(
-                step=[number(_what(step)) for step in run],
-                text=[
-                    number((*_what(step), step.input, output_of(step), step.error, step.status))
-                    for step in run
-                ],
-            )
-            for run in runs
-        ]
-
-
-def output_of(step: Alignable) -> str:
-    """Return a step's output; empty for a handoff, since frameworks put new ids and states there."""
-    return "" if step.kind is StepKind.HANDOFF else step.output
-
-
-def _what(step: Alignable) -> tuple[str, str, str | None]:
-    return step.agent, step.kind, step.target
-
-
-def _matched(
-    ours: _Marks, theirs: _Marks, left: tuple[int, int], right: tuple[int, int]
-) -> list[tuple[int, int]]:
-    """Return the best matching of two ranges, with a stack instead of recursion: the left one is halved."""
-    found: list[tuple[int, int]] = []
-    waiting = [(left, right)]
-    while waiting:
-        (low, high), (first, last) = waiting.pop()
-        if low >= high or first >= last:
-            continue
-        if high - low == 1:
-            found += _best_single(ours, theirs, low, range(first, last))
-            continue
-        middle = (low + high) // 2
-        before = _scores(ours, theirs, range(low, middle), range(first, last))
-        after = _scores(ours, theirs, range(high - 1, middle - 1, -1), range(last - 1, first - 1, -1))
-        sums = [one + other for one, other in zip(before, reversed(after), strict=True)]
-        cut = first + sums.index(max(sums))
-        waiting += [((middle, high), (cut, last)), ((low, middle), (first, cut))]
-    return found
-
-
-def _best_single(ours: _Marks, theirs: _Marks, at: int, places: range) -> list[tuple[int, int]]:
-    mark, text = ours.step[at], ours.text[at]
-    same = [place for place in places if theirs.step[place] == mark]
-    best = next((place for place in same if theirs.text[place] == text), same[0] if same else None)
-    return [] if best is None else [(at, best)]
-
-
-def _scores(ours: _Marks, theirs: _Marks, rows: range, columns: range) -> list[int]:
-    """Return the best score of all rows against each beginning of the columns: the last row of the table."""
-    marks, texts = [theirs.step[place] for place in columns], [theirs.text[place] for place in columns]
-    above = [0] * (len(columns) + 1)
-    for row in rows:
-        mark, text = ours.step[row], ours.text[row]
-        line = [0]
-        best = diagonal = 0
-        for other, other_text, up in zip(marks, texts, above[1:], strict=True):
-            if other == mark:
-                best = max(best, diagonal + _SAME_STEP + (_SAME_TEXT if other_text == text else 0))
-            best = max(best, up)
-            line.append(best)
-            diagonal = up
-        above = line
-    return above
-
-
-def _with_rest(
-    matched: Sequence[tuple[int, int]], lefts: int, rights: int
-) -> Iterator[tuple[int | None, int | None]]:
-    """Yield the matches with the unmatched steps between them, those of the first run first."""
-    left = right = 0
-    for next_left, next_right in [*sorted(matched), (lefts, rights)]:
-        yield from ((place, None) for place in range(left, next_left))
-        yield from ((None, place) for place in range(right, next_right))
-        if next_left < lefts and next_right < rights:
-            yield next_left, next_right
-        left, right = next_left + 1, next_right + 1
