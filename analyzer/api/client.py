@@ -130,10 +130,19 @@ class Client:
         return _read(WorkflowInFull, self._get("/api/workflow", asked))
 
     def label(
-        self, run_id: str, *, agent: str | None = None, step: int | None = None, failed: bool = True
+        self,
+        run_id: str,
+        *,
+        agent: str | None = None,
+        step: int | None = None,
+        failed: bool = True,
+        why: str | None = None,
     ) -> GivenLabel:
-        """Say which agent or step was to blame, or with ``failed=False`` that the run did not fail."""
-        said = {"agent": agent, "step": step} if failed else {"failed": False}
+        """Say which agent or step was to blame, or with ``failed=False`` that the run did not fail.
+
+        ``why`` is the reason in a few words; it is kept with the label.
+        """
+        said = {"agent": agent, "step": step, "why": why} if failed else {"failed": False, "why": why}
         fields = {name: value for name, value in said.items() if value is not None}
         return _read(GivenLabel, self._post(f"{_run_path(run_id)}/label", json.dumps(fields).encode()))
 
@@ -251,10 +260,18 @@ class AsyncClient:
         return await asyncio.to_thread(self._client.workflow, service, workflow)
 
     async def label(
-        self, run_id: str, *, agent: str | None = None, step: int | None = None, failed: bool = True
+        self,
+        run_id: str,
+        *,
+        agent: str | None = None,
+        step: int | None = None,
+        failed: bool = True,
+        why: str | None = None,
     ) -> GivenLabel:
         """As ``Client.label``."""
-        return await asyncio.to_thread(self._client.label, run_id, agent=agent, step=step, failed=failed)
+        return await asyncio.to_thread(
+            self._client.label, run_id, agent=agent, step=step, failed=failed, why=why
+        )
 
     async def confirm(self, run_id: str) -> GivenLabel:
         """As ``Client.confirm``."""

@@ -149,17 +149,22 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
 def _add_label_tool(server: MCPServer, source: RunSource) -> None:
     @server.tool(annotations=_WRITES, structured_output=False)
     async def label_run(
-        run_id: str, agent: str | None = None, step: int | None = None, *, did_not_fail: bool = False
+        run_id: str,
+        agent: str | None = None,
+        step: int | None = None,
+        *,
+        did_not_fail: bool = False,
+        why: str = "",
     ) -> str:
         """Correct a verdict: name the agent or step that was to blame, or say that the run did not fail.
 
         Call it only when a person told you to: labels override every analysis, and rankers learn from
-        them.
+        them. `why` is the person's reason in a few words.
         """
         if did_not_fail == (agent is not None or step is not None):
             raise ToolError("expected agent, step or both, or did_not_fail")
         kind = LabelKind.NOT_A_FAILURE if did_not_fail else LabelKind.CORRECTED
-        said = Statement(kind=kind, agent=agent, step=step)
+        said = Statement(kind=kind, agent=agent, step=step, why=why)
         return await written(await answered(source.label(run_id, said)), MOST_TEXT)
 
 

@@ -156,7 +156,11 @@ class ServiceSource:
         return asdict(
             await asyncio.to_thread(
                 lambda: self.client.label(
-                    run_id, agent=statement.agent, step=statement.step, failed=is_failure
+                    run_id,
+                    agent=statement.agent,
+                    step=statement.step,
+                    failed=is_failure,
+                    why=statement.why or None,
                 )
             )
         )

@@ -225,6 +225,10 @@ class Label:
     verdict_version: int
     """The version of the verdict that was labelled."""
     labelled_ns: int
+    why: str | None
+    """The person's reason, without secrets."""
+    author: str | None
+    """The person's name, as the command line, the proxy in front or the backend tells it; null if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

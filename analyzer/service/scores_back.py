@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from analyzer.issues.labels.correcting import Corrections
@@ -141,7 +141,8 @@ class ScoresBack:
         if verdict is None or statement is None:
             return False
         try:
-            given = await self.corrections.hear(verdict, statement, score.said_ns)
+            said = replace(statement, author=score.author)
+            given = await self.corrections.hear(verdict, said, score.said_ns)
         except LabelRefused as error:
             logger.debug("a score is no label", extra={"run_id": run_id, "reason": str(error)})
             return False

@@ -51,7 +51,7 @@ from collector_processor.pipeline.examine import (
     without_others,
 )
 from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
-from collector_processor.rebuild.redaction import Cleaner
+from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
 from collector_processor.store.database.thread import StoreThread
@@ -221,6 +221,7 @@ def start_corrections(
         now_ns=time.time_ns,
         count=issues.counting.apply_labels,
         counted=issues.service.counted,
+        clean=make_redactor(read_kinds(settings.redact), settings.redact_patterns).redact,
     )
     lifetime.background(corrections.run())
     return corrections

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aiohttp import web
@@ -29,6 +29,15 @@ from collector_processor.otlp import Tenant
 
 MAX_MUTE_S: Final = 366 * 86_400
 _JSON: Final = "application/json"
+_STATED: Final = {"agent", "step", "failed", "why"}
+_USERS: Final = (
+    "X-Forwarded-Preferred-Username",
+    "X-Forwarded-User",
+    "X-Auth-Request-User",
+    "X-Forwarded-Email",
+    "Remote-User",
+)
+"""Headers in which proxies that sign people in name them, such as oauth2-proxy and Authelia."""
 _MUTE_EXPECTED: Final = f'expected {{"for_s": SECONDS}}, 0 to {MAX_MUTE_S}; 0 ends it\n'
 _ISSUE_FILTERS: Final = ("limit", "state", "service", "agent")
 
@@ -133,7 +142,9 @@ async def _written(writing: Awaitable[bool]) -> None:
         raise web.HTTPNotFound(text="no such issue\n")
 
 
-_EXPECTED: Final = 'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}\n'
+_EXPECTED: Final = (
+    'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}; and as you like "why": TEXT\n'
+)
 
 _CHOICE_EXPECTED: Final = (
     'expected {"method": NAME}, and optionally "model": NAME, "failed": true, "reference": TEXT'
@@ -169,7 +180,7 @@ def read_statement(document: object) -> Statement:
     Raises:
         ValueError: the document is not a label.
     """
-    if not isinstance(document, Mapping) or not document or document.keys() - {"agent", "step", "failed"}:
+    if not isinstance(document, Mapping) or not document or document.keys() - _STATED:
         raise ValueError(_EXPECTED)
     agent, step, failed = document.get("agent"), document.get("step"), document.get("failed", True)
     is_step = step is None or (isinstance(step, int) and not isinstance(step, bool))
@@ -178,11 +189,32 @@ def read_statement(document: object) -> Statement:
     names_something = agent is not None or step is not None
     if names_something is not failed:
         raise ValueError(_EXPECTED)
-    return Statement(kind=LabelKind.CORRECTED if failed else LabelKind.NOT_A_FAILURE, agent=agent, step=step)
+    kind = LabelKind.CORRECTED if failed else LabelKind.NOT_A_FAILURE
+    return Statement(kind=kind, agent=agent, step=step, why=_why(document))
 
 
 def _always(kind: LabelKind) -> Callable[[object], Statement]:
-    return lambda _document: Statement(kind=kind)
+    """Return a reader of labels of one kind: their body is empty or has a reason."""
+
+    def read(document: object) -> Statement:
+        return Statement(kind=kind, why=_why(document) if isinstance(document, Mapping) else "")
+
+    return read
+
+
+def _why(document: Mapping[str, object]) -> str:
+    match document.get("why"):
+        case None:
+            return ""
+        case str(why):
+            return why
+        case _:
+            raise ValueError(_EXPECTED)
+
+
+def author_of(request: web.Request) -> str:
+    """Return the signed-in user's name, as a proxy that signs people in states it; empty without one."""
+    return next((request.headers[name] for name in _USERS if request.headers.get(name)), "")
 
 
 def _giving(labels: Labels, find: FindOne, read: Callable[[object], Statement]) -> Handler:
@@ -194,7 +226,7 @@ def _giving(labels: Labels, find: FindOne, read: Callable[[object], Statement]) 
             raise web.HTTPBadRequest(text=str(error)) from None
         verdict = await find(request)
         try:
-            accepted = await labels.give(verdict, statement)
+            accepted = await labels.give(verdict, replace(statement, author=author_of(request)))
         except LabelRefused as refusal:
             raise web.HTTPUnprocessableEntity(text=f"{refusal}\n") from refusal
         return web.json_response(accepted.to_json())

@@ -83,6 +83,7 @@ def _delete(
             f"DELETE FROM label WHERE {where} AND id < (SELECT max(id) FROM label)",  # noqa: S608 - as above
             values,
         )
+        db.execute(f"UPDATE label SET why = NULL, author = NULL WHERE {where}", values)  # noqa: S608 - as above
     return count
 
 

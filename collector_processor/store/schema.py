@@ -249,7 +249,7 @@ _table(
     int_("labelled_ns"),
     text_("agent", nullable=True),
     int_("step", nullable=True),
-    text_("span_id", nullable=True),
+    *texts("span_id", "why", "author", nullable=True),
     Index("label_by_run", "tenant", "run_id", "id"),
 )
 _table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -103,7 +104,7 @@ def fill(db: StoreConnection, tenant: Tenant, number: int) -> None:
     assert packed is not None
     store.spans.keep_all([PackedSpans(tenant=tenant, run_id=run_id, is_failure=True, packed=packed)], number)
     LabelStore(db).keep([PackedRun(tenant=tenant, run_id=run_id, is_failure=True, packed=b"private")], number)
-    LabelStore(db).add(label(number, LabelKind.CONFIRMED, tenant))
+    LabelStore(db).add(replace(label(number, LabelKind.CONFIRMED, tenant), why="private", author="private"))
     OpinionStore(db).add(
         Opinion(
             tenant=tenant,
@@ -130,6 +131,8 @@ def test_a_deleted_run_is_gone_and_that_of_another_tenant_by_the_same_id_is_not(
     fill(db, OTHER, 1)
     assert delete_run(db, ACME, "run-1")
     assert not delete_run(db, ACME, "run-1")
+    assert [one.why for one in LabelStore(db).labels(ACME, "run-1")] in ([], [""])
+    assert [one.why for one in LabelStore(db).labels(OTHER, "run-1")] == ["private"]
     assert [rows_of(db, ACME, table) for table in TABLES] == [0, 0, 0, 0]
     assert [rows_of(db, OTHER, table) for table in TABLES] == [1, 1, 1, 1]
 

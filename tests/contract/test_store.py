@@ -315,6 +315,16 @@ def test_labels_keep_their_runs_and_others_make_room(bench: Bench) -> None:
     assert labels.tenants() == [NO_TENANT]
 
 
+def test_a_label_keeps_its_reason_and_author_and_those_before_had_none(bench: Bench) -> None:
+    bench.labels.add(replace(label("run-1"), why="it swapped\ntwo digits — 東京", author="ada"))
+    bench.db.execute(
+        "INSERT INTO label (tenant, run_id, kind, version, service, labelled_ns)"
+        " VALUES ('', 'run-2', 'rejected', 1, 'shop', 5)"
+    )
+    assert [one.why for one in bench.labels.labels(NO_TENANT, "run-1")] == ["it swapped\ntwo digits — 東京"]
+    assert bench.labels.labels(NO_TENANT, "run-2") == [label("run-2")]
+
+
 def test_a_run_is_counted_with_its_verdict_and_moved_by_a_label(bench: Bench) -> None:
     for number in range(3):
         bench.judge(number, "clerk")

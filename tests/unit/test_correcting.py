@@ -23,6 +23,7 @@ from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, write_back
+from semconv.attributes import FAILURE_EXPLANATION
 from semconv.model import Abstention, Attribution, Blame, Span, Status
 from tests.factories import TRACE, agent, chat, span_id, workflow
 
@@ -48,7 +49,9 @@ class World:
     labels: LabelStore
     policy: CarrierPolicy = POLICY
 
-    def judge(self, step: int | None = 0, *, confidence: float = 0.9, mode: str = "loop") -> None:
+    def judge(
+        self, step: int | None = 0, *, confidence: float = 0.9, mode: str = "loop", **document: object
+    ) -> None:
         (run,) = rebuild([encode(SPANS)])
         verdict: Blame | Abstention = Abstention(status=Status.NO_FAILURE, reason="fine")
         if step is not None:
@@ -57,7 +60,7 @@ class World:
         decision = Decision(
             run=run,
             attribution=Attribution(run_id=TRACE, verdict=verdict, method="signals"),
-            document=json.dumps({"confidence": confidence, "mode": mode, "reason": "why"}),
+            document=json.dumps({"confidence": confidence, "mode": mode, "reason": "why", **document}),
             previous=self.store.current(NO_TENANT, TRACE),
             tenant=NO_TENANT,
             now_ns=5,
@@ -117,6 +120,38 @@ def test_a_correction_is_a_new_version_with_carriers_and_withdraws_the_old_blame
     )
     assert (now.is_by_person, now.certainty, now.service) == (True, 1.0, "test")
     assert json.loads(now.document)["reason"] == "A person says so (version 1 said: planner, step 0)."
+
+
+QUOTES = [{"step": 0, "quote": "1"}, {"step": 1, "quote": "2"}]
+LINEAGE = [{"value": "2", "origin": "nowhere", "step": 1, "path": None, "formula": None, "chain": []}]
+
+
+def test_a_correction_keeps_the_evidence_and_carries_the_persons_reason(world: World) -> None:
+    world.judge(evidence=[*QUOTES, "damaged"], lineage=LINEAGE)
+    world.say(replace(WRITER, why="it copied ann@example.org's sum.", author="ada"))
+    follow_labels(world.store, world.labels, world.policy, 7)
+    decisive = next(span for span in world.sent() if span.name == "writer: decisive error")
+    document = json.loads(world.verdict().document)
+    assert document["evidence"] == [*reversed(QUOTES)]
+    assert document["lineage"] == LINEAGE
+    reason = "A person says so (version 1 said: planner, step 0): it copied [e-mail]'s sum."
+    assert document["reason"] == reason
+    assert decisive.attributes[FAILURE_EXPLANATION] == reason
+    assert decisive.attributes["evaluations.0.evaluation.annotator_kind"] == "HUMAN"
+    world.say(DID_NOT_FAIL)
+    world.follow()
+    assert json.loads(world.verdict().document)["lineage"] == LINEAGE
+
+
+def test_a_reason_given_later_is_kept_with_the_label_and_makes_no_new_version(world: World) -> None:
+    """Prose alone never supersedes a verdict."""
+    world.judge()
+    world.say(WRITER)
+    world.follow()
+    world.say(replace(WRITER, why="it copied the sum"))
+    assert world.follow() == []
+    assert world.verdict().version == 2
+    assert [label.why for label in world.labels.labels(NO_TENANT, TRACE)] == ["it copied the sum", ""]
 
 
 def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_span(world: World) -> None:

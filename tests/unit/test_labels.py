@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, as_label, place_of
+from analyzer.issues.labels.run_label import (
+    Label,
+    LabelKind,
+    LabelRefused,
+    Statement,
+    as_label,
+    place_of,
+    to_json,
+)
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from semconv.model import SpanId, Trajectory
@@ -32,6 +40,22 @@ def test_a_step_alone_names_its_agent() -> None:
     assert label.span_id == RUN.steps[2].span_id
     assert (label.tenant, label.version, label.service) == (VERDICT.tenant, 3, "shop")
     assert label.labelled_ns == 9
+
+
+def test_a_reason_is_printable_bounded_and_without_secrets() -> None:
+    told = Statement(kind=LabelKind.REJECTED, why=" sk-1\0\ud800 is\nwrong\u202e ", author="ada\n" * 99)
+    label = as_label(told, VERDICT, RUN, 9, lambda text: text.replace("sk-1", "<key>"))
+    assert (label.why, len(label.author)) == ("<key> is\nwrong", 100)
+    assert to_json(label)["why"] == label.why
+    assert to_json(said(LabelKind.REJECTED))["why"] is None
+    with pytest.raises(LabelRefused, match="why: expected at most 1,000 characters, got 1,001"):
+        as_label(replace(told, why="x" * 1_001), VERDICT, RUN, 9)
+
+
+def test_another_reason_is_another_statement_and_another_author_is_not() -> None:
+    one = said(LabelKind.REJECTED)
+    assert one.says_the_same_as(replace(one, author="ada", labelled_ns=1))
+    assert not one.says_the_same_as(replace(one, why="it is right"))
 
 
 def test_an_agent_alone_names_no_step() -> None:

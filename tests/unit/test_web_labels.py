@@ -94,6 +94,21 @@ async def test_a_label_is_taken_and_shown_with_the_run(client: Asked, memory: Me
     assert len(memory.given) == 2
 
 
+async def test_a_reason_and_the_signed_in_user_are_kept(client: Asked, memory: Memory) -> None:
+    said = {"step": 2, "why": "it swapped two digits"}
+    await client.post("/api/runs/run-1/label", json=said, headers={"X-Forwarded-User": "ada"})
+    await client.post("/api/runs/run-1/confirm", json={"why": "yes"})
+    shown = await (await client.get("/api/runs/run-1")).json()
+    told = [(one["why"], one["author"]) for one in (shown["label"], *shown["earlier_labels"])]
+    assert told == [("yes", None), ("it swapped two digits", "ada")]
+    too_long = await client.post("/api/runs/run-1/confirm", json={"why": "x" * 1_001})
+    assert (too_long.status, "at most 1,000" in await too_long.text()) == (422, True)
+    for path in ("confirm", "reject", "label"):
+        refused = await client.post(f"/api/runs/run-1/{path}", json={"failed": False, "why": 7})
+        assert refused.status == 400
+    assert len(memory.given) == 2
+
+
 @pytest.mark.parametrize(("verb", "kind"), [("confirm", "confirmed"), ("reject", "rejected")])
 async def test_a_verdict_is_confirmed_or_rejected(client: Asked, verb: str, kind: str) -> None:
     answer = await client.post(f"/api/runs/run-1/{verb}", headers=JSON)
@@ -217,4 +232,5 @@ def test_the_words_of_a_label_are_read() -> None:
     read: Callable[[Any], Statement] = read_statement
     assert read({"failed": False}) == Statement(kind=LabelKind.NOT_A_FAILURE)
     assert read({"step": 2, "agent": None}) == Statement(kind=LabelKind.CORRECTED, step=2)
+    assert read({"step": 2, "why": "x"}) == Statement(kind=LabelKind.CORRECTED, step=2, why="x")
     assert read({"agent": "a", "failed": True}) == Statement(kind=LabelKind.CORRECTED, agent="a")

@@ -358,6 +358,17 @@ async def test_a_label_is_given_by_a_form_without_a_script(
     assert (kept["label"], kept["step"]) == (label, step_)
 
 
+async def test_a_persons_reason_is_shown_with_name_and_time(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    form = {"answer": "wrong", "why": "no <b>sum</b> of ann@example.org"}
+    signed_in = {**OURS, "X-Forwarded-User": "ada <script>"}
+    async with client.post("/runs/run-1/label", data=form, headers=signed_in) as answer:
+        page = await answer.text()
+    assert "<b>Why:</b> no &lt;b&gt;sum&lt;/b&gt; of [e-mail]" in page
+    assert "ada &lt;script&gt; said: <b>wrong</b>" in page
+    assert '<textarea name="why"' in page
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

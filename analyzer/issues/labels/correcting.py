@@ -40,11 +40,12 @@ from collector_processor.core.records import (
 )
 from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.rebuild.redaction import Redact, redact
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, summary_of, write_back
 from collector_processor.writeback.span_places import unpack_place
-from semconv.model import Abstention, Attribution, Blame, ProofDecision, Status, Trajectory, Verdict
+from semconv.model import Abstention, Attribution, Blame, Evidence, ProofDecision, Status, Trajectory, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,8 @@ class Corrections:
     """Moves the counts of labelled runs; runs on the store's thread, in the transaction."""
     counted: Callable[[], None] = lambda: None
     """Called on the event loop afterwards."""
+    clean: Redact = redact
+    """Removes secrets from a person's reason."""
     _seen: int = field(default=-1, init=False)
     _waits: bool = field(default=False, init=False)
 
@@ -126,7 +129,10 @@ class Corrections:
 
         def take() -> tuple[AcceptedLabel, list[Corrected], int]:
             with self.store.transaction():
-                given = accept_label(self.labels, verdict, statement, self.now_ns(), verdicts=self.store)
+                now_ns = self.now_ns()
+                given = accept_label(
+                    self.labels, verdict, statement, now_ns, verdicts=self.store, clean=self.clean
+                )
                 return given, *self._follow()
 
         given, corrected, seen = await self.commits.in_turn(take)
@@ -147,7 +153,11 @@ class Corrections:
             with self.store.transaction():
                 before = self.labels.labels(verdict.tenant, verdict.run_id)
                 is_new = all(label.labelled_ns < said_ns for label in before)
-                given = accept_label(self.labels, verdict, statement, said_ns) if is_new else None
+                given = (
+                    accept_label(self.labels, verdict, statement, said_ns, clean=self.clean)
+                    if is_new
+                    else None
+                )
                 return given, *self._follow()
 
         given, corrected, seen = await self.commits.in_turn(take)
@@ -195,7 +205,7 @@ def _decision(store: RunStore, label: Label, now_ns: int) -> Decision | None:
     return Decision(
         run=run,
         attribution=attribution,
-        document=_document(attribution, run, names_step=step is not None),
+        document=_document(attribution, run, previous, names_step=step is not None),
         previous=previous,
         tenant=label.tenant,
         now_ns=now_ns,
@@ -205,14 +215,15 @@ def _decision(store: RunStore, label: Label, now_ns: int) -> Decision | None:
 
 def _verdict(label: Label, step: int | None, previous: StoredVerdict) -> Verdict:
     before = _in_words(previous)
+    why = f": {label.why.rstrip('.')}." if label.why else "."
     if label.kind is LabelKind.NOT_A_FAILURE:
-        reason = f"A person says that the run did not fail ({before})."
+        reason = f"A person says that the run did not fail ({before}){why}"
         return Abstention(status=Status.NO_FAILURE, reason=reason)
     if label.kind is LabelKind.REJECTED or label.agent is None:
-        reason = f"A person rejected the verdict ({before}); the right one is not known."
+        reason = f"A person rejected the verdict ({before}); the right one is not known{why}"
         return Abstention(status=Status.UNDETERMINED, reason=reason)
     fields = previous.fields if (previous.agent, previous.span_id) == (label.agent, label.span_id) else {}
-    reason = f"A person says so ({before})."
+    reason = f"A person says so ({before}){why}"
     return Blame(
         agent=label.agent,
         step=step or 0,
@@ -220,7 +231,18 @@ def _verdict(label: Label, step: int | None, previous: StoredVerdict) -> Verdict
         confidence=1.0,
         mode=_text(fields.get("mode")),
         fix=_text(fields.get("fix")),
+        evidence=_evidence(previous, step),
     )
+
+
+def _evidence(previous: StoredVerdict, step: int | None) -> tuple[Evidence, ...]:
+    """Return the quotes of the corrected verdict, those of the named step first; leave out damaged ones."""
+    quotes = [
+        Evidence(step=one["step"], quote=one["quote"])
+        for one in previous.fields.get("evidence") or ()
+        if isinstance(one, dict) and isinstance(one.get("step"), int) and isinstance(one.get("quote"), str)
+    ]
+    return tuple(sorted(quotes, key=lambda one: one.step != step))
 
 
 def _text(value: object) -> str:
@@ -234,8 +256,9 @@ def _in_words(previous: StoredVerdict) -> str:
     return f"version {previous.version} said: {said}"
 
 
-def _document(attribution: Attribution, run: Run, *, names_step: bool) -> str:
-    document = to_json(attribution, run.trajectory)
+def _document(attribution: Attribution, run: Run, previous: StoredVerdict, *, names_step: bool) -> str:
+    """Return the verdict's document; the values' origins stay, which the stored places cannot give again."""
+    document = to_json(attribution, run.trajectory) | {"lineage": previous.fields.get("lineage") or []}
     if not names_step:
         document |= {"step": None, "span_id": None}
     return json.dumps(document)

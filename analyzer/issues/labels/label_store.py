@@ -32,7 +32,7 @@ _PRUNE_EVERY: Final = 1 / 16
 """Share of the quota that may be written between two checks of the quota."""
 _MAX_DAMAGED: Final = 100
 """Bound on damaged labels that are logged."""
-_COLUMNS: Final = "tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id"
+_COLUMNS: Final = "tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id, why, author"
 _IS_CURRENT: Final = """NOT EXISTS (
   SELECT 1 FROM label AS later
   WHERE later.tenant = label.tenant AND later.run_id = label.run_id AND later.id > label.id
@@ -148,7 +148,7 @@ class LabelStore:
         self._require_room()
         with self.transaction():
             self._db.execute(
-                f"INSERT INTO label ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
+                f"INSERT INTO label ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
                 [getattr(label, name) for name in _COLUMNS.split(", ")],
             )
             run = (label.tenant, label.run_id)
@@ -233,7 +233,7 @@ class LabelStore:
 
 
 def _label(row: list[object] | tuple[object, ...]) -> Label:
-    tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id = row
+    tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id, why, author = row
     if not (isinstance(version, int) and isinstance(labelled_ns, int) and isinstance(step, int | None)):
         raise TypeError("expected whole numbers")
     return Label(
@@ -246,4 +246,6 @@ def _label(row: list[object] | tuple[object, ...]) -> Label:
         agent=None if agent is None else str(agent),
         step=step,
         span_id=None if span_id is None else SpanId(str(span_id)),
+        why="" if why is None else str(why),
+        author="" if author is None else str(author),
     )

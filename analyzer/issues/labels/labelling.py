@@ -20,6 +20,7 @@ from analyzer.issues.labels.opinion_store import MAX_OPINIONS, Opinion, OpinionS
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, as_label, place_of, to_json
 from collector_processor.core.records import EXPERIMENT, StoredVerdict
 from collector_processor.otlp import Tenant
+from collector_processor.rebuild.redaction import Redact, redact
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Status
 
@@ -93,11 +94,12 @@ def accept_label(
     now_ns: int,
     *,
     verdicts: RunStore | None = None,
+    clean: Redact = redact,
 ) -> AcceptedLabel:
     """Check a person's statement against the run, and store it as the run's label.
 
     The service corrects the trace afterwards (``correcting.py``); with ``verdicts``, it is checked whether it
-    can.
+    can. ``clean`` removes secrets from the person's reason.
 
     Raises:
         LabelRefused: the statement does not fit the run.
@@ -106,7 +108,7 @@ def accept_label(
     with labels.transaction():
         packed = labels.kept(verdict.tenant, verdict.run_id)
         kept = _read(packed)
-        label = as_label(statement, verdict, kept.trajectory if kept else None, now_ns)
+        label = as_label(statement, verdict, kept.trajectory if kept else None, now_ns, clean)
         before = labels.labels(verdict.tenant, verdict.run_id)
         if verdict.is_persons_word and before and before[0].says_the_same_as(label):
             label = before[0]
@@ -217,7 +219,9 @@ def _training_run(one: LabelledRun) -> Conversation | str:
         return "changed since it was labelled"
     return Conversation(
         trajectory=visible_run(kept.trajectory),  # in the form in which the ranker will see runs
-        label=Blamed(agent=label.agent, step=place, trust=one.trust, is_refuted=one.is_refuted),
+        label=Blamed(
+            agent=label.agent, step=place, trust=one.trust, is_refuted=one.is_refuted, why=label.why
+        ),
         source=label.service or UNNAMED,
     )
 

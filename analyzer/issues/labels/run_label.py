@@ -6,7 +6,7 @@ with the reason. The newest label of a run counts; ``label_store.py`` keeps olde
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -17,6 +17,9 @@ from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from semconv.model import SpanId, Status, Step, Trajectory
 
+MOST_WHY: Final = 1_000
+"""Longest reason that a person gives, in characters."""
+_MOST_AUTHOR: Final = 100
 _MOST_LISTED: Final = 20
 
 
@@ -49,12 +52,15 @@ class Label:
     step: int | None = None
     span_id: SpanId | None = None
     """Span of the step: late spans may change a step's index, never its span."""
+    why: str = ""
+    """The person's reason, without secrets; empty if none was given."""
+    author: str = ""
+    """The person's name, as the command line, a proxy or a backend tells it; empty if it is not known."""
 
     def says_the_same_as(self, other: Label) -> bool:
-        """Tell whether both labels make the same statement, regardless of times and verdicts."""
-        return (
-            replace(other, version=self.version, service=self.service, labelled_ns=self.labelled_ns) == self
-        )
+        """Tell whether both labels make the same statement, regardless of times, verdicts and authors."""
+        same = {name: getattr(self, name) for name in ("version", "service", "labelled_ns", "author")}
+        return replace(other, **same) == self
 
     @property
     def names_a_step(self) -> bool:
@@ -73,16 +79,31 @@ class Statement:
     kind: LabelKind
     agent: str | None = None
     step: int | None = None
+    why: str = ""
+    author: str = ""
 
 
 def as_label(
-    statement: Statement, verdict: StoredVerdict, trajectory: Trajectory | None, now_ns: int
+    statement: Statement,
+    verdict: StoredVerdict,
+    trajectory: Trajectory | None,
+    now_ns: int,
+    clean: Callable[[str], str] = str,
 ) -> Label:
     """Check a person's statement against the verdict and the run.
+
+    Args:
+        statement: the statement.
+        verdict: the verdict that it is about.
+        trajectory: the run's steps, if they are kept.
+        now_ns: the label's time, Unix ns.
+        clean: removes secrets from the person's reason.
 
     Raises:
         LabelRefused: it does not fit, or there is nothing to check it against.
     """
+    if len(statement.why) > MOST_WHY:
+        raise LabelRefused(f"why: expected at most {MOST_WHY:,} characters, got {len(statement.why):,}")
     agent, step, span_id = None, None, None
     kind = statement.kind
     if kind is LabelKind.CORRECTED:
@@ -105,7 +126,14 @@ def as_label(
         agent=agent,
         step=step,
         span_id=span_id,
+        why=clean(_printable(statement.why)),
+        author=_printable(statement.author)[:_MOST_AUTHOR],
     )
+
+
+def _printable(text: str) -> str:
+    """Leave out what no database stores and no page shows, such as NUL and lone surrogates."""
+    return "".join(sign for sign in text if sign.isprintable() or sign == "\n").strip()
 
 
 def place_of(label: Label, trajectory: Trajectory) -> int | None:
@@ -131,6 +159,8 @@ def to_json(label: Label) -> dict[str, Any]:
         "service": label.service,
         "verdict_version": label.version,
         "labelled_ns": label.labelled_ns,
+        "why": label.why or None,
+        "author": label.author or None,
     }
 
 

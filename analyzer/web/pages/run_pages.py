@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ from analyzer.issues.labels.kept_trace import otlp_json, read_kept
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from analyzer.issues.recurrence import Issue
 from analyzer.methods.choice import Offer
-from analyzer.web.api import FindOne, Labels, label_document, opinion_document
+from analyzer.web.api import FindOne, Labels, author_of, label_document, opinion_document
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.long_answers import long_answer
 from analyzer.web.pages.front import CleanRun, Front, ShownSetting, routed
@@ -260,7 +260,7 @@ async def _label(context: PageContext, request: web.Request) -> web.StreamRespon
     statement = read_form({name: str(value) for name, value in form.items()})
     verdict = await context.find(request)
     try:
-        await context.labels.give(verdict, statement)
+        await context.labels.give(verdict, replace(statement, author=author_of(request)))
     except LabelRefused as refusal:
         raise web.HTTPUnprocessableEntity(text=f"{refusal}\n") from refusal
     if form.get("next") == "queue":
@@ -275,9 +275,9 @@ def read_form(form: dict[str, str]) -> Statement:
         web.HTTPBadRequest: the form holds no label.
     """
     simple = {"right": LabelKind.CONFIRMED, "wrong": LabelKind.REJECTED, "passed": LabelKind.NOT_A_FAILURE}
-    answer, step = form.get("answer", ""), form.get("step", "")
+    answer, step, why = form.get("answer", ""), form.get("step", ""), form.get("why", "")
     if answer in simple:
-        return Statement(kind=simple[answer])
+        return Statement(kind=simple[answer], why=why)
     if answer == "step" and step.isascii() and step.isdigit() and len(step) < 10:
-        return Statement(kind=LabelKind.CORRECTED, step=int(step))
+        return Statement(kind=LabelKind.CORRECTED, step=int(step), why=why)
     raise web.HTTPBadRequest(text="expected: right, wrong, passed, or step with the number of a step\n")

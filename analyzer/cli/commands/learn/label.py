@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -32,6 +33,7 @@ from analyzer.web.reads.label_queue import LabelQueue, Queue
 from analyzer.web.reads.page_records import RunName
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
+from collector_processor.rebuild.redaction import make_redactor, read_kinds
 from collector_processor.settings import load_settings
 from collector_processor.store.database.places import open_database
 from collector_processor.store.verdicts import RunStore
@@ -55,21 +57,24 @@ def label_run(
         LabelRefused: the label does not fit the run.
         CommandFailed: there is no run yet.
     """
-    with opened(data_dir) as (verdicts, labels):
+    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
+    clean = make_redactor(read_kinds(settings.redact), settings.redact_patterns).redact
+    with opened_store(settings, "verdicts") as db:
+        verdicts, labels = RunStore(db), LabelStore(db)
         verdict = find_run(verdicts, run, None if tenant is None else Tenant(tenant))
-        given = accept_label(labels, verdict, statement, time.time_ns(), verdicts=verdicts)
+        given = accept_label(labels, verdict, statement, time.time_ns(), verdicts=verdicts, clean=clean)
     if output is OutputFormat.JSON:
         print_json(given.to_json())
     else:
         _show(given, verdict)
 
 
-@contextmanager
-def opened(data_dir: Path | None) -> Iterator[tuple[RunStore, LabelStore]]:
-    """Open the verdicts and labels of a data directory; raises like ``opened_store``."""
-    settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
-    with opened_store(settings, "verdicts") as db:
-        yield RunStore(db), LabelStore(db)
+def user_name() -> str:
+    """Return the name of the user who runs the command; empty if the system knows none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may run under a number without a name
+        return ""
 
 
 def _show(given: AcceptedLabel, verdict: StoredVerdict) -> None:
@@ -115,6 +120,9 @@ def label(
     agent: Annotated[str | None, optional("NAME", "The agent to blame.")] = None,
     step: Annotated[int | None, optional("N", "The decisive step, counted from 0.", min=0)] = None,
     did_not_fail: Annotated[bool, typer.Option("--did-not-fail", help="The run succeeded.")] = False,
+    why: Annotated[
+        str, optional("TEXT", "The reason, kept with the label, on the page and in the corrected trace.")
+    ] = "",
     queue: Annotated[
         bool, typer.Option("--queue", help="List the runs most worth a label, in place of labelling one.")
     ] = False,
@@ -130,12 +138,12 @@ def label(
     FILE[/bold]). Works whether or not the service runs; the newest label of a run counts.
 
     Example: [bold]blamespan label --queue[/bold], [bold]blamespan label 4bf92f35 right[/bold],
-    [bold]blamespan label 4bf92f35 --step 7[/bold]
+    [bold]blamespan label 4bf92f35 --step 7 --why "it swapped two digits"[/bold]
     """
     names_one = agent is not None or step is not None
     if queue:
-        if run is not None or judgement is not None or names_one or did_not_fail:
-            raise WrongUsage("--queue lists runs: it excludes RUN, --agent, --step and --did-not-fail")
+        if run is not None or judgement is not None or names_one or did_not_fail or why:
+            raise WrongUsage("--queue lists runs: it excludes RUN, --agent, --step, --did-not-fail and --why")
         list_queue(tenant, data_dir, limit, output)
         return
     if run is None:
@@ -143,7 +151,7 @@ def label(
     if [judgement is not None, names_one, did_not_fail].count(True) != 1:
         raise WrongUsage("expected one of right, wrong, --agent or --step or both, --did-not-fail")
     kind = LabelKind.NOT_A_FAILURE if did_not_fail else _KINDS[judgement]
-    statement = Statement(kind=kind, agent=agent, step=step)
+    statement = Statement(kind=kind, agent=agent, step=step, why=why, author=user_name())
     label_run(run, statement, tenant=tenant, data_dir=data_dir, output=output)
 
 
