@@ -15,7 +15,8 @@ from aiohttp.web import Application, Request
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.recurrence import Fingerprint, IssueState
 from analyzer.web.pages.run_pages import read_form
-from analyzer.web.rendering import usd, usd_more
+from analyzer.web.rendering import STATIC, usd, usd_more
+from analyzer.web.views.run_listing import CHOOSABLE
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals
 from semconv.model import (
@@ -209,7 +210,7 @@ async def test_a_suspicion_shows_two_probabilities_each_with_its_name(stage: Sta
         assert "This step: 41%" in page
     listed = await text_of(client, "/runs")
     assert "suspected 95%" in listed
-    assert '<td class="number">95%</td>' in listed
+    assert '<td class="number c-sure">95%</td>' in listed
 
 
 async def test_a_run_without_steps_shows_no_empty_picture(stage: Stage, client: Client) -> None:
@@ -356,6 +357,82 @@ async def test_a_label_is_given_by_a_form_without_a_script(
     async with client.get("/api/runs/run-1") as answer:
         kept = (await answer.json())["label"]
     assert (kept["label"], kept["step"]) == (label, step_)
+
+
+def headings(page: str) -> list[str]:
+    """Return the columns that the page's style does not hide."""
+    (table,) = re.findall(r'<table class="runs ?([^"]*)">', page)
+    hidden = {word.removeprefix("no-") for word in table.split()}
+    return [name for name in re.findall(r'<th scope="col" class="c-(\w+)', page) if name not in hidden]
+
+
+async def test_columns_of_one_value_collapse_and_are_said_once(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop <i>", blame(RUN, 2))
+    assert "service" in headings(await text_of(client, "/runs")), "one run has no value in common with others"
+    await stage.add(replace(RUN, run_id="run-2"), "shop <i>", blame(RUN, 1))
+    page = await text_of(client, "/runs")
+    assert headings(page) == ["when", "task", "agent", "step"]
+    assert "The same for all runs here: service <b>shop &lt;i&gt;</b>" in page
+    assert "tokens <b>" not in page, "a number that is not known is no value"
+    await stage.add(replace(RUN, run_id="run-3"), "bank", blame(RUN, 1))
+    assert headings(await text_of(client, "/runs")) == ["when", "task", "service", "agent", "step"]
+
+
+async def test_a_live_page_learns_that_its_columns_have_changed(stage: Stage, client: Client) -> None:
+    for name in ("run-1", "run-2"):
+        await stage.add(replace(RUN, run_id=name), "shop", blame(RUN, 2))
+    (live,) = re.findall(r'data-live="([^"]*)"', await text_of(client, "/runs"))
+    async with client.get("/runs?part=rows") as answer:
+        assert answer.headers["X-Columns"] == live
+    await stage.add(replace(RUN, run_id="run-3"), "bank", blame(RUN, 2))
+    async with client.get("/runs?part=rows") as answer:
+        assert answer.headers["X-Columns"] != live
+
+
+async def test_columns_are_chosen_and_the_address_keeps_the_choice(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    sent = "/runs?q=&show=when&show=cost&show=%3Ci%3E"
+    async with client.get(sent, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/runs?show=when,cost,%3Ci%3E")
+    page = await text_of(client, "/runs?show=when,cost,%3Ci%3E&service=shop")
+    assert headings(page) == ["when", "task", "agent", "cost"]
+    assert "<i>" not in page
+    assert 'name="service" value="shop"' in page
+    assert 'value="cost" checked' in page
+    assert 'value="tokens" checked' not in page
+    everything = "when," + ",".join(name.lower() for name in CHOOSABLE)
+    assert len(headings(await text_of(client, f"/runs?show={everything}"))) == 12
+    for name in CHOOSABLE:
+        assert f".no-{name.lower()} .c-{name.lower()}" in (STATIC / "list.css").read_text()
+
+
+async def test_a_range_of_time_is_picked_in_utc(stage: Stage, client: Client) -> None:
+    await stage.add(RUN, "shop", blame(RUN, 2))
+    sent = "/runs?since=24h&since=2026-09-21T10%3A00&until=2026-09-22T00%3A00%3A01"
+    async with client.get(sent, allow_redirects=False) as answer:
+        path = "/runs?since=2026-09-21T10:00Z&until=2026-09-22T00:00:01Z"
+        assert (answer.status, answer.headers["Location"]) == (303, path)
+    page = await text_of(client, path)
+    assert '/runs/run-1"' in page
+    assert 'type="datetime-local" name="since" value="2026-09-21T10:00:00"' in page
+    assert "Time: a range" in page
+    page = await text_of(client, "/runs?since=7d")
+    assert "Time: last 7d" in page
+    assert '<input type="hidden" name="since" value="7d">' in page
+    assert '<a href="/runs?since=7d" aria-current="true">' in page
+    assert "expected an RFC 3339 time" in await text_of(client, "/runs?since=2026-13-41T10:00", 400)
+
+
+async def test_the_row_says_why_a_run_could_not_be_judged(stage: Stage, client: Client) -> None:
+    failed = Attribution(
+        run_id="run-1",
+        verdict=Abstention(status=Status.ERROR, reason="the model did not answer"),
+        method="judge",
+        error="<b>429</b> too many requests",
+    )
+    await stage.add(RUN, "shop", failed)
+    page = await text_of(client, "/runs")
+    assert '<span class="reason">&lt;b&gt;429&lt;/b&gt; too many requests</span>' in page
 
 
 async def test_a_persons_reason_is_shown_with_name_and_time(stage: Stage, client: Client) -> None:
@@ -572,7 +649,7 @@ async def test_the_list_and_the_form_remember_what_a_person_said(
         assert answer.status == 200
     rows = await text_of(client, "/runs?part=rows")
     assert shown in rows
-    assert ('<td class="number step">1</td>' in rows) is ("step" in form)
+    assert ('<td class="number step c-step">1</td>' in rows) is ("step" in form)
     chosen = form.get("step", "2")
     assert f'<option value="{chosen}" selected>' in await text_of(client, "/runs/run-1")
 

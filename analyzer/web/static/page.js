@@ -46,6 +46,7 @@ function followRuns() {
       asked.set("part", "rows");
       const answer = await fetch("/runs?" + asked, { headers: { Accept: "text/html" } });
       if (!answer.ok || answer.redirected) return;
+      if (answer.headers.get("X-Columns") !== rows.dataset.live) { location.reload(); return; }
       const part = new DOMParser().parseFromString("<table><tbody>" + (await answer.text()), "text/html");
       localTimes(part);
       if (rows.contains(document.activeElement)) return; // do not replace rows that have the keyboard focus

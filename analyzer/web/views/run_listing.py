@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -37,6 +38,13 @@ _NAMES: Final = (
     "Cost", "Issue",
 )  # fmt: skip
 _NUMERIC: Final = frozenset({"Step", "Sure", "Steps", "Duration", "Tokens", "Cost"})
+CHOOSABLE: Final = tuple(name for name in _NAMES if name not in {"When", "Task", "Agent to blame"})
+"""Columns that can be hidden."""
+_LEAST_ALIKE: Final = 2
+"""Fewest runs of a page whose equal values hide a column."""
+_NOT_KNOWN: Final = frozenset({"", "-"})
+_WITHOUT_ZONE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?")
+"""A time as a browser's picker sends it; the page says that it is in UTC."""
 _HEIGHT: Final = 40
 _WIDTH: Final = 600
 
@@ -74,6 +82,29 @@ class Asked:
         return any(self.get(name) for name in FILTERS if name not in {"limit", "after", "sort"})
 
     @property
+    def filters(self) -> int:
+        """Number of filters set, besides the search."""
+        names = set(FILTERS) - {"limit", "after", "sort", "q"}
+        return sum(bool(self.get(name)) for name in names)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns that a person chose, in small letters; empty for those that say something."""
+        return tuple(word for word in self.get("show").split(",") if word)
+
+    def is_age(self, name: str) -> bool:
+        """Tell whether a bound of the time is an age, such as ``24h``."""
+        return bool(self.get(name)) and not self.moment(name)
+
+    def moment(self, name: str) -> str:
+        """Return a bound of the time for a browser's picker, in UTC; empty without one, and for an age."""
+        try:
+            found = datetime.fromisoformat(self.get(name))
+        except ValueError:
+            return ""
+        return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+    @property
     def has_bounds(self) -> bool:
         """Whether a number is bounded."""
         return any(self.get(f"{end}_{name}") for name, _ in NUMBERS for end in ("min", "max"))
@@ -100,6 +131,50 @@ class ShownColumn:
 def columns(asked: Asked) -> tuple[ShownColumn, ...]:
     """Return the columns of a view."""
     return tuple(_column(name, asked) for name in _NAMES)
+
+
+def in_utc(text: str) -> str:
+    """Return a time of a browser's picker with its zone; other texts as they are."""
+    return f"{text}Z" if _WITHOUT_ZONE.fullmatch(text) else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenColumns:
+    """The columns that a view leaves out."""
+
+    names: tuple[str, ...] = ()
+    alike: tuple[tuple[str, str], ...] = ()
+    """Names and values of those that are the same for all runs of the page, and known."""
+
+    @property
+    def words(self) -> str:
+        """Their names in small letters, for the page's style."""
+        return " ".join(f"no-{name.lower()}" for name in self.names)
+
+
+def hidden_columns(asked: Asked, rows: Sequence[Mapping[str, str]]) -> HiddenColumns:
+    """Return the columns to leave out: those not chosen, or by default those with one value.
+
+    Args:
+        asked: the view.
+        rows: the values of each row's choosable columns, as shown.
+    """
+    if asked.shown:
+        return HiddenColumns(names=tuple(name for name in CHOOSABLE if name.lower() not in asked.shown))
+    if len(rows) < _LEAST_ALIKE:
+        return HiddenColumns()
+    values = {name: _only({row[name] for row in rows}) for name in CHOOSABLE}
+    return HiddenColumns(
+        names=tuple(name for name, value in values.items() if value is not None),
+        alike=tuple(
+            (name, value) for name, value in values.items() if value is not None and value not in _NOT_KNOWN
+        ),
+    )
+
+
+def _only(values: Iterable[str]) -> str | None:
+    found = [*values]
+    return found[0] if len(found) == 1 else None
 
 
 def _column(name: str, asked: Asked) -> ShownColumn:
