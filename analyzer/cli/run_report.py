@@ -61,7 +61,7 @@ class Reporter:
         self._settings: Final = settings
         self._analyst: Final = open_analyst(settings)
         self._clean: Final = open_cleaner(settings)
-        self._runs: tuple[Run, ...] = ()
+        self.runs: tuple[Run, ...] = ()
         """Those of the last execution."""
         self._has_saved = False
         self._shown: Final[list[Shown]] = []
@@ -76,7 +76,7 @@ class Reporter:
         """
         _say_what_is_missing(seen)
         try:
-            self._runs = runs = runs_of(seen.traces, seen.logs, seen.calls, seen.program)
+            self.runs = runs = runs_of(seen.traces, seen.logs, seen.calls, seen.program)
         except MalformedRequestError as error:
             raise CommandFailed(f"the program's telemetry cannot be read: {error}") from error
         if self._wishes.opens:
@@ -93,9 +93,9 @@ class Reporter:
             CommandFailed: they cannot be saved.
         """
         path = self._wishes.save
-        if path is None or not self._runs:
+        if path is None or not self.runs:
             return
-        save_runs(path, self._runs, seen.logs, self._settings, mode="ab" if self._has_saved else "wb")
+        save_runs(path, self.runs, seen.logs, self._settings, mode="ab" if self._has_saved else "wb")
         if not self._has_saved:
             complain(f"saved in {path}, without secrets: `blamespan attribute {path}` reads it")
         self._has_saved = True

@@ -410,3 +410,79 @@ def test_the_page_of_the_run_is_served_until_ctrl_c(tmp_path: Path) -> None:
     assert "analyst" in page
     assert "3,530" in page
     assert "Suspected" not in page  # the user said that it failed, and the page knows
+
+
+TWO_AGENTS = """
+import json, os, urllib.request
+said = "12 tickets at 35 and 30 at 14"
+for role in ("clerk", "writer"):
+    messages = [{"role": "system", "content": f"You are the {role}."}, {"role": "user", "content": said}]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked) as answer:
+        said = json.load(answer)["choices"][0]["message"]["content"]
+print(said)
+"""
+
+
+class WrongOnce(Provider):
+    """The clerk's sum is wrong the first time, and right from then on; the writer repeats what he hears.
+
+    No two answers are equal: an experiment counts equal ones once, since they may come from a cache.
+    """
+
+    asked = 0
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).asked += 1
+        number = type(self).asked
+        total = f"{body['messages'][-1]['content']} ({number})"
+        if "clerk" in body["messages"][0]["content"]:
+            total = f"12 * 35 + 30 * 14 = {830 if number == 1 else 840} ({number})"
+        self.say(body["messages"], total)
+
+
+def test_a_failed_run_is_proved_by_an_experiment(tmp_path: Path) -> None:
+    (tmp_path / "two.py").write_text(TWO_AGENTS)
+    WrongOnce.asked = 0
+    words = ["--prove", "--max-calls", "400", "--expect", "840", "--", sys.executable, "two.py"]
+    with serving(WrongOnce) as url:
+        ended = run(tmp_path, *words, OPENAI_BASE_URL=url)
+    assert (ended.returncode, ended.stdout) == (0, "12 * 35 + 30 * 14 = 830 (1) (2)\n"), ended.stderr
+    verdict, told, report = ended.stderr.partition("--prove: runs the program again")
+    assert "clerk" in verdict
+    assert told
+    assert "proved" in report, report
+    assert "clerk" in report
+    assert [file.name for file in tmp_path.iterdir()] == ["two.py"]
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (("--failed",), "expected --expect TEXT or --check COMMAND too"),
+        (("--expect", "3,530"), "there is nothing to prove: the run succeeded"),
+        (("--expect", "3,630"), "the run: cannot be replayed: the tool `sales` would really run in a trial"),
+    ],
+)
+def test_what_a_proof_lacks_is_said_after_the_verdict(
+    plain: Path, provider: str, options: tuple[str, ...], missing: str
+) -> None:
+    words = ["--prove", *options, "--", sys.executable, "report.py"]
+    ended = run(plain, *words, OPENAI_BASE_URL=provider)
+    assert (ended.returncode, ended.stdout) == (0, f"{WRONG}\n"), ended.stderr
+    verdict, told, missed = ended.stderr.partition("--prove: ")
+    assert "analyst" in verdict
+    assert told
+    assert missing in missed, ended.stderr
+    if "sales" in missing:
+        assert "save the run with --save FILE, then blamespan experiment FILE --expect 3,630 -- " in missed
+
+
+@pytest.mark.parametrize("options", [("--prove", "-n", "2"), ("--prove", "--open"), ("--max-calls", "3")])
+def test_a_proof_goes_with_one_run_alone(tmp_path: Path, options: tuple[str, ...]) -> None:
+    ended = run(tmp_path, *options, "--", "true")
+    assert ended.returncode == 2
+    assert "--prove" in ended.stderr

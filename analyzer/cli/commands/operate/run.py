@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from analyzer.cli.experiment_options import words_of
+from analyzer.cli.experiment_options import MaxCallsOption, words_of
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, complain, optional
 from analyzer.executor.models.completion import require_litellm
 from analyzer.inquiry.errors import AnalyzerError
@@ -44,6 +44,7 @@ from semconv.record import record
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
 """What follows the program's name is the program's."""
+_PROOF: Final = "analyzer.cli.proved_run"
 _REPORT: Final = "analyzer.cli.run_report"
 """Imported while the program runs: the analysis takes longer to import than most programs to start."""
 
@@ -71,6 +72,15 @@ def run(
     opens: Annotated[
         bool, typer.Option("--open", help="Then serve the run's page until Ctrl-C, and print its address.")
     ] = False,
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove",
+            help="Then prove which step broke a failed run: an experiment runs the program again. Needs"
+            " --expect or --check.",
+        ),
+    ] = False,
+    max_calls: MaxCallsOption = None,
     no_gateway: Annotated[
         bool, typer.Option("--no-gateway", help="Leave the addresses of model providers as they are.")
     ] = False,
@@ -100,12 +110,20 @@ def run(
     run gave 0, else the first other one. With --format json, the last object has "final": true. Ctrl-C stops
     after the current run. --save keeps all runs in one file.
 
+    With --prove, a run that failed by --expect or --check is repeated as `blamespan experiment` does: the
+    suspected answer is sampled anew in every second trial. If something is missing for that, it is said. The
+    calls cost at most 5 dollars, or --max-calls calls. The exit code stays the program's.
+
     Example: [bold]blamespan run -- python my_agents.py[/bold]
     """
     if save is not None and (not save.parent.is_dir() or save.is_dir()):
         raise WrongUsage(f"--save {save}: no such folder, or a folder in place of a file")
     if check is not None and (not (words := words_of(check)) or shutil.which(words[0]) is None):
         raise WrongUsage(f"--check {check}: expected a command that can be run")
+    if prove and (times is not None or opens):
+        raise WrongUsage("--prove: expected neither -n nor --open with it")
+    if max_calls is not None and not prove:
+        raise WrongUsage("--max-calls: expected --prove too")
     wishes = Wishes(
         expect=expect,
         check=check,
@@ -126,7 +144,30 @@ def run(
         instruments=not no_instrument,
     )
     _say_beforehand(program)
-    raise typer.Exit(asyncio.run(_run(program, wishes, settings, times, fails=fail)))
+    judged: list[_LastJudged] = []
+    code = asyncio.run(_run(program, wishes, settings, times, fails=fail, judged=judged))
+    if prove and judged and not judged[-1].seen.ended.is_stopped:
+        _prove(program, wishes, settings, judged[-1], max_calls)
+    raise typer.Exit(code)
+
+
+@record
+class _LastJudged:
+    """An execution of the program, its runs and the verdicts on them."""
+
+    seen: Seen
+    runs: Sequence[Any]
+    verdicts: Sequence[Any]
+
+
+def _prove(
+    program: _Program, wishes: Wishes, settings: Settings, last: _LastJudged, max_calls: int | None
+) -> None:
+    proving: Any = import_module(_PROOF)
+    proof = proving.Proof(
+        command=program.command, wishes=wishes, providers=program.providers or os.environ, max_calls=max_calls
+    )
+    proving.prove(proof, last.runs, last.verdicts, last.seen, settings)
 
 
 @record
@@ -155,9 +196,18 @@ def _say_beforehand(program: _Program) -> None:
 
 
 async def _run(
-    program: _Program, wishes: Wishes, settings: Settings, times: int | None, *, fails: bool
+    program: _Program,
+    wishes: Wishes,
+    settings: Settings,
+    times: int | None,
+    *,
+    fails: bool,
+    judged: list[_LastJudged],
 ) -> int:
-    """Run a program once, or the given number of times, say what was seen, and return our exit code."""
+    """Run a program once, or the given number of times, say what was seen, and return our exit code.
+
+    The last execution that could be judged is added to ``judged``.
+    """
     reporter: Any = None
     voice: Any = None
     code = 0
@@ -168,7 +218,7 @@ async def _run(
             report: Any = import_module(_REPORT)
             voice = report.Repeated(wishes, program.name, times) if times else report.Once(wishes)
             reporter = report.Reporter(wishes, settings)
-        own_code = await _told(reporter, voice, seen)
+        own_code = await _told(reporter, voice, seen, judged)
         code = code or own_code
         if seen.ended.is_stopped:
             break
@@ -177,7 +227,7 @@ async def _run(
     return 1 if fails and voice.has_accused and code == 0 else code
 
 
-async def _told(reporter: Any, voice: Any, seen: Seen) -> int:
+async def _told(reporter: Any, voice: Any, seen: Seen, kept: list[_LastJudged]) -> int:
     """Say what was seen of one execution; return its exit code, or 1 for 0 if not all can be said."""
     try:
         judged = await reporter.judge(seen)
@@ -186,6 +236,7 @@ async def _told(reporter: Any, voice: Any, seen: Seen) -> int:
         voice.miss(seen)
         return seen.ended.code or 1
     voice.say(seen, judged)
+    kept[:] = [_LastJudged(seen=seen, runs=reporter.runs, verdicts=judged)]
     try:
         reporter.save(seen)
     except (AnalyzerError, CollectorError, OSError) as error:
