@@ -222,7 +222,12 @@ def matter_in_words(found: RunDiff) -> str:
         case Reach.MISSING:
             told = f"only the second run does {what} (its step {pair.right})"
         case Reach.FAILURE:
-            told = f"{what} failed in one run only (steps {pair.left} and {pair.right})"
+            which = (
+                f"the first run (step {pair.left})"
+                if found.matters.left
+                else f"the second (step {pair.right})"
+            )
+            told = f"{what} failed only in {which}"
     return f"The first difference that matters: {told}."
 
 

@@ -38,6 +38,7 @@ _TOKEN: Final = re.compile(r"[\w@:/#.+-]+")
 _WORD: Final = re.compile(r"[^\W\d_]{4,}|[^\W\d_a-zA-Z\u00c0-\u024f]{2,}")
 """A word; of two letters in scripts that write whole words with them."""
 _SHOWN: Final = 60
+_ERROR: Final = "error"
 
 Values: TypeAlias = Mapping[object, str]
 """The values of a text as written, by a key that is equal for equal values."""
@@ -66,9 +67,9 @@ class Matter:
     """Its place in the pairs of the comparison."""
     reach: Reach
     left: str
-    """The value that only the first run's step wrote; empty if there is none."""
+    """The value that only the first run's step wrote, or `error` if only that failed; else empty."""
     right: str
-    """The value that only the second run's step wrote; empty if there is none."""
+    """The same of the second run."""
 
 
 class Compared(Alignable, Protocol):
@@ -119,7 +120,8 @@ def _acts(left: Side, right: Side, places: Places) -> Iterator[Matter]:
             if _is_failed(ours) != _is_failed(theirs) and not (
                 ours.index in repaired[0] or theirs.index in repaired[1]
             ):
-                yield Matter(place=place, reach=Reach.FAILURE, left="", right="")
+                left, right = (_ERROR if _is_failed(step) else "" for step in (ours, theirs))
+                yield Matter(place=place, reach=Reach.FAILURE, left=left, right=right)
         elif ours is not None and _is_act(ours, repaired[0], agents[1]):
             yield Matter(place=place, reach=Reach.EXTRA, left="", right="")
         elif theirs is not None and _is_act(theirs, repaired[1], agents[0]):

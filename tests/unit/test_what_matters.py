@@ -117,7 +117,12 @@ def test_a_call_that_failed_in_one_run_only_matters() -> None:
     def of(one: Step) -> Trajectory:
         return run(step("desk", "I ask."), one, step("desk", "Done."), output="Done.")
 
-    assert matters(of(failed_tool("desk")), of(tool("desk", "85"))) == acting(1, Reach.FAILURE)
+    failed, good = whole(of(failed_tool("desk"))), whole(of(tool("desk", "85")))
+    for left, right, which in ((failed, good, "the first run"), (good, failed, "the second")):
+        found = compare_runs(left, right)
+        assert found.matters is not None
+        assert (found.matters.place, found.matters.reach) == (1, Reach.FAILURE)
+        assert f"desk: tool lookup failed only in {which} (step 1)" in matter_in_words(found)
 
 
 def test_names_count_if_the_answers_differ_in_nothing_else() -> None:
