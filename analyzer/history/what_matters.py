@@ -120,8 +120,8 @@ def _acts(left: Side, right: Side, places: Places) -> Iterator[Matter]:
             if _is_failed(ours) != _is_failed(theirs) and not (
                 ours.index in repaired[0] or theirs.index in repaired[1]
             ):
-                left, right = (_ERROR if _is_failed(step) else "" for step in (ours, theirs))
-                yield Matter(place=place, reach=Reach.FAILURE, left=left, right=right)
+                own, other_run = (_ERROR if _is_failed(step) else "" for step in (ours, theirs))
+                yield Matter(place=place, reach=Reach.FAILURE, left=own, right=other_run)
         elif ours is not None and _is_act(ours, repaired[0], agents[1]):
             yield Matter(place=place, reach=Reach.EXTRA, left="", right="")
         elif theirs is not None and _is_act(theirs, repaired[1], agents[0]):
