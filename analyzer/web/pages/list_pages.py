@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from analyzer.issues.labels.run_label import LabelKind
-from analyzer.issues.recurrence.issue import Issue
+from analyzer.issues.recurrence import Issue
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext, issues_of
 from analyzer.web.reads.page_records import RunPage, RunRow

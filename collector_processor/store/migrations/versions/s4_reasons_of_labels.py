@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from collector_processor.store.columns import texts
+from collector_processor.store.schema import texts
 
 revision = "s4"
 down_revision = "s3"
