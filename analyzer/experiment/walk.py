@@ -4,7 +4,8 @@ A probability model guides the choice but decides nothing. It assumes one decisi
 decisive answer seldom succeed, the others often, at rates averaged over a grid. The next trial goes to the
 arm that halves the belief (every arm says something about each candidate), and once a candidate holds most of
 it, to that candidate's arms. Decisions come only from ``sequential.decide``, at the candidate's share of
-alpha.
+alpha. A candidate of which a proof has become improbable gets no further trials of its own; trials of arms
+that it shares may make the proof probable again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from analyzer.experiment.candidates import ArmKey, Candidate
+from analyzer.experiment.futility import LEAST_PROBABILITY, Room, is_futile, trials_left
 from analyzer.experiment.sequential import (
     ALPHA,
     Arm,
@@ -58,6 +60,7 @@ class Walk:
         self._pending: Counter[ArmKey] = Counter()
         self._arms: dict[ArmKey, Arm] = dict.fromkeys(self._trials, Arm())
         self._decisions: dict[int, Decision] = {}
+        self._futile: set[int] = set()
         self._sampling, self._counted_by = Sampling(), frozenset[str]()
         self._posterior: dict[int, float] | None = None
 
@@ -118,6 +121,21 @@ class Walk:
         """The candidates whose arms both have trials, earliest first."""
         return tuple(c for c in self.candidates if self._arms[c.control].n and self._arms[c.treatment].n)
 
+    def why_dropped(self, candidate: Candidate) -> str:
+        """Return why an undecided candidate gets no further trials, or an empty text."""
+        if candidate.call not in self._futile:
+            return ""
+        return f"more trials would prove it with a probability of less than {LEAST_PROBABILITY:.0%}"
+
+    def trials_left(self) -> int:
+        """Return about how many trials the most suspect open candidate still needs; 0 if there is none."""
+        beliefs = self.posterior()
+        top = max(self._open(), key=lambda c: beliefs[c.call], default=None)
+        if top is None:
+            return 0
+        control, treatment = self._arms[top.control], self._arms[top.treatment]
+        return trials_left(control, treatment, self._alphas[top.call], self._room(top))
+
     def passes(self, candidate: Candidate) -> bool:
         """Return whether the run mostly succeeds with the recorded answers, so that there is no failure."""
         return log_evidence_of_passing(self._arms[candidate.control]) >= -math.log(ALPHA)
@@ -134,19 +152,31 @@ class Walk:
         return self._posterior
 
     def _decide(self, changed: Collection[ArmKey]) -> None:
-        for candidate in self._open():
+        for candidate in filter(self._may_go_on, self._undecided()):
             if candidate.control not in changed and candidate.treatment not in changed:
                 continue
             control, treatment = self._arms[candidate.control], self._arms[candidate.treatment]
             found = decide(control, treatment, self._alphas[candidate.call])
             if found is Decision.UNDECIDED and self.passes(candidate):
                 found = Decision.REFUTED
+            self._futile.discard(candidate.call)
             if found is not Decision.UNDECIDED:
                 self._decisions[candidate.call] = found
+            elif is_futile(control, treatment, self._alphas[candidate.call], self._room(candidate)):
+                self._futile.add(candidate.call)
+
+    def _room(self, candidate: Candidate) -> Room:
+        return Room(control=self._left(candidate.control), treatment=self._left(candidate.treatment))
+
+    def _left(self, key: ArmKey) -> int:
+        return max(0, self._most - self._arms[key].n)
+
+    def _undecided(self) -> list[Candidate]:
+        return [c for c in self.candidates if c.call not in self._decisions]
 
     def _open(self) -> list[Candidate]:
         """Return the candidates that further trials may decide."""
-        return [c for c in self.candidates if c.call not in self._decisions and self._may_go_on(c)]
+        return [c for c in self._undecided() if c.call not in self._futile and self._may_go_on(c)]
 
     def _may_go_on(self, candidate: Candidate) -> bool:
         control, treatment = candidate.control, candidate.treatment
