@@ -234,8 +234,14 @@ class Conductor:
             )
         why = self._stopped or "the trials do not point to one step"
         return self._ended(
-            Decision.UNDECIDED, f"{why}; {len(refuted)} of {len(self.walk.candidates)} steps are refuted"
+            Decision.UNDECIDED,
+            f"{why}; {len(refuted)} of {len(self.walk.candidates)} steps are refuted{self._dropped()}",
         )
+
+    def _dropped(self) -> str:
+        """Say of how many steps a proof has become improbable."""
+        reasons = [reason for each in self.walk.candidates if (reason := self.walk.why_dropped(each))]
+        return f", {len(reasons)} dropped: {reasons[0]}" if reasons else ""
 
     def _finding(self, candidate: Candidate) -> Finding:
         keys = {candidate.control, candidate.treatment, candidate.resampled}

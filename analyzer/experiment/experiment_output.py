@@ -31,7 +31,7 @@ _LEAVING = (
 
 
 def progress(conductor: Conductor) -> str:
-    """Return the state of an experiment on one line."""
+    """Return the state of an experiment on one line, with an estimate of the trials left."""
     spent, walk = conductor.spent, conductor.walk
     head = f"trial {conductor.trials}: {spent.calls} live calls, {_usd(spent)}"
     fidelity = conductor.fidelity
@@ -41,11 +41,11 @@ def progress(conductor: Conductor) -> str:
     beliefs = walk.posterior()
     top = max(walk.tried, key=lambda c: (walk.decision(c) == "proved", beliefs.get(c.call, 0.0)))
     found = walk.comparison(top)
-    low, high = found.interval
+    left = walk.trials_left()
+    state = f"about {counted(left, 'trial')} left" if left else walk.decision(top).value
     return (
         f"{head}; step {top.step} ({_name(top.agent, 40)}): recorded {_rate(walk.arm(top.control))}, changed"
-        f" {_rate(walk.arm(top.treatment))}, effect {found.effect:+.2f} [{low:+.2f}, {high:+.2f}],"
-        f" {walk.decision(top)}"
+        f" {_rate(walk.arm(top.treatment))}, effect {found.effect:+.2f}, {state}"
     )
 
 

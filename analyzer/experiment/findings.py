@@ -133,6 +133,7 @@ def finding(walk: Walk, candidate: Candidate, fix: Fix, spent: Spent, stopped: s
     comparison = walk.comparison(candidate)
     decided = walk.decision(candidate)
     control, treatment = walk.arm(candidate.control), walk.arm(candidate.treatment)
+    why = comparison.reason or stopped or walk.why_dropped(candidate)
     is_resampled = fix.kind is ChangeKind.RESAMPLE
     resampled = None if is_resampled else walk.arm(candidate.resampled)
     return Finding(
@@ -146,7 +147,7 @@ def finding(walk: Walk, candidate: Candidate, fix: Fix, spent: Spent, stopped: s
             interval=comparison.interval,
             reason=comparison.reason,
         ),
-        reason=_reason(walk, candidate, fix, decided, comparison.reason or stopped),
+        reason=_reason(walk, candidate, fix, decided, why),
         spent=spent,
     )
 

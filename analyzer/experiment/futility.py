@@ -2,9 +2,9 @@
 
 Each arm's rate has its posterior under Beta(1/2, 1/2), so the successes still to come follow a beta-binomial
 distribution. Summed over the outcomes that ``sequential.decide`` calls a proof once both arms are full, this
-is the predictive probability of a proof (Saville, Connor, Ayers & Alvarez, *The utility of Bayesian predictive
-probabilities for interim monitoring of clinical trials*, Clinical Trials 2014, 11(4)). A step at which it is
-small is dropped, unless a refutation is near: that takes a blame back.
+is the predictive probability of a proof (Saville, Connor, Ayers & Alvarez, *The utility of Bayesian
+predictive probabilities for interim monitoring of clinical trials*, 2014). A step at which it is small
+is dropped, unless a refutation is near: that takes a blame back.
 
 Dropping never adds a proof or a refutation: both are decided by e-processes, whose bounds hold however the
 trials end. It may only miss one; docs/experiments.md says how many.
@@ -50,7 +50,9 @@ class Room:
         return Room(control=min(self.control, _NEAR), treatment=min(self.treatment, _NEAR))
 
 
-def is_futile(control: Arm, treatment: Arm, alpha: float, room: Room) -> bool:
+def is_futile(
+    control: Arm, treatment: Arm, alpha: float, room: Room, least: float = LEAST_PROBABILITY
+) -> bool:
     """Return whether a proof is improbable, and no refutation near.
 
     Args:
@@ -58,10 +60,11 @@ def is_futile(control: Arm, treatment: Arm, alpha: float, room: Room) -> bool:
         treatment: the trials with the changed one.
         alpha: this candidate's share.
         room: the trials that may follow.
+        least: probability of a proof below which it is improbable; 0 for never.
     """
     if min(control.n, treatment.n) < _LEAST_TRIALS:
         return False
-    if probability_of_proof(control, treatment, alpha, room) >= LEAST_PROBABILITY:
+    if probability_of_proof(control, treatment, alpha, room) >= least:
         return False
     return _probability_of_refutation(control, treatment, room.near) < _LIKELY
 
@@ -87,8 +90,7 @@ def trials_left(control: Arm, treatment: Arm, alpha: float, room: Room) -> int:
     for more in range(1, most + 1):
         later = Room(control=min(more, room.control), treatment=min(more, room.treatment))
         one, other = _grown(control, later.control), _grown(treatment, later.treatment)
-        left = Room(control=room.control - later.control, treatment=room.treatment - later.treatment)
-        if decide(one, other, alpha) is not Decision.UNDECIDED or is_futile(one, other, alpha, left):
+        if decide(one, other, alpha) is not Decision.UNDECIDED:
             return later.control + later.treatment
     return room.control + room.treatment
 

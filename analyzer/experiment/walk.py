@@ -49,11 +49,23 @@ class Walk:
     """State of one walk: trials go in, the next arm and the decisions come out."""
 
     def __init__(
-        self, candidates: tuple[Candidate, ...], *, most_trials: int = MOST_TRIALS, alpha: float = ALPHA
+        self,
+        candidates: tuple[Candidate, ...],
+        *,
+        most_trials: int = MOST_TRIALS,
+        alpha: float = ALPHA,
+        least_probability: float = LEAST_PROBABILITY,
     ) -> None:
-        """Create a walk over at least one candidate."""
+        """Create a walk over at least one candidate.
+
+        Args:
+            candidates: the calls to try.
+            most_trials: valid trials of an arm.
+            alpha: bound on the probability of a wrong proof.
+            least_probability: of a proof; a candidate below it is dropped.
+        """
         self.candidates = candidates
-        self._most = most_trials
+        self._most, self._least = most_trials, least_probability
         shares = shares_of_alpha([candidate.belief for candidate in candidates], alpha)
         self._alphas = {c.call: share for c, share in zip(candidates, shares, strict=True)}
         self._trials: dict[ArmKey, list[TrialResult]] = {key: [] for c in candidates for key in _keys(c)}
@@ -125,7 +137,7 @@ class Walk:
         """Return why an undecided candidate gets no further trials, or an empty text."""
         if candidate.call not in self._futile:
             return ""
-        return f"more trials would prove it with a probability of less than {LEAST_PROBABILITY:.0%}"
+        return f"more trials would prove it with a probability of less than {self._least:.0%}"
 
     def trials_left(self) -> int:
         """Return about how many trials the most suspect open candidate still needs; 0 if there is none."""
@@ -162,8 +174,12 @@ class Walk:
             self._futile.discard(candidate.call)
             if found is not Decision.UNDECIDED:
                 self._decisions[candidate.call] = found
-            elif is_futile(control, treatment, self._alphas[candidate.call], self._room(candidate)):
+            elif self._is_futile(candidate):
                 self._futile.add(candidate.call)
+
+    def _is_futile(self, candidate: Candidate) -> bool:
+        control, treatment = self._arms[candidate.control], self._arms[candidate.treatment]
+        return is_futile(control, treatment, self._alphas[candidate.call], self._room(candidate), self._least)
 
     def _room(self, candidate: Candidate) -> Room:
         return Room(control=self._left(candidate.control), treatment=self._left(candidate.treatment))

@@ -1,9 +1,10 @@
-"""``python -m benchmarks.experiment null | power | gates | backtest | systems``: how sure proofs are.
+"""``python -m benchmarks.experiment PART``: how sure proofs are.
 
-``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms. ``gates``:
-the gate of retries over a grid of known shares. ``backtest``: how often a change without effect is called
-fixed, and how many trials a right one needs. ``systems``: the example systems and their scripted model, in
-this process. How well a run is replayed is measured by ``benchmarks.experiment.fidelity``.
+``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms.
+``futility``: walks with and without dropping steps of which a proof is improbable. ``gates``: the gate of
+retries over a grid of known shares. ``backtest``: how often a change without effect is called fixed, and how
+many trials a right one needs. ``systems``: the example systems and their scripted model, in this process. How
+well a run is replayed is measured by ``benchmarks.experiment.fidelity``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from analyzer.experiment.candidates import ArmKey
+from analyzer.experiment.futility import LEAST_PROBABILITY
 from analyzer.experiment.sequential import Decision
 from analyzer.inquiry.intervals import wilson
 from benchmarks.experiment.backtests import backtests
@@ -73,6 +75,33 @@ def power(pairs: int) -> int:
     return 0
 
 
+def futility(walks: int) -> int:
+    """Print trials and proofs with and without the rule that drops a step."""
+    print("calls  low high  proved (all trials)  right (all trials)  trials, mean (all trials)")
+    for n in (1, 4):
+        for low, high in ((0.02, 0.02), (0.3, 0.3), (0.5, 0.5), (0.7, 0.7), (0.05, 0.75), (0.2, 0.7)):
+            cells = []
+            for least in (LEAST_PROBABILITY, 0.0):
+                tally, right = Tally(), 0
+                for number in range(walks):
+                    coin = random.Random(f"{n} {low} {high} {number}")  # the same coins with and without
+                    decisive = coin.randrange(n)
+                    rate = partial(_decisive, decisive, low, high)
+                    one = walk(chain(opinion(n, decisive, coin)), rate, coin, least_probability=least)
+                    tally.walks.append(one)
+                    right += one.proved[:1] == (decisive,)
+                trials = sum(one.trials for one in tally.walks) / walks
+                cells.append((tally.share(lambda each: bool(each.proved)), right / walks, trials))
+            both = zip(*cells, strict=True)
+            told = "  ".join(f"{dropping:7.3f} ({every:.3f})" for dropping, every in both)
+            print(f"{n:5} {low:4} {high:4}  {told}", flush=True)
+    return 0
+
+
+def _decisive(call: int, low: float, high: float, key: ArmKey) -> float:
+    return low if call in key.recorded else high
+
+
 def systems(number: int, chosen: Sequence[str], out: Path) -> int:
     """Measure failed runs of the example systems, and print how often experiments name the decisive step."""
     from benchmarks.experiment.systems import FLOWS, measure, table  # noqa: PLC0415 - imports litellm
@@ -86,7 +115,7 @@ def systems(number: int, chosen: Sequence[str], out: Path) -> int:
 def main() -> int:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.experiment", description=__doc__)
-    parser.add_argument("what", choices=("null", "power", "gates", "backtest", "systems"))
+    parser.add_argument("what", choices=("null", "power", "futility", "gates", "backtest", "systems"))
     parser.add_argument(
         "--number", type=int, default=1000, help="walks, pairs of arms, pilots or failed runs a row"
     )
@@ -98,6 +127,7 @@ def main() -> int:
     parts: dict[str, Callable[[int], int]] = {
         "null": null,
         "power": power,
+        "futility": futility,
         "gates": gates,
         "backtest": backtests,
     }

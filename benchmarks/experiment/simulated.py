@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from analyzer.experiment.candidates import ArmKey, Candidate
+from analyzer.experiment.futility import LEAST_PROBABILITY
 from analyzer.experiment.sequential import ALPHA, Arm, Decision, decide
 from analyzer.experiment.trials import TrialResult
 from analyzer.experiment.walk import Walk
@@ -71,9 +72,15 @@ def texts(beliefs: Sequence[float]) -> tuple[Candidate, ...]:
     )
 
 
-def walk(candidates: tuple[Candidate, ...], rate: Rate, coin: random.Random, most: int = 40) -> Walked:
-    """Run a walk to its end."""
-    state, trials = Walk(candidates, most_trials=most), 0
+def walk(
+    candidates: tuple[Candidate, ...],
+    rate: Rate,
+    coin: random.Random,
+    most: int = 40,
+    least_probability: float = LEAST_PROBABILITY,
+) -> Walked:
+    """Run a walk to its end; candidates whose proof is less probable than the last argument are dropped."""
+    state, trials = Walk(candidates, most_trials=most, least_probability=least_probability), 0
     while (key := state.begin()) is not None:
         trials += 1
         state.end(key, TrialResult(success=coin.random() < rate(key)))

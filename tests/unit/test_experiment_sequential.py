@@ -9,6 +9,7 @@ import pytest
 
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.candidates import ArmKey, Candidate
+from analyzer.experiment.futility import Room, is_futile, probability_of_proof, trials_left
 from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
 from analyzer.experiment.sequential import (
     Arm,
@@ -112,6 +113,71 @@ def test_a_walk_asks_for_as_many_trials_at_a_time_as_are_begun() -> None:
         if key is not None:
             state.end(key, None)
     assert state.begin() is not None
+
+
+FULL = Room(control=30, treatment=30)
+
+
+@pytest.mark.parametrize(
+    ("control", "treatment", "is_dropped"),
+    [
+        pytest.param(arm(7, 10), arm(7, 10), True, id="succeeds with the recorded answer too"),
+        pytest.param(arm(9, 10), arm(4, 10), False, id="the change harms, which is soon refuted"),
+        pytest.param(arm(0, 8), arm(0, 8), False, id="a refutation is near"),
+        pytest.param(arm(2, 10), arm(5, 10), False, id="may still be proved"),
+        pytest.param(arm(0, 2), arm(2, 2), False, id="too few trials"),
+        pytest.param(arm(2, 2), arm(0, 2), False, id="too few trials, to the other side"),
+        pytest.param(arm(0, 0), arm(0, 9), False, id="no control"),
+    ],
+)
+def test_a_step_is_dropped_if_a_proof_is_improbable(
+    control: Arm,
+    treatment: Arm,
+    is_dropped: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    assert is_futile(control, treatment, 0.05, FULL) is is_dropped
+
+
+def test_the_probability_of_a_proof_is_certain_if_no_trial_may_follow() -> None:
+    none = Room(control=0, treatment=0)
+    assert probability_of_proof(arm(0, 5), arm(5, 5), 0.05, none) == 1
+    assert probability_of_proof(arm(0, 3), arm(3, 3), 0.0001, none) == 0
+
+
+def test_trials_are_not_begun_for_a_step_that_the_last_of_them_could_not_prove() -> None:
+    """Four trials an arm cannot prove one of 30 steps: an arm of three is enough to say so."""
+    done = walk(chain([1.0] * 30), lambda _: 0.5, random.Random(1), most=4)
+    assert done.trials < 4 * 31
+
+
+def test_an_estimate_of_trials_falls_as_they_come_and_never_exceeds_their_room() -> None:
+    few, many = trials_left(arm(0, 4), arm(4, 4), 0.01, FULL), trials_left(arm(0, 2), arm(2, 2), 0.01, FULL)
+    assert 0 < few < many <= 60
+    assert trials_left(arm(3, 10), arm(5, 10), 0.0001, FULL) == 60
+
+
+def test_dropping_saves_trials_of_an_innocent_step_and_proves_none() -> None:
+    """``python -m benchmarks.experiment futility`` compares many walks of many kinds."""
+    trials, proved = [0, 0], [0, 0]
+    for which, least in enumerate((0.02, 0.0)):
+        for seed in range(12):
+            done = walk(chain([1.0]), lambda _: 0.7, random.Random(seed), least_probability=least)
+            trials[which] += done.trials
+            proved[which] += bool(done.proved)
+    assert trials[0] < 0.8 * trials[1]
+    assert proved[0] <= proved[1]
+
+
+def test_a_dropped_step_comes_back_when_an_arm_that_it_shares_speaks_for_it() -> None:
+    state = Walk(chain([1.0, 1.0]))
+    first, second = state.candidates
+    for trial in range(10):
+        for key in (first.control, first.treatment, second.control):
+            state.end(key, TrialResult(success=trial % 3 != 2))
+    assert state.why_dropped(first)
+    for _ in range(20):
+        state.end(first.control, TrialResult())
+    assert not state.why_dropped(first)
 
 
 def draw(answer: str, *, request: str = "q", is_greedy: bool = False) -> Draw:

@@ -14,10 +14,11 @@ from aiohttp import web
 
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import Gateway, serving
+from analyzer.experiment.replay.obstacles import undeclared_tool
 from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.experiment.replay.trial import Change
-from analyzer.experiment.replay.trial_tools import ToolRules, first_undeclared, plan
+from analyzer.experiment.replay.trial_tools import ToolRules, plan, undeclared
 from semconv.model import ToolCall
 from semconv.record import replace
 from tests.tapes import call, chat_body, tape, tool
@@ -259,21 +260,34 @@ async def test_an_execution_that_was_never_asked_for_is_missed_unless_another_he
 
 
 @pytest.mark.parametrize(
-    ("rules", "undeclared"),
+    ("rules", "named"),
     [
-        pytest.param(ToolRules(), "book", id="nothing is declared"),
-        pytest.param(ToolRules(allowed=frozenset({"book"})), None, id="read-only"),
-        pytest.param(ToolRules(remotes=[over_http("book")]), None, id="over HTTP"),
+        pytest.param(ToolRules(), ["book"], id="nothing is declared"),
+        pytest.param(ToolRules(allowed=frozenset({"book"})), [], id="read-only"),
+        pytest.param(ToolRules(remotes=[over_http("book")]), [], id="over HTTP"),
     ],
 )
-def test_a_tool_that_a_model_called_needs_no_span_to_be_named(
-    rules: ToolRules, undeclared: str | None
-) -> None:
-    found = first_undeclared(tape(ASKS), rules)
-    assert (found and found[0]) == undeclared
+def test_a_tool_that_a_model_called_needs_no_span_to_be_named(rules: ToolRules, named: list[str]) -> None:
+    assert [each.name for each in undeclared(tape(ASKS), rules)] == named
     transfer = ToolCall(name="transfer_to_savings", arguments='{"amount": 5}', call_id="c1")
     wired = call(0, "Wire it.", answer=Answer(calls=(transfer,)))
-    assert first_undeclared(tape(wired), ToolRules()) is not None
+    assert undeclared(tape(wired), ToolRules())
+
+
+def test_all_tools_to_declare_are_named_at_once_with_what_each_did() -> None:
+    executed = [
+        foreign(0, "look_up", "ok"),
+        foreign(1, "look_up", "other"),
+        foreign(2, "pay\x1b[2J", "x" * 999),
+    ]
+    found = undeclared_tool(tape(ASKS, tools=executed), ToolRules())
+    assert found is not None
+    assert "`look_up` would really run in a trial (recorded 2 times" in found.reason
+    assert "which gave ok" in found.reason
+    assert "`book` would really run in a trial (recorded once" in found.reason
+    assert found.mend[0].startswith("--allow-tool look_up --allow-tool 'pay")
+    assert "\x1b" not in found.reason + "".join(found.mend), "a name of the trace must not steer the terminal"
+    assert len(found.reason) < 600
 
 
 def test_a_plan_tells_of_each_tool_whether_it_really_runs() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
 from analyzer.experiment.replay.tape import NotReplayable, Obstacle, Tape
-from analyzer.experiment.replay.trial_tools import ToolRules, first_undeclared
+from analyzer.experiment.replay.trial_tools import ToolRules, Undeclared, undeclared
+from analyzer.inquiry.present import plain
 from collector_processor.lint import content_lines, limit_line
 from collector_processor.trajectory.acts import Act
 from semconv.dialects.reading.action import Message
@@ -35,6 +37,9 @@ _CUT_MARK: Final = re.compile(
 )
 _ONLY_SOUND: Final = "no setting, if other calls hold texts: choose a run whose model calls all succeeded"
 _LEAST_LIMIT: Final = 128
+_NAME: Final = 60
+_SHOWN: Final = 80
+"""Characters of a tool's name, and of its arguments or result, that an obstacle quotes."""
 _ROUND: Final = (50, 64)
 """A configured limit is usually a multiple of one of these."""
 
@@ -154,20 +159,37 @@ def obstacle_of_run(spans: Sequence[Span]) -> NotReplayable | None:
 
 
 def undeclared_tool(tape: Tape, rules: ToolRules) -> NotReplayable | None:
-    """Return the first tool that would really run in a trial and is not declared read-only."""
-    found = first_undeclared(tape, rules)
-    if found is None:
+    """Return all tools that would really run in a trial and are not declared read-only, as one obstacle.
+
+    Each is told with what it did in the recording: whether a tool only reads is for its owner to say.
+    """
+    found = undeclared(tape, rules)
+    if not found:
         return None
-    name, span_id = found
+    tools = ", ".join(
+        f"`{plain(each.name, _NAME)}` would really run in a trial ({_done(each)})" for each in found
+    )
+    allowed = " ".join(f"--allow-tool {shlex.quote(plain(each.name, _NAME))}" for each in found)
+    is_one = len(found) == 1
+    name = plain(found[0].name, _NAME) if is_one else "NAME"
+    which = "if it only reads" if is_one else "those that only read; for each of the others:"
     return NotReplayable(
         obstacle=Obstacle.UNDECLARED_TOOL,
-        reason=f"the tool `{name}` would really run in a trial, and may have side effects",
+        reason=f"the tool{'' if is_one else 's'} {tools}, and may have side effects",
         mend=(
-            f"--allow-tool {name}  # if it only reads",
+            f"{allowed}  # {which}",
             f'@tool("{name}")  # semconv.instrument, on its function: its results come off the tape',
             f"--mcp-tool {name}=VARIABLE  # the workflow finds its MCP server's address in this variable",
             f'--mcp-command {name}="COMMAND"  # this command starts its MCP server over stdio',
             f"--http-tool {name}=VARIABLE  # the same for plain HTTP",
         ),
-        span_id=SpanId(span_id),
+        span_id=SpanId(found[0].span_id),
     )
+
+
+def _done(tool: Undeclared) -> str:
+    """Say what a tool did in the recording."""
+    times = "once" if tool.times == 1 else f"{tool.times} times"
+    given = f", first with {plain(tool.arguments, _SHOWN)}" if tool.arguments else ""
+    result = f", which gave {plain(tool.result, _SHOWN)}" if tool.result else ""
+    return f"recorded {times}{given}{result}"

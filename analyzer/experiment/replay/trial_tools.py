@@ -8,13 +8,14 @@ really run, so they must be declared read-only. Tools that are not known to be s
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final
 
 from analyzer.experiment.replay.canonical import canonical_json
 from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools, Tape
 from semconv.dialects.reading.tools import is_delegation, is_plain_transfer, transfer_target
-from semconv.record import record
+from semconv.record import record, replace
 
 _OTHERS: Final = re.compile(r"[^a-z0-9]+")
 
@@ -171,18 +172,41 @@ def _planned(name: str, tape: Tape, rules: ToolRules) -> Planned:
     return Planned(tool=name, fate="hands over to an agent")
 
 
-def first_undeclared(tape: Tape, rules: ToolRules) -> tuple[str, str] | None:
-    """Return the first tool that would really run, and the id of its span or of the model's that calls it."""
+@record
+class Undeclared:
+    """A tool that would really run, and what it did in the recording."""
+
+    name: str
+    span_id: str
+    """Its first execution, or the first model call that asked for it."""
+    arguments: str
+    """Of the first time: JSON, as recorded."""
+    result: str = ""
+    """Of its first execution; empty if the trace shows only that a model asked for it."""
+    times: int = 1
+    """Executions, or a model's requests if the trace shows no execution."""
+
+
+def undeclared(tape: Tape, rules: ToolRules) -> tuple[Undeclared, ...]:
+    """Return all tools that would really run and are not declared read-only, in the order of their use."""
     harmless, agents = played_tools(tape, rules.remotes) | tape.delegations | rules.allowed, _agents_of(tape)
-    for tool in tape.tools:
-        if tool.name not in harmless:
-            return tool.name, tool.span_id
-    for call in tape.calls:
-        for each in call.answer.calls:
-            is_handoff = is_plain_transfer(each.arguments) and _leads_to(agents, each.name, each.arguments)
-            if each.name not in harmless and not is_handoff:
-                return each.name, call.span_id
-    return None
+    executed = [
+        Undeclared(name=tool.name, span_id=tool.span_id, arguments=tool.arguments, result=tool.result)
+        for tool in tape.tools
+        if tool.name not in harmless
+    ]
+    known = harmless.union(each.name for each in executed)
+    asked = [
+        Undeclared(name=each.name, span_id=call.span_id, arguments=each.arguments)
+        for call in tape.calls
+        for each in call.answer.calls
+        if each.name not in known
+        and not (is_plain_transfer(each.arguments) and _leads_to(agents, each.name, each.arguments))
+    ]
+    found = [*executed, *asked]
+    times = Counter(each.name for each in found)
+    first = {each.name: each for each in reversed(found)}
+    return tuple(replace(first[name], times=number) for name, number in times.items())
 
 
 def _plain(agent: str) -> str:
