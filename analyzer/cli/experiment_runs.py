@@ -16,7 +16,9 @@ from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_span_keeper
 from analyzer.experiment.findings import Experiment, KeptArms, attribution_of
 from analyzer.experiment.running.kept_trials import TrialIds, packed_trial
+from analyzer.experiment.running.remembered import Remembered, remember, remembered
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.inquiry.present import plain
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.opinion_store import WaitingExperiments
 from collector_processor.core.records import StoredVerdict
@@ -25,8 +27,11 @@ from collector_processor.otlp import NO_TENANT, CollectorError
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.settings import load_settings
 from collector_processor.store.small_tables import TrialArm, TrialArmRows, TrialRows, new_trial
+from collector_processor.writeback.outgoing import service_of
 from semconv.model import Attribution
 
+_SHOWN = 10_000
+"""Characters of a command line shown before it runs: more than is kept of one."""
 _STORES = frozenset({"data_dir", "store_url"})
 """Settings that locate the store of the service that receives the trials' spans."""
 
@@ -78,6 +83,40 @@ def trial_ids(kept: KeptTrace | None, timeout_s: float) -> Iterator[TrialIds | N
             return
         tenant = kept.verdict.tenant if kept else NO_TENANT
         yield TrialIds(issue=TrialRows(db).issue, tenant=tenant, timeout_s=timeout_s, now_ns=time.time_ns)
+
+
+def last_time(name: str, run: Run, *, again: bool) -> Remembered:
+    """Return what the last experiment on the runs of this service was given, and show it.
+
+    Raises:
+        WrongUsage: none is known, or the user has not said ``--again``.
+    """
+    service = service_of(run)
+    found = remembered(_data_dir(), service)
+    if found is None:
+        why = f"none is known for the service {plain(service, 80) or '(without a name)'}" if again else ""
+        raise WrongUsage(
+            f"expected -- COMMAND… or --url URL: what runs the workflow once{why and ': ' + why}"
+        )
+    line = plain(found.line(name), _SHOWN)
+    if not again:
+        raise WrongUsage(f"expected -- COMMAND…; --again uses that of the last time: {line}")
+    sys.stderr.write(f"again: {line}\n")
+    return found
+
+
+def remember_for(run: Run, given: Remembered, result: Experiment) -> None:
+    """Keep what an experiment was given for the next one on this service's runs, if a trial was valid."""
+    if not (given.command and result.valid):
+        return
+    try:
+        remember(_data_dir(), service_of(run), given)
+    except OSError as error:
+        sys.stderr.write(f"the command is not kept for the next time: {error.strerror or error}\n")
+
+
+def _data_dir() -> Path:
+    return load_settings(os.environ, directory=Path.cwd(), model="").data_dir
 
 
 def hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:

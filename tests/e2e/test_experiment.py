@@ -316,6 +316,32 @@ def trace_of(document: str) -> str:
     return trace
 
 
+async def test_the_command_of_the_last_time_is_shown_and_then_used_again(tmp_path: Path) -> None:
+    run = str(recorded(tmp_path))
+    async with model() as url:
+        options = ["--expect", "840", "--upstream", url]
+        limits = ["--max-calls", "300", "--trials", "3", "--format", "json"]
+        process = await started(tmp_path, run, *options, *limits, *command(tmp_path))
+        _, err = await process.communicate()
+        assert process.returncode == 0, err
+        process = await started(tmp_path, run, *limits)
+        out, err = await process.communicate()
+        shown = (
+            f"--again uses that of the last time: blamespan experiment {run} --expect 840 --upstream {url}"
+        )
+        assert (process.returncode, out) == (2, b"")
+        assert shown in " ".join(err.decode().replace("│", " ").split())
+        process = await started(tmp_path, run, *limits, "--again")
+        out, err = await process.communicate()
+    final = json.loads(out.splitlines()[-1])
+    assert (process.returncode, final["fidelity"]["served"]) == (0, 2)
+    assert err.decode().startswith(f"again: blamespan experiment {run} --expect 840 --upstream {url} -- ")
+    process = await started(tmp_path, run, *limits, "--again", data_dir=tmp_path / "another")
+    _, err = await process.communicate()
+    assert process.returncode == 2
+    assert b"none is known" in err
+
+
 async def test_a_check_that_the_recorded_run_passes_ends_the_experiment(tmp_path: Path) -> None:
     async with model() as url:
         options = ["--expect", "820", "--upstream", url, "--max-calls", "9", "--format", "json"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,13 @@ from analyzer.cli.experiment_options import (
     require_one,
     require_prices,
 )
-from analyzer.cli.experiment_runs import hand_over, open_run, trial_ids
+from analyzer.cli.experiment_runs import (
+    hand_over,
+    last_time,
+    open_run,
+    remember_for,
+    trial_ids,
+)
 from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.cli.recorded_runs import LogsOption
@@ -64,7 +71,9 @@ from analyzer.experiment.open_experiment import (
 from analyzer.experiment.open_experiment import (
     experiment as run_experiment,
 )
+from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.running.checks import Check, CheckFailed, every
+from analyzer.experiment.running.remembered import Remembered
 from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.experiment.sequential import Decision
@@ -136,6 +145,13 @@ def experiment(
             "DIR", "Write each trial's trace into this folder, for `blamespan diff`; it goes nowhere else."
         ),
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Use command, check, tools and upstream of the last experiment on this service's runs.",
+        ),
+    ] = False,
     tenant: TenantOption = None,
     seed: Annotated[
         int, typer.Option("--seed", help="Passed on as BLAMESPAN_SEED; each trial gets the next number.")
@@ -151,27 +167,28 @@ def experiment(
 
     Example: [bold]blamespan experiment trace.json --expect 480 -- python my_agents.py[/bold]
     """
-    checks = checks_of(check, expect, {})
-    remotes = remote_tools(http_tool or (), mcp_tool or (), mcp_command or ())
+    given = _given(command, check, expect, upstream, allow_tool, http_tool, mcp_tool, mcp_command)
     options = Options(most_trials=trials, parallel=parallel, timeout_s=timeout, seed=seed)
-    gateway = replace(gateway_options(upstream, allow_tool or []), remotes=remotes)
     if retry:
         asked = RetryRequest(
             place=Path(run),
-            command=command or (),
-            check=lambda variables: every(checks_of(check, expect, variables)),
-            gateway=gateway,
+            command=given.command,
+            check=lambda variables: every(_checks(given, variables)),
+            gateway=_gateway(given),
             options=options,
             budget_usd=budget_usd,
             max_calls=max_calls,
             gate=gate,
         )
-        retry_pilot(asked, output, excluded=(url, step, agent, change, text, tenant, keep, dry_run or None))
+        excluded = (url, step, agent, change, text, tenant, keep, dry_run or None, again or None)
+        retry_pilot(asked, output, excluded=excluded)
         return
     if gate is not None:
         raise WrongUsage("--gate: expected --retry too")
     found, kept = open_run(run, tenant, logs or [])
-    workflow = _workflow(command, url, found)
+    given = _chosen(given, url, lambda: last_time(run, found, again=again), again=again)
+    checks, gateway = _checks(given, {}), _gateway(given)
+    workflow = _workflow(given.command, url, found)
     request = Request(
         ranking=_ranking(found),
         step=step,
@@ -208,10 +225,56 @@ def experiment(
             _show_refusal(found, str(error), output, Decision.UNDECIDED)
             raise
     _show(result, output)
+    remember_for(found, given, result)
     if kept is not None:
         hand_over(result, found, kept)
     if code := _exit_code(result):
         raise typer.Exit(code)
+
+
+def _given(
+    command: list[str] | None,
+    check: str | None,
+    expect: str | None,
+    upstream: str | None,
+    allow_tool: list[str] | None,
+    http_tool: list[str] | None,
+    mcp_tool: list[str] | None,
+    mcp_command: list[str] | None,
+) -> Remembered:
+    """Return the options that the next experiment on the same service needs again."""
+    values: dict[str, Sequence[str | None]] = {
+        "--check": (check,),
+        "--expect": (expect,),
+        "--upstream": (upstream,),
+        "--allow-tool": allow_tool or (),
+        "--http-tool": http_tool or (),
+        "--mcp-tool": mcp_tool or (),
+        "--mcp-command": mcp_command or (),
+    }
+    pairs = ((name, value) for name, each in values.items() for value in each if value is not None)
+    return Remembered(options=tuple(chain.from_iterable(pairs)), command=tuple(command or ()))
+
+
+def _chosen(given: Remembered, url: str | None, last: Callable[[], Remembered], *, again: bool) -> Remembered:
+    """Return what this experiment was given, or, without a workflow, what the last one was."""
+    if not given.command and url is None:
+        return last()
+    if again:
+        raise WrongUsage("--again stands for the command of the last time: leave out COMMAND and --url")
+    return given
+
+
+def _checks(given: Remembered, variables: Mapping[str, str]) -> list[Check]:
+    return checks_of(given.value("--check"), given.value("--expect"), variables)
+
+
+def _gateway(given: Remembered) -> GatewayOptions:
+    remotes = remote_tools(
+        given.values("--http-tool"), given.values("--mcp-tool"), given.values("--mcp-command")
+    )
+    options = gateway_options(given.value("--upstream"), given.values("--allow-tool"))
+    return replace(options, remotes=remotes)
 
 
 def _exit_code(result: Experiment) -> int:
@@ -240,7 +303,7 @@ def _made(keep: Path | None, url: str | None) -> Path | None:
     return keep
 
 
-def _workflow(command: list[str] | None, url: str | None, run: Run) -> Workflow:
+def _workflow(command: Sequence[str], url: str | None, run: Run) -> Workflow:
     require_one(command, url)
     if url is not None:
         return Endpoint(url=url, task=run.trajectory.task or "")
