@@ -15,7 +15,7 @@ from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.service.lifetime import Lifetime
 from collector_processor.core.disk import MEND, Condition, StoreError, refusing
-from collector_processor.journal import Journal, clear_journal, open_journal, relaxed_segment
+from collector_processor.journal import Journal, RelaxedDisk, clear_journal, open_journal
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import CollectorError
 from collector_processor.settings import Settings
@@ -87,7 +87,7 @@ async def _open_journal(settings: Settings, limits: JournalLimits) -> Journal:
         return await open_journal(settings.data_dir / "ingest", limits)
     folder = settings.data_dir / "kafka"
     clear_journal(folder)
-    return await open_journal(folder, limits, relaxed_segment)
+    return await open_journal(folder, limits, RelaxedDisk())
 
 
 def conditions(files: Files) -> dict[str, Condition]:

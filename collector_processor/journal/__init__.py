@@ -1,19 +1,18 @@
-"""Durable buffer between acknowledging and forwarding: SQLite segments, one writer, group commit.
+"""Durable buffer between acknowledging and forwarding: an append-only log in segments, with group commit.
 
 ``journal`` is the entry point, created by ``opening``. ``dispatch`` sends commands to the thread of
-``writer``, which commits; ``keeper`` recovers, reads, compacts and deletes on a thread of its own.
-``accounts`` counts the bytes of each queue and trace, ``segment_accounts`` those of each segment;
-``reclaiming`` decides when segments are compacted or deleted. ``directory`` manages the segments' files and
-the registers of their rows, ``segments`` and ``connection`` read and write one segment, and ``chunks``
-defines the stored records.
+``writer``, which commits; ``keeper`` reads, thins and deletes on a thread of its own. ``recovery`` reads what
+an earlier process left. ``accounts`` counts the bytes of each queue and trace, ``segment_accounts`` knows
+where each row is; ``reclaiming`` decides when segments are thinned or deleted. ``directory`` manages the
+files, and ``log_format`` defines their records.
 """
 
 from collector_processor.journal.chunks import JournalError, JournalLimits
-from collector_processor.journal.directory import is_in_use
+from collector_processor.journal.directory import Disk, RelaxedDisk, is_in_use
 from collector_processor.journal.journal import Journal
-from collector_processor.journal.opening import clear_journal, open_journal, relaxed_segment
+from collector_processor.journal.opening import clear_journal, open_journal
 
 __all__ = [
-    "Journal", "JournalError", "JournalLimits", "clear_journal", "is_in_use", "open_journal",
-    "relaxed_segment",
+    "Disk", "Journal", "JournalError", "JournalLimits", "RelaxedDisk", "clear_journal", "is_in_use",
+    "open_journal",
 ]  # fmt: skip

@@ -24,13 +24,13 @@ from collector_processor.journal.chunks import (
     JournalLimits,
     Queue,
     QueueLook,
-    SegmentSummary,
     State,
     Totals,
     first_seq,
     segment_of,
 )
-from collector_processor.journal.segment_accounts import SegmentAccounts
+from collector_processor.journal.recovery import RecoveredSegment
+from collector_processor.journal.segment_accounts import QueueRows, RowFacts, SegmentAccounts
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
 
 _FULL_RETRY_S: Final = 10.0
@@ -40,6 +40,8 @@ _BUSY_RETRY_S: Final = 1.0
 MAX_MARKS: Final = 1024
 """Bound on the marks of one queue; beyond it every second mark is dropped and their spacing doubles."""
 _STEP_NS: Final = 1_000_000_000
+_ROWS_AT_ONCE: Final = 256
+_POSITIONS: Final = 0xFFFF_FFFF
 
 
 @dataclass(slots=True)
@@ -126,8 +128,14 @@ class Accounts:
             self._ages[entry.queue].take_back(entry.size)
             self._close(entry.queue, 0, entry.size)
 
-    def stored(self, entry: Entry, seq: int) -> Generator[None, None, Chunk]:
-        """Record that an admitted row is durable; return it. Yields before every few traces in it."""
+    def stored(self, entry: Entry, seq: int, offset: int) -> Generator[None, None, Chunk]:
+        """Record that an admitted row is durable; return it. Yields before every few traces in it.
+
+        Args:
+            entry: the row.
+            seq: its number.
+            offset: its offset in the segment's log.
+        """
         notes = entry.traces
         for at in range(0, len(notes), TRACES_A_STEP):
             yield
@@ -140,6 +148,8 @@ class Accounts:
         segment.stored_bytes += entry.size
         segment.open_rows += 1
         segment.open_bytes += entry.size
+        rows = segment.rows.setdefault(entry.queue, QueueRows())
+        rows.add(seq & _POSITIONS, offset, entry.size, entry.items, entry.state)
         return Chunk(
             seq=seq, queue=entry.queue, hops=entry.hops, items=entry.items, size=entry.size, body=entry.body
         )
@@ -175,19 +185,39 @@ class Accounts:
         segment.retained_bytes += size + ROW_OVERHEAD_BYTES
         self.retained_bytes += size + ROW_OVERHEAD_BYTES
 
-    def restore(self, summary: SegmentSummary) -> None:
+    def restore(self, found: RecoveredSegment) -> None:
         """Add a segment that an earlier process wrote."""
-        segment = self.segments.at(summary.number)
+        segment = self.segments.at(found.number)
         segment.is_active = False
-        self.last_seq = max(self.last_seq, first_seq(summary.number + 1) - 1)
-        segment.stored_bytes = summary.stored_bytes
-        segment.open_rows = summary.open_rows
-        segment.open_bytes = summary.open_bytes
-        for queue, totals in summary.waiting.items():
+        self.last_seq = max(self.last_seq, first_seq(found.number + 1) - 1)
+        segment.version, segment.rows, segment.rewritten = found.version, found.rows, found.rewritten
+        segment.stored_bytes = found.stored_bytes
+        segment.open_rows = found.open_rows
+        segment.open_bytes = sum(totals.bytes for totals in found.waiting.values())
+        for queue, totals in found.waiting.items():
             self._open(queue, totals.items, totals.bytes, totals.oldest_ns)
-        for entry in summary.index:
+        for entry in found.index:
             note = entry.note
             self._index(TraceKey(entry.tenant, note.trace_id), note.byte_count, entry.seq, entry)
+
+    def pending(
+        self, queue: Queue, after_seq: int, max_bytes: int, skip: Container[int]
+    ) -> tuple[list[RowFacts], int, bool]:
+        """Return a queue's next pending rows, the last seq examined, and whether there may be more.
+
+        At most ``_ROWS_AT_ONCE`` rows and ``max_bytes``, but at least one row if there is one.
+        """
+        found: list[RowFacts] = []
+        used, upto = 0, after_seq
+        for examined, row in enumerate(self.segments.pending(queue, after_seq)):
+            is_skipped = row.seq in skip
+            if examined == _ROWS_AT_ONCE or (not is_skipped and used and used + row.size > max_bytes):
+                return found, upto, True
+            if not is_skipped:
+                found.append(row)
+                used += row.size
+            upto = row.seq
+        return found, max(upto, self.last_seq), False
 
     def look(self, signal: Signal) -> QueueLook:
         """Return the state of one signal's queue: bytes waiting and the arrival time of its oldest row."""
@@ -209,6 +239,7 @@ class Accounts:
         """Record that a row was forwarded or permanently rejected."""
         self._ages[chunk.queue].remove(chunk.size)
         self._close(chunk.queue, chunk.items, chunk.size)
+        self.segments.raise_to(chunk.queue, chunk.seq, State.DONE)
         segment = self.segments.at(segment_of(chunk.seq))
         segment.open_rows -= 1
         segment.open_bytes -= chunk.size
@@ -234,11 +265,16 @@ class Accounts:
         return frozenset(self._held.get(key, ()))
 
     def release(self, key: TraceKey, seqs: Iterable[int]) -> None:
-        """Record that rows of a trace have been released."""
+        """Record that rows of a trace are being released: they are no longer held."""
         held = self._held.get(key, set())
         held.difference_update(seqs)
         if not held:
             self._held.pop(key, None)
+
+    def released(self, queue: Queue, seqs: Iterable[int]) -> None:
+        """Record that rows were released durably: they may be forwarded."""
+        for seq in seqs:
+            self.segments.raise_to(queue, seq, State.PENDING)
 
     @property
     def is_over_quota(self) -> bool:

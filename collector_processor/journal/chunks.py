@@ -1,15 +1,12 @@
-"""Records and limits of the journal, and the packed form of a body on disk. Pure."""
+"""Records and limits of the journal. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
-from zlib import crc32
-
-import lz4.block
 
 from collector_processor.otlp import CollectorError, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceArrival, TraceNote
@@ -94,18 +91,6 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Pending rows to read back."""
-
-    queue: Queue
-    after_seq: int
-    upto_seq: int
-    max_bytes: int
-    """At least one row is read, if there is one."""
-    skip: Container[int] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """Rows read back for forwarding, and rows that could not be read."""
 
@@ -168,19 +153,6 @@ class IndexEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSummary:
-    """Contents of a reopened segment."""
-
-    number: int
-    stored_bytes: int
-    open_rows: int
-    open_bytes: int
-    waiting: Mapping[Queue, Totals]
-    """Pending and held rows, by queue."""
-    index: tuple[IndexEntry, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLimits:
     """Bounds, in bytes before compression unless said otherwise."""
 
@@ -216,19 +188,6 @@ def by_segment(seqs: Iterable[int]) -> dict[int, tuple[int, ...]]:
     return {number: tuple(those) for number, those in found.items()}
 
 
-def ranges(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield ascending positions as ranges: the first position, and the one after the last."""
-    first = behind = -1
-    for position in positions:
-        if position != behind:
-            if first >= 0:
-                yield first, behind
-            first = position
-        behind = position + 1
-    if first >= 0:
-        yield first, behind
-
-
 _COMMIT_TRACES: Final = 4_000
 """Agent traces in one commit of a request that has several rows; it takes some tens of milliseconds."""
 
@@ -250,24 +209,3 @@ def commits_of(rows: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
 def first_seq(segment: int) -> int:
     """Return the sequence number that precedes those of a segment's rows."""
     return segment << 32
-
-
-def pack_body(body: bytes) -> tuple[int, bytes]:
-    """Return the checksum and the compressed bytes to store for ``body``."""
-    packed = lz4.block.compress(body)
-    return crc32(packed), packed
-
-
-def unpack_body(checksum: int, packed: bytes) -> bytes:
-    """Return the body that ``pack_body`` packed.
-
-    Raises:
-        CorruptBodyError: the bytes differ from those that were stored.
-    """
-    if crc32(packed) != checksum:
-        raise CorruptBodyError("the checksum does not match")
-    try:
-        body: bytes = lz4.block.decompress(packed)
-    except (lz4.block.LZ4BlockError, ValueError) as error:
-        raise CorruptBodyError(str(error)) from error
-    return body

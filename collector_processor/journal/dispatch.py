@@ -9,14 +9,14 @@ Releasing a held row is durable before the forwarder is notified: a row must not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from collector_processor.journal.accounts import Accounts
-from collector_processor.journal.chunks import Entry, Queue, State, by_segment
-from collector_processor.journal.segments import SegmentFile
+from collector_processor.journal.chunks import Entry, Queue, by_segment, segment_of
+from collector_processor.journal.log_format import Kind, positions
 from collector_processor.otlp import RefusedError, Signal, TraceKey
 from semconv.model import TraceId
 from semconv.record import record
@@ -28,13 +28,20 @@ ENDED_RETRY_S: Final = 60.0
 """Retry delay sent to clients when blamespan must be restarted."""
 
 
+class Stored(NamedTuple):
+    """Number of a durable row, and its offset in its segment's log."""
+
+    seq: int
+    offset: int
+
+
 @record
 class Append:
     """Store these rows in one commit."""
 
     entries: tuple[Entry, ...]
-    done: Callable[[tuple[int, ...] | RefusedError], Iterator[None] | None]
-    """Called with the rows' seqs once they are durable, or with the error; done in steps."""
+    done: Callable[[Sequence[Stored] | RefusedError], Iterator[None] | None]
+    """Called with the rows' places once they are durable, or with the error; done in steps."""
 
     @property
     def traces(self) -> frozenset[TraceId]:
@@ -43,54 +50,41 @@ class Append:
 
 
 @record
-class Mark:
-    """Set the state of rows of one segment; written with the next commit or after a delay."""
+class Note:
+    """Write what became of rows to their segment's marks; repeated until the disk takes it."""
 
     segment: int
-    seqs: tuple[int, ...]
-    state: State
-    done: Callable[[], None]
+    kind: Kind
+    body: bytes
+    done: Callable[[], None] | None = None
+    """Called once it is durable. A note without it is written later, with others, and not flushed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """Replace a held row's body and release it, in a transaction of its own."""
+    """Write a held row's new body to the marks, durably."""
 
     seq: int
     body: bytes
-    done: Callable[[RefusedError | None], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forget:
-    """Remove a trace from the index of rows of one segment; written as ``Mark`` is."""
-
-    segment: int
-    seqs: tuple[int, ...]
-    trace_id: TraceId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detach:
-    """Stop using a segment that is about to be deleted, and return its connection."""
-
-    segment: int
-    done: Callable[[SegmentFile | None], None]
+    done: Callable[[int | RefusedError], None]
+    """Called with the offset of the new body in the marks, or with the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
-    """Write the collected changes of state of a segment at once."""
+    """Write the collected notes of a segment, and flush them."""
 
     segment: int
-    done: Callable[[], None]
+    done: Callable[[bool], None]
+    """Called with whether the disk took them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenBack:
-    """Record that a segment's WAL was copied to its file."""
+class Detach:
+    """Stop using a segment that is about to be deleted."""
 
     segment: int
+    done: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +100,7 @@ class Stop:
     """Finish the queued commands and end the thread."""
 
 
-Command: TypeAlias = Append | Mark | Rewrite | Forget | Flush | Detach | WrittenBack | SkipTo | Stop
+Command: TypeAlias = Append | Note | Rewrite | Flush | Detach | SkipTo | Stop
 
 
 class Dispatch:
@@ -202,8 +196,8 @@ class HeldRows:
         futures: list[asyncio.Future[None]] = []
         for number, seqs in by_segment(sorted(held)).items():
             futures.append(self._dispatch.completion())
-            done = partial(self._released, futures[-1], queue, seqs[0])
-            self._dispatch.now(Mark(segment=number, seqs=seqs, state=State.PENDING, done=done))
+            done = partial(self._released, futures[-1], queue, seqs)
+            self._dispatch.now(Note(segment=number, kind=Kind.RELEASED, body=positions(seqs), done=done))
         return futures
 
     async def rewrite(self, seq: int, body: bytes) -> None:
@@ -217,18 +211,20 @@ class HeldRows:
             return
         future = self._dispatch.answer()
 
-        def done(refused: RefusedError | None) -> None:
-            if refused is not None:
+        def done(answer: int | RefusedError) -> None:
+            if isinstance(answer, RefusedError):
                 if not future.done():
-                    future.set_exception(refused)
+                    future.set_exception(answer)
                 return
+            self._accounts.segments.at(segment_of(seq)).rewritten.setdefault(seq, answer)
             self._accounts.release(key, (seq,))
-            self._released(future, Queue(Signal.TRACES, key.tenant), seq)
+            self._released(future, Queue(Signal.TRACES, key.tenant), (seq,))
 
         self._dispatch.now(Rewrite(seq=seq, body=body, done=done))
         await future
 
-    def _released(self, future: asyncio.Future[None], queue: Queue, seq: int) -> None:
-        self._on_released(queue, seq)
+    def _released(self, future: asyncio.Future[None], queue: Queue, seqs: Sequence[int]) -> None:
+        self._accounts.released(queue, seqs)
+        self._on_released(queue, seqs[0])
         if not future.done():
             future.set_result(None)

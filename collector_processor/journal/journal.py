@@ -1,18 +1,18 @@
 """Durable buffer between acknowledging and forwarding: the journal.
 
-The event loop keeps the accounts and decides; the writer's thread commits; the keeper's thread reads,
-compacts and deletes. Segments are written in order; see ``reclaiming`` for how they are deleted. Requests are
-refused only because of rows not forwarded yet. Traces kept for analysis are evicted instead: the oldest
-first, and on a full disk those that keep the oldest segment.
+The event loop keeps the accounts and decides; the writer's thread commits; the keeper's thread reads, thins
+and deletes. Segments are written in order; see ``reclaiming`` for how they are deleted. Requests are refused
+only because of rows not forwarded yet. Traces kept for analysis are evicted instead: the oldest first, and on
+a full disk those that keep the oldest segment.
 
-Durable means: committed with ``synchronous=FULL`` before ``append`` returns.
+Durable means: written and flushed to the disk (``fdatasync``) before ``append`` returns.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -26,12 +26,11 @@ from collector_processor.journal.chunks import (
     JournalLimits,
     Queue,
     QueueLook,
-    SegmentSummary,
     State,
     Totals,
-    Wanted,
     by_segment,
     commits_of,
+    segment_of,
 )
 from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import DirectoryLock, SegmentDirectory
@@ -39,14 +38,17 @@ from collector_processor.journal.dispatch import (
     ENDED_RETRY_S,
     Append,
     Dispatch,
-    Forget,
     HeldRows,
-    Mark,
+    Note,
     SkipTo,
     Stop,
+    Stored,
 )
 from collector_processor.journal.keeper import JournalKeeper, Reads
+from collector_processor.journal.log_format import DONE_ROW, SIGNALS, Kind, positions
 from collector_processor.journal.reclaiming import Reclaimer
+from collector_processor.journal.recovery import RecoveredSegment
+from collector_processor.journal.segment_accounts import Place
 from collector_processor.journal.writer import JournalWriter, WriterEvents
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceArrival
@@ -77,32 +79,30 @@ class Journal:
     def __init__(
         self,
         directory: SegmentDirectory,
-        keeper: JournalKeeper,
         lock: DirectoryLock,
-        summaries: Sequence[SegmentSummary],
+        recovered: Sequence[RecoveredSegment],
         limits: JournalLimits,
     ) -> None:
         loop = asyncio.get_running_loop()
-        next_segment = directory.next_number()
+        salts = {found.number: found.salt for found in recovered if found.salt is not None}
         self._loop: Final = loop
-        self._keeper: Final = keeper
+        self._keeper: Final = JournalKeeper(directory, salts)
         self._lock: Final = lock
         self._accounts: Final = Accounts(limits)
         self._reads: Final = Reads()
         self._deliveries: Final = Deliveries(loop)
         self._writer: Final = JournalWriter(
             directory,
-            next_segment,
+            salts,
             limits,
             self._deliveries,
             WriterEvents(rotated=self._retired, failed=self._failed),
         )
         self._dispatch: Final = Dispatch(self._writer.submit)
-        self._reclaimer: Final = Reclaimer(self._accounts.segments, self._dispatch, self._reads, keeper)
+        self._reclaimer: Final = Reclaimer(self._accounts.segments, self._dispatch, self._reads, self._keeper)
         self._held: Final = HeldRows(self._accounts, self._dispatch, self._released)
         self._recovered: tuple[TraceArrival, ...] = ()
-        self._arriving: Final[set[int]] = set()
-        """Durable rows that were not yet passed to ``then``; nothing may read them back before."""
+        self._lost: Final[Counter[Signal]] = Counter()
         self._is_closed = False
         self.failure: Final[asyncio.Future[None]] = loop.create_future()
         """Raises the error if the writer fails because of a bug; cancelled by ``close``."""
@@ -114,14 +114,15 @@ class Journal:
         """Called with rows that were forwarded or permanently rejected."""
         self.until_whole: Callable[[], Awaitable[None]] = _at_once
         """Awaited before traces are read for their analysis: parts of them may still come from elsewhere."""
-        self._restore(summaries)
+        self._restore(recovered)
         self._writer.start()
 
-    def _restore(self, summaries: Iterable[SegmentSummary]) -> None:
+    def _restore(self, recovered: Iterable[RecoveredSegment]) -> None:
         arrivals: list[TraceArrival] = []
-        for summary in summaries:
-            self._accounts.restore(summary)
-            arrivals += [entry.arrival for entry in summary.index]
+        for segment in recovered:
+            self._accounts.restore(segment)
+            self._lost.update(segment.lost)
+            arrivals += [entry.arrival for entry in segment.index]
         self._recovered = tuple(arrivals)
         self._reclaimer.soon()
 
@@ -182,9 +183,8 @@ class Journal:
         """Store admitted rows in one commit; they are durable before they are handed on."""
         future: asyncio.Future[tuple[Chunk, ...]] = self._dispatch.answer()
 
-        def done(answer: tuple[int, ...] | RefusedError) -> Iterator[None] | None:
+        def done(answer: Sequence[Stored] | RefusedError) -> Iterator[None] | None:
             if not isinstance(answer, RefusedError):
-                self._arriving.update(answer)
                 is_durable()
                 return hand_on(answer)
             self._accounts.cancel(rows)
@@ -194,11 +194,10 @@ class Journal:
                 self._make_room()
             return None
 
-        def hand_on(seqs: tuple[int, ...]) -> Iterator[None]:
+        def hand_on(places: Sequence[Stored]) -> Iterator[None]:
             chunks: list[Chunk] = []
-            for entry, seq in zip(rows, seqs, strict=True):
-                chunks.append((yield from self._accounts.stored(entry, seq)))
-                self._arriving.discard(seq)
+            for entry, (seq, offset) in zip(rows, places, strict=True):
+                chunks.append((yield from self._accounts.stored(entry, seq, offset)))
                 yield from then(chunks[-1], entry)
             if not future.done():
                 future.set_result(tuple(chunks))
@@ -212,21 +211,22 @@ class Journal:
             self._evict(self._accounts.overdue(0))
 
     def _make_room(self) -> None:
-        """Free disk space: evict the traces that keep the oldest segment, and copy back one WAL."""
+        """Free disk space: evict the traces that keep the oldest segment."""
         self._evict(self._accounts.segments.blocking_traces())
-        self._reclaimer.make_room()
 
     def mark_done(self, chunks: Iterable[Chunk]) -> None:
         """Record that rows were forwarded or permanently rejected; written to disk after a short delay."""
-        seqs, several = list[int](), tuple(chunks)
+        several = tuple(chunks)
         self.on_done(several)
+        rows: defaultdict[int, list[bytes]] = defaultdict(list)
         for chunk in several:
             self._accounts.settled(chunk)
-            self._reads.finish(chunk.seq)
-            seqs.append(chunk.seq)
-        for number, those in by_segment(seqs).items():
-            done = partial(self._reads.written, those)
-            self._dispatch.soon(Mark(segment=number, seqs=those, state=State.DONE, done=done))
+            signal = SIGNALS.index(chunk.queue.signal)
+            rows[segment_of(chunk.seq)].append(
+                DONE_ROW.pack(chunk.seq & 0xFFFF_FFFF, signal, min(chunk.items, 0xFFFF_FFFF))
+            )
+        for number, packed in rows.items():
+            self._dispatch.soon(Note(segment=number, kind=Kind.DONE, body=b"".join(packed)))
         self._reclaimer.soon()
 
     # Reading for the forwarder.
@@ -239,7 +239,7 @@ class Journal:
     @property
     def lost(self) -> Mapping[Signal, int]:
         """Items that an earlier process acknowledged and that are missing from their segment."""
-        return self._keeper.lost
+        return self._lost
 
     def held_items(self, signal: Signal) -> int:
         """Return how many of a signal's items are in the journal and not forwarded."""
@@ -260,21 +260,18 @@ class Journal:
             max_bytes: bytes to read; at least one row is read, if there is one.
             skip: rows that the caller already has.
         """
-        wanted = Wanted(
-            queue=queue,
-            after_seq=after_seq,
-            upto_seq=self._accounts.last_seq,  # never a row whose seq its writer does not have yet
-            max_bytes=max_bytes,
-            skip=frozenset((*self._reads.done, *self._arriving, *skip)),
-        )
-        with self._reads.reading():
-            backlog = await self._reads.run(partial(self._keeper.waiting, wanted))
-            done = self._reads.done
-            return replace(
-                backlog,
-                chunks=tuple(chunk for chunk in backlog.chunks if chunk.seq not in done),
-                lost=tuple(chunk for chunk in backlog.lost if chunk.seq not in done),
-            )
+        rows, upto, is_more = self._accounts.pending(queue, after_seq, max_bytes, frozenset(skip))
+        segments = self._accounts.segments
+        places = [place for row in rows if (place := segments.place(queue, row.seq))]
+        found = await self._reads.run(partial(self._keeper.rows, places))
+        chunks, lost = list[Chunk](), list[Chunk]()
+        for row, stored in zip(rows, found, strict=True):
+            if segments.state(queue, row.seq) is not State.PENDING:
+                continue  # done meanwhile
+            hops, body = stored or ((), b"")
+            chunk = Chunk(seq=row.seq, queue=queue, hops=hops, items=row.items, size=row.size, body=body)
+            (lost if stored is None else chunks).append(chunk)
+        return Backlog(chunks=tuple(chunks), lost=tuple(lost), upto_seq=upto, is_more=is_more)
 
     # Agent traces.
 
@@ -293,26 +290,43 @@ class Journal:
         """Return, in one read, each trace's rows with spans and rows with logs."""
         await self.until_whole()
         found = [(key.trace_id, self._accounts.traces.get(key) or TraceRows(key=key)) for key in keys]
-        wanted = [(trace_id, tuple(rows.rows), tuple(rows.logs)) for trace_id, rows in found]
+        wanted = [
+            (
+                trace_id,
+                self._places(Queue(Signal.TRACES, rows.key.tenant), rows.rows),
+                self._places(Queue(Signal.LOGS, rows.key.tenant), rows.logs),
+            )
+            for trace_id, rows in found
+        ]
         return await self._reads.run(partial(self._keeper.whole, wanted))
 
     async def read_rows(
         self, signal: Signal, wanted: Sequence[tuple[int, TraceId]]
     ) -> Mapping[tuple[int, TraceId], bytes]:
         """Return one trace's part of each row; rows that cannot be read are left out."""
+        places = [
+            (place, trace_id)
+            for seq, trace_id in wanted
+            if (place := self._accounts.segments.find(signal, seq))
+        ]
 
         def read() -> dict[tuple[int, TraceId], bytes]:
             return {
                 (seq, trace_id): body
-                for seq, trace_id in wanted
-                for _, body in self._keeper.fragments(signal, trace_id, (seq,))
+                for place, trace_id in places
+                for seq, body in self._keeper.fragments(signal, trace_id, (place,))
             }
 
         return await self._reads.run(read)
 
+    def _places(self, queue: Queue, seqs: Iterable[int]) -> tuple[Place, ...]:
+        """Return where rows are, in order, without those that are gone."""
+        found = (self._accounts.segments.place(queue, seq) for seq in sorted(seqs))
+        return tuple(place for place in found if place is not None)
+
     async def held_rows(self, key: TraceKey) -> tuple[tuple[int, bytes], ...]:
         """Return the trace's rows that wait for a verdict."""
-        held = tuple(self._accounts.held(key))
+        held = self._places(Queue(Signal.TRACES, key.tenant), self._accounts.held(key))
         if not held:
             return ()
         return await self._reads.run(partial(self._keeper.fragments, Signal.TRACES, key.trace_id, held))
@@ -334,7 +348,8 @@ class Journal:
         self._held.release(key)
         trace = self._accounts.forget(key)
         for number, seqs in by_segment(trace.seqs()).items():
-            self._dispatch.now(Forget(segment=number, seqs=seqs, trace_id=key.trace_id))
+            body = bytes.fromhex(key.trace_id) + positions(seqs)
+            self._dispatch.now(Note(segment=number, kind=Kind.FORGOTTEN, body=body))
         self._reclaimer.soon()
 
     def expire(self, now_ns: int) -> None:
@@ -348,7 +363,7 @@ class Journal:
             self.on_evicted(tuple(keys))
 
     def tidy(self) -> None:
-        """Start deleting and compacting segments now, without waiting for the timer."""
+        """Start deleting and thinning segments now, without waiting for the timer."""
         self._reclaimer.tidy()
 
     # Segments.

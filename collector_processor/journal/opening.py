@@ -3,47 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from collector_processor.journal.chunks import JournalError, JournalLimits
 from collector_processor.journal.directory import (
     DirectoryLock,
+    Disk,
     Measure,
     SegmentDirectory,
     is_in_use,
     measure_space,
 )
 from collector_processor.journal.journal import Journal
-from collector_processor.journal.keeper import JournalKeeper
-from collector_processor.journal.segments import SegmentFile
+from collector_processor.journal.recovery import RecoveredSegment, recover_segments
 
 
 async def open_journal(
     path: Path,
     limits: JournalLimits | None = None,
-    make_segment: Callable[[Path, int], SegmentFile] = SegmentFile,
+    disk: Disk | None = None,
     measure: Measure = measure_space,
 ) -> Journal:
     """Open or create the journal in a directory of its own, with all rows acknowledged earlier.
 
+    Args:
+        path: the directory.
+        limits: its bounds.
+        disk: the calls to the disk; default: those of the operating system.
+        measure: returns the space of the file system.
+
     Raises:
-        JournalError: another process uses it, a newer version wrote it, or it cannot be created.
+        JournalError: another process uses it, another version wrote it, or it cannot be created.
     """
-    directory = SegmentDirectory(path=path, make=make_segment, measure=measure)
+    directory = SegmentDirectory(path=path, disk=disk or Disk(), measure=measure)
     loop = asyncio.get_running_loop()
     lock = await loop.run_in_executor(None, _locked, path)
-    keeper = JournalKeeper(directory)
-    recovering = loop.run_in_executor(None, keeper.recover)
+    recovering = loop.run_in_executor(None, _recovered, directory)
     try:
-        summaries = await asyncio.shield(recovering)
+        recovered = await asyncio.shield(recovering)
     except BaseException:
         # Cancelled: the thread still runs, and holds the lock until it is done.
         await asyncio.wait((recovering,))
-        keeper.close()
         lock.release()
         raise
-    return Journal(directory, keeper, lock, summaries, limits or JournalLimits())
+    return Journal(directory, lock, recovered, limits or JournalLimits())
+
+
+def _recovered(directory: SegmentDirectory) -> list[RecoveredSegment]:
+    directory.refuse_old_kind()
+    return recover_segments(directory)
 
 
 def _locked(path: Path) -> DirectoryLock:
@@ -63,13 +71,8 @@ def clear_journal(path: Path) -> None:
     """Delete the segments in a directory, if no process uses it; their numbers are not used again."""
     if path.is_dir() and not is_in_use(path):
         directory = SegmentDirectory(path=path)
-        for number in directory.numbers():
+        for number in directory.segments():
             directory.remove(number)
         directory.sweep()
-
-
-def relaxed_segment(path: Path, number: int) -> SegmentFile:
-    """Open a segment of a journal whose rows are durable elsewhere, without waiting for the disk."""
-    file = SegmentFile(path, number)
-    file.relax()
-    return file
+        for old in path.glob("*.sqlite*"):  # of an earlier version
+            old.unlink()

@@ -1,33 +1,28 @@
-"""Reclaims disk space of the journal: deletes and compacts segments, copies back WALs.
+"""Reclaims disk space of the journal: deletes and thins segments.
 
 A segment is deleted once none of its rows is needed. A segment with few needed rows (a throttled tenant's, a
-few agent traces) is compacted first, and the WAL of a segment that stays is copied to its file. Failures are
-logged once and retried.
+few agent traces) is thinned first: the keeper writes its log anew with these rows. Failures are logged once
+and retried.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine
 from functools import partial
 from typing import Final
 
-from collector_processor.core.disk import is_refusal
-from collector_processor.journal.dispatch import Detach, Dispatch, Flush, WrittenBack
+from collector_processor.journal.dispatch import Detach, Dispatch, Flush
 from collector_processor.journal.keeper import JournalKeeper, Reads
-from collector_processor.journal.segment_accounts import SegmentAccounts
-from collector_processor.journal.segments import SegmentFile
-from collector_processor.otlp import CollectorError
-from semconv.model import TraceId
+from collector_processor.journal.segment_accounts import SegmentAccount, SegmentAccounts
 
 logger = logging.getLogger(__name__)
 
 _DELAY_S: Final = 0.2
-"""Seconds between a change and the next search for segments to delete or compact."""
-_REFUSALS: Final = (sqlite3.Error, OSError, CollectorError)
-"""Raised if the disk refuses, a file cannot be opened, or a row is not an OTLP request."""
+"""Seconds between a change and the next search for segments to delete or thin."""
+_RETRY_S: Final = 5.0
+"""Seconds before a segment is thinned again if the disk refused."""
 
 
 class Reclaimer:
@@ -59,82 +54,67 @@ class Reclaimer:
         self.soon()
 
     def tidy(self) -> None:
-        """Start deleting unneeded segments; then compact, or copy back the WAL of, at most one."""
+        """Start deleting unneeded segments; then thin at most one."""
         self._timer = None
         for number in self._segments.take_deletable():
             self._dispatch.now(Detach(segment=number, done=partial(self._detached, number)))
-        now = self._loop.time()
-        compactable = self._segments.take_compactable(now)
-        if compactable is not None:
-            self._start(self._compact(*compactable))
-        elif not self._write_back_one(self._segments.take_unwritten(now)) and self._segments.may_tidy_later:
+        segment = self._segments.take_thinnable(self._loop.time())
+        if segment is not None:
+            self._start(self._thin(segment))
+        elif self._segments.may_tidy_later:
             self.soon()
-
-    def make_room(self) -> None:
-        """Start copying back a WAL: on a full disk its pages take space twice."""
-        self._write_back_one(self._segments.take_retired(self._loop.time()))
-
-    def _write_back_one(self, number: int | None) -> bool:
-        if number is not None:
-            self._start(self._write_back(number))
-        return number is not None
 
     def _start(self, chore: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(chore)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _detached(self, number: int, writers: SegmentFile | None) -> None:
-        self._start(self._delete(number, writers))
+    def _detached(self, number: int) -> None:
+        self._start(self._delete(self._segments.at(number)))
 
-    async def _delete(self, number: int, writers: SegmentFile | None) -> None:
+    async def _delete(self, segment: SegmentAccount) -> None:
         try:
-            await self._reads.run(partial(self._keeper.delete, number, writers))
-        except _REFUSALS as error:
-            self._warn("deleted", error)
-            self._segments.deletion_failed(number)
+            await self._reads.run(partial(self._keeper.delete, segment.number, segment.version))
+        except OSError as error:
+            self._refused(segment, "deleted", error)
             return
         self._is_refused = False
-        self._segments.deleted(number)
-        self._reads.deleted(number)
+        self._segments.deleted(segment.number)
 
-    async def _compact(self, number: int, retained: Mapping[int, frozenset[TraceId]]) -> None:
-        written = self._dispatch.completion()
-        self._dispatch.now(Flush(segment=number, done=partial(written.set_result, None)))
+    async def _thin(self, segment: SegmentAccount) -> None:
+        number, version = segment.number, segment.version
+        written: asyncio.Future[None] = self._dispatch.completion()
+        is_flushed = False
+
+        def flushed(answer: bool) -> None:  # noqa: FBT001 - a callback
+            nonlocal is_flushed
+            is_flushed = answer
+            if not written.done():
+                written.set_result(None)
+
+        # Rows that are left out were done by now. Their marks must be durable, or they would count as lost.
+        kept = segment.to_keep()
+        self._dispatch.now(Flush(segment=number, done=flushed))
         await written
+        if not is_flushed:
+            self._refused(segment, "thinned", OSError("its marks cannot be written"))
+            return
         try:
-            stored = await self._reads.run(partial(self._keeper.compact, number, retained))
-        except _REFUSALS as error:  # the WAL stays for now, and so do the bytes owed
-            self._refused(number, "compacted", error, give_up=self._segments.compaction_failed)
+            offsets = await self._reads.run(partial(self._keeper.thin, number, version, kept))
+        except OSError as error:
+            self._refused(segment, "thinned", error)
         else:
             self._is_refused = False
-            self._segments.compacted(number, stored)
-            self._dispatch.soon(WrittenBack(segment=number))
+            self._segments.thinned(number, offsets)
+            await self._reads.run(partial(self._keeper.drop_log, number, version))
         self.soon()
 
-    async def _write_back(self, number: int) -> None:
-        try:
-            await self._reads.run(partial(self._keeper.write_back, number))
-        except _REFUSALS as error:  # the WAL and its bytes still owed stay
-            self._refused(number, "written back", error, give_up=self._segments.written_back)
-        else:
-            self._is_refused = False
-            self._dispatch.soon(WrittenBack(segment=number))
-            self._segments.written_back(number)
-        self.soon()
-
-    def _refused(self, number: int, done: str, error: Exception, give_up: Callable[[int], None]) -> None:
-        """Postpone the task, or give up if retrying cannot help."""
-        self._warn(done, error)
-        if is_refusal(error):
-            self._segments.postpone(number, self._loop.time())
-        else:
-            give_up(number)
-
-    def _warn(self, done: str, error: Exception) -> None:
+    def _refused(self, segment: SegmentAccount, what: str, error: OSError) -> None:
         if not self._is_refused:
-            logger.warning("journal segment cannot be %s", done, extra={"reason": str(error)})
+            logger.warning("journal segment cannot be %s", what, extra={"reason": str(error)})
         self._is_refused = True
+        self._segments.give_back(segment.number, self._loop.time() + _RETRY_S)
+        self.soon()
 
     def close(self) -> None:
         """Stop starting tasks."""

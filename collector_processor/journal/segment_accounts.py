@@ -1,21 +1,120 @@
-"""Accounts of each segment: bytes in use, and which segments to delete, compact or write back. Pure.
+"""Accounts of each segment: where its rows are, bytes in use, which segments to delete or thin. Pure.
 
-A segment without open or retained rows can be deleted; one with few is worth compacting.
+A segment without open or retained rows can be deleted; a segment with few is thinned: its log is replaced by
+one with only these rows.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from array import array
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from collector_processor.journal.chunks import segment_of
-from collector_processor.otlp import TraceKey
+from collector_processor.journal.chunks import Queue, State, first_seq, segment_of
+from collector_processor.otlp import Signal, TraceKey
 from semconv.model import TraceId
 
-_WORTH_COMPACTING: Final = 4 << 20
+_WORTH_THINNING: Final = 4 << 20
 """Bytes; smaller segments are left alone."""
+_POSITIONS: Final = 0xFFFF_FFFF
+
+
+class Place(NamedTuple):
+    """Where a row is stored; valid for reads that are requested before the log is replaced."""
+
+    seq: int
+    version: int
+    """Version of the log."""
+    offset: int
+    rewritten_at: int | None
+    """Offset of its new body in the marks."""
+
+
+class Keep(NamedTuple):
+    """A row to keep in a thinned log."""
+
+    place: Place
+    signal: Signal
+    traces: frozenset[TraceId] | None
+    """The traces of which spans are kept; ``None`` if the row stays whole."""
+
+
+class RowFacts(NamedTuple):
+    """What is known of a row without reading it."""
+
+    seq: int
+    size: int
+    """Bytes counted against the limits."""
+    items: int
+
+
+class QueueRows:
+    """The rows of one queue in one segment, in order; 17 bytes each."""
+
+    def __init__(self) -> None:
+        """Create it without rows."""
+        self._positions: Final = array("I")
+        self._facts: Final = array("I")
+        """Of each row: offset, counted size, items."""
+        self._states: Final = bytearray()
+
+    def add(self, position: int, offset: int, size: int, items: int, state: State) -> None:
+        """Add a row; mostly the last one, but requests that share no trace may pass each other."""
+        at = len(self._positions)
+        facts = array("I", (offset, min(size, _POSITIONS), min(items, _POSITIONS)))
+        if at and position < self._positions[-1]:
+            at = bisect_left(self._positions, position)
+        self._positions.insert(at, position)
+        self._facts[3 * at : 3 * at] = facts
+        self._states.insert(at, state.value)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._positions)
+
+    def _at(self, position: int) -> int | None:
+        at = bisect_left(self._positions, position)
+        return at if at < len(self._positions) and self._positions[at] == position else None
+
+    def state(self, position: int) -> State | None:
+        """Return a row's state; ``None`` if it is not here."""
+        at = self._at(position)
+        return None if at is None else State(self._states[at])
+
+    def raise_to(self, position: int, state: State) -> None:
+        """Raise a row to a state, unless it is there already."""
+        at = self._at(position)
+        if at is not None:
+            self._states[at] = max(self._states[at], state.value)
+
+    def offset(self, position: int) -> int | None:
+        """Return a row's offset in the log; ``None`` if it is not here."""
+        at = self._at(position)
+        return None if at is None else self._facts[3 * at]
+
+    def pending(self, after: int) -> Iterator[tuple[int, int, int]]:
+        """Yield position, counted size and items of the pending rows behind a position."""
+        at = bisect_left(self._positions, after + 1)
+        while (at := self._states.find(State.PENDING.value, at)) >= 0:
+            yield self._positions[at], self._facts[3 * at + 1], self._facts[3 * at + 2]
+            at += 1
+
+    def moved(self, offsets: Mapping[int, int]) -> QueueRows:
+        """Return the rows that are in a thinned log, by position, with their new offsets."""
+        kept = QueueRows()
+        for at, position in enumerate(self._positions):
+            offset = offsets.get(position)
+            if offset is not None:
+                _, size, items = self._facts[3 * at : 3 * at + 3]
+                kept.add(position, offset, size, items, State(self._states[at]))
+        return kept
+
+    def each(self) -> Iterator[tuple[int, int, State]]:
+        """Yield position, offset and state of each row, in order."""
+        for position, offset, state in zip(self._positions, self._facts[::3], self._states, strict=True):
+            yield position, offset, State(state)
 
 
 class RowIndex:
@@ -63,8 +162,14 @@ class RowIndex:
 
 @dataclass(slots=True)
 class SegmentAccount:
-    """Usage of one segment."""
+    """Rows and usage of one segment."""
 
+    number: int
+    version: int = 0
+    """Version of its log: how often it was thinned."""
+    rows: dict[Queue, QueueRows] = field(default_factory=dict)
+    rewritten: dict[int, int] = field(default_factory=dict)
+    """Offsets of new bodies in the marks, by seq."""
     stored_bytes: int = 0
     open_rows: int = 0
     open_bytes: int = 0
@@ -72,13 +177,9 @@ class SegmentAccount:
     index: RowIndex = field(default_factory=RowIndex)
     is_active: bool = True
     retired_at: float = float("-inf")
-    """Time of its last row, in seconds of the event loop's clock; later if its cleanup was postponed."""
+    """Time of its last row, in seconds of the event loop's clock; later if its thinning was postponed."""
     is_busy: bool = False
-    """Whether it is being compacted or deleted."""
-    compacted_at: int | None = None
-    """Bytes in use after its last compaction."""
-    has_wal: bool = True
-    """Whether some of its rows are in its WAL, which takes space twice and is read at each start."""
+    """Whether it is being thinned or deleted."""
 
     @property
     def is_needed(self) -> bool:
@@ -86,15 +187,33 @@ class SegmentAccount:
         return self.is_active or self.open_rows > 0 or bool(self.index)
 
     @property
-    def live_bytes(self) -> int:
-        """Bytes in use, or slightly more: rows that are both open and retained count twice."""
-        return self.open_bytes + self.retained_bytes
-
-    @property
     def is_mostly_dead(self) -> bool:
-        """Whether it is worth compacting: less than half of its (last compacted) size is in use."""
-        before = self.stored_bytes if self.compacted_at is None else self.compacted_at
-        return not self.is_active and self.stored_bytes > _WORTH_COMPACTING and self.live_bytes < before // 2
+        """Whether it is worth thinning: less than half of its bytes are in use.
+
+        Rows that are both open and retained count twice.
+        """
+        live_bytes = self.open_bytes + self.retained_bytes
+        return (
+            not self.is_active and self.stored_bytes > _WORTH_THINNING and live_bytes < self.stored_bytes // 2
+        )
+
+    def place(self, queue: Queue, seq: int) -> Place | None:
+        """Return where a row is; ``None`` if it is not here."""
+        rows = self.rows.get(queue)
+        offset = rows.offset(seq & _POSITIONS) if rows else None
+        return None if offset is None else Place(seq, self.version, offset, self.rewritten.get(seq))
+
+    def to_keep(self) -> list[Keep]:
+        """Return the rows that a thinned log has, in order."""
+        first, kept = first_seq(self.number), list[Keep]()
+        for queue, rows in self.rows.items():
+            for position, offset, state in rows.each():
+                seq = first + position
+                keys = self.index.at(seq)
+                if state < State.DONE or keys:
+                    traces = frozenset(key.trace_id for key in keys) if state is State.DONE else None
+                    kept.append(Keep(Place(seq, self.version, offset, None), queue.signal, traces))
+        return sorted(kept, key=lambda keep: keep.place.seq)
 
 
 class SegmentAccounts:
@@ -104,14 +223,50 @@ class SegmentAccounts:
         """Create empty accounts.
 
         Args:
-            rest_s: seconds after its last row before a segment is compacted.
+            rest_s: seconds after its last row before a segment is thinned.
         """
         self._rest_s: Final = rest_s
-        self._segments: Final[defaultdict[int, SegmentAccount]] = defaultdict(SegmentAccount)
+        self._segments: Final[dict[int, SegmentAccount]] = {}
 
     def at(self, number: int) -> SegmentAccount:
         """Return a segment's account, creating it if needed."""
-        return self._segments[number]
+        found = self._segments.get(number)
+        if found is None:
+            found = self._segments[number] = SegmentAccount(number)
+        return found
+
+    def place(self, queue: Queue, seq: int) -> Place | None:
+        """Return where a row is stored; ``None`` if it is gone."""
+        segment = self._segments.get(segment_of(seq))
+        return segment.place(queue, seq) if segment else None
+
+    def find(self, signal: Signal, seq: int) -> Place | None:
+        """Return where a row of any tenant is stored; ``None`` if it is gone."""
+        segment = self._segments.get(segment_of(seq))
+        queues = [queue for queue in segment.rows if queue.signal is signal] if segment else []
+        return next((place for queue in queues if (place := self.place(queue, seq))), None)
+
+    def state(self, queue: Queue, seq: int) -> State | None:
+        """Return a row's state; ``None`` if it is gone."""
+        segment = self._segments.get(segment_of(seq))
+        rows = segment.rows.get(queue) if segment else None
+        return rows.state(seq & _POSITIONS) if rows else None
+
+    def raise_to(self, queue: Queue, seq: int, state: State) -> None:
+        """Raise a row to a state."""
+        segment = self._segments.get(segment_of(seq))
+        rows = segment.rows.get(queue) if segment else None
+        if rows is not None:
+            rows.raise_to(seq & _POSITIONS, state)
+
+    def pending(self, queue: Queue, after_seq: int) -> Iterator[RowFacts]:
+        """Yield a queue's pending rows behind a seq, in order."""
+        for segment in self._segments.values():
+            rows = segment.rows.get(queue)
+            first = first_seq(segment.number)
+            if rows is not None and first + _POSITIONS > after_seq:
+                for position, size, items in rows.pending(max(0, after_seq - first)):
+                    yield RowFacts(first + position, size, items)
 
     def traces_in(self, seq: int) -> Collection[TraceKey]:
         """Return the agent traces in a row."""
@@ -123,9 +278,9 @@ class SegmentAccounts:
 
         Args:
             number: the segment's number.
-            now: seconds, by the same clock as for ``take_compactable``.
+            now: seconds, by the same clock as for ``take_thinnable``.
         """
-        segment = self._segments[number]
+        segment = self.at(number)
         segment.is_active = False
         segment.retired_at = now
 
@@ -151,66 +306,34 @@ class SegmentAccounts:
         """Record that a segment was deleted."""
         del self._segments[number]
 
-    def deletion_failed(self, number: int) -> None:
-        """Record that a segment could not be deleted; ``take_deletable`` returns it again."""
-        self._segments[number].is_busy = False
-
-    def take_compactable(self, now: float) -> tuple[int, Mapping[int, frozenset[TraceId]]] | None:
-        """Return a segment worth compacting and the traces to keep in its rows; ``None`` if there is none.
+    def take_thinnable(self, now: float) -> SegmentAccount | None:
+        """Return a segment worth thinning, and mark it as in progress; ``None`` if there is none.
 
         A segment is left alone for ``rest_s`` after its last row, since it may soon be deleted as a whole.
         """
-        for number, segment in self._segments.items():
+        for segment in self._segments.values():
             if segment.is_mostly_dead and not segment.is_busy and segment.retired_at <= now - self._rest_s:
                 segment.is_busy = True
-                index = segment.index
-                return number, {seq: frozenset(key.trace_id for key in index.at(seq)) for seq in index}
+                return segment
         return None
-
-    def take_unwritten(self, now: float) -> int | None:
-        """Return an idle segment whose WAL is to be copied to its file; ``None`` if there is none."""
-        return self._take_with_wal(now - self._rest_s)
-
-    def take_retired(self, now: float) -> int | None:
-        """Return a segment whose WAL can be copied to its file, idle or not."""
-        return self._take_with_wal(now)
-
-    def _take_with_wal(self, retired_until: float) -> int | None:
-        for number, segment in self._segments.items():
-            may_rest = segment.is_active or segment.is_busy or segment.retired_at > retired_until
-            if segment.has_wal and not may_rest:
-                segment.is_busy = True
-                return number
-        return None
-
-    def written_back(self, number: int) -> None:
-        """Record that a segment's WAL was copied to its file."""
-        segment = self._segments[number]
-        segment.has_wal = segment.is_busy = False
 
     @property
     def may_tidy_later(self) -> bool:
-        """Return whether a segment will be worth compacting or writing back after its idle time."""
-        return any(
-            (segment.is_mostly_dead or segment.has_wal) and not (segment.is_busy or segment.is_active)
-            for segment in self._segments.values()
-        )
+        """Return whether a segment will be worth thinning after its idle time."""
+        return any(segment.is_mostly_dead and not segment.is_busy for segment in self._segments.values())
 
-    def compacted(self, number: int, stored_bytes: int) -> None:
-        """Record the counted bytes of a compacted segment."""
+    def thinned(self, number: int, offsets: Mapping[int, int]) -> None:
+        """Record that a segment's log was replaced; ``offsets`` are those of its rows, by seq."""
         segment = self._segments[number]
-        segment.stored_bytes = stored_bytes
-        segment.compacted_at = segment.live_bytes
-        segment.has_wal = segment.is_busy = False
-
-    def postpone(self, number: int, now: float) -> None:
-        """Postpone a segment's cleanup: the disk refused its compaction or write-back."""
-        segment = self._segments[number]
-        segment.retired_at = now + self._rest_s
+        by_position = {seq & _POSITIONS: offset for seq, offset in offsets.items()}
+        moved = {queue: rows.moved(by_position) for queue, rows in segment.rows.items()}
+        segment.rows = {queue: rows for queue, rows in moved.items() if len(rows)}
+        segment.version += 1
+        segment.stored_bytes = segment.open_bytes + segment.retained_bytes
         segment.is_busy = False
 
-    def compaction_failed(self, number: int) -> None:
-        """Record that a segment cannot be compacted: not retried, but its WAL is still copied back."""
+    def give_back(self, number: int, retry_at: float) -> None:
+        """Record that a segment could be neither thinned nor deleted; either may be tried again."""
         segment = self._segments[number]
-        segment.stored_bytes = 0
+        segment.retired_at = retry_at
         segment.is_busy = False

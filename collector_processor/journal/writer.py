@@ -3,61 +3,65 @@
 While one commit waits for the disk, requests queue up; the next commit takes them all. So concurrent
 requests share one disk flush, and throughput grows with load.
 
-New rows and their acknowledgement go first. Changes of state are collected and written with the next commit
-of rows, or by themselves after a short delay: losing some in a crash means that rows are forwarded twice,
-never that one is lost. Releasing held rows is durable before the forwarder is notified: they must not be
-sent again in another form.
+New rows and their acknowledgement go first. What becomes of rows is collected and written with the next
+commit of rows, or by itself after a short delay: losing some in a crash means that rows are forwarded twice,
+never that one is lost. Releasing held rows is durable before the forwarder is notified: they must not be sent
+again in another form.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import sqlite3
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import groupby
 from queue import Empty, SimpleQueue
+from secrets import randbits
 from threading import Thread
 from time import monotonic
 from typing import Final
 
 from collector_processor.core.disk import Condition
-from collector_processor.journal.chunks import (
-    DiskFullError,
-    JournalError,
-    JournalLimits,
-    State,
-    first_seq,
-    pack_body,
-    segment_of,
-)
+from collector_processor.journal.chunks import DiskFullError, JournalLimits, first_seq, segment_of
 from collector_processor.journal.deliveries import Deliveries
-from collector_processor.journal.directory import DiskReserve, RowRegister, SegmentDirectory
+from collector_processor.journal.directory import SegmentDirectory, check_reserve
 from collector_processor.journal.dispatch import (
     Append,
     Command,
     Detach,
     Flush,
-    Forget,
-    Mark,
+    Note,
     Rewrite,
     SkipTo,
     Stop,
-    WrittenBack,
+    Stored,
 )
-from collector_processor.journal.segment_connection import OpenFileCache
-from collector_processor.journal.segments import SegmentFile
+from collector_processor.journal.log_format import (
+    FILE_BYTES,
+    HEAD_BYTES,
+    MARKS_BEGIN,
+    NOTHING,
+    SIGNALS,
+    ItemTotals,
+    Kind,
+    encode,
+    encode_row,
+    pack_body,
+)
+from collector_processor.journal.open_files import OpenFiles
 from collector_processor.otlp import RefusedError
 
 logger = logging.getLogger(__name__)
 
-_MARK_DELAY_S: Final = 0.05
-"""Seconds that a change of state may wait for the next commit of rows."""
-_MARK_RETRY_S: Final = 1.0
-"""Seconds before a change of state is retried if the disk refuses."""
+_NOTE_DELAY_S: Final = 0.05
+"""Seconds that a note may wait for the next commit of rows."""
+_NOTE_RETRY_S: Final = 1.0
+"""Seconds before notes are retried if the disk refuses."""
 _WORTH_DELETING: Final = 1 << 20
 """Size in bytes from which a full disk ends the active segment, so that it can be deleted to free space."""
 _MAX_GROUP: Final = 4096
@@ -76,42 +80,56 @@ class WriterEvents:
     """Called when the thread ends because of a bug."""
 
 
+@dataclass(slots=True, kw_only=True)
+class _ActiveSegment:
+    """The segment that takes new rows."""
+
+    number: int
+    file: int
+    salt: int
+    since: float
+    end: int = FILE_BYTES
+    """Size of its log: where the next record goes."""
+    last_seq: int = field(init=False)
+    totals: ItemTotals = NOTHING
+
+    def __post_init__(self) -> None:
+        self.last_seq = first_seq(self.number)
+
+
 class JournalWriter:
-    """Does all writing; callbacks run on the event loop through ``deliveries``."""
+    """Does all writing of rows and marks; callbacks run on the event loop through ``deliveries``."""
 
     def __init__(
         self,
         directory: SegmentDirectory,
-        next_segment: int,
+        salts: dict[int, int],
         limits: JournalLimits,
         deliveries: Deliveries,
         events: WriterEvents,
     ) -> None:
         self._directory: Final = directory
-        self._reserve: Final = DiskReserve(directory.path, directory.measure)
-        self.next_segment = next_segment
+        self._disk: Final = directory.disk
+        self._salts: Final = salts
+        """The salt of each segment, by number."""
+        self.next_segment = directory.next_number()
         """Number of the next segment; read by other threads too."""
         self._limits: Final = limits
         self._deliveries: Final = deliveries
         self._post: Final = deliveries.post_last
         self._events: Final = events
         self._queue: Final[SimpleQueue[Command]] = SimpleQueue()
-        self._active: SegmentFile | None = None
-        self._active_since = 0.0
-        self._owed_bytes = 0
-        """Bytes by which the active segment's file will grow when its WAL is copied to it."""
-        self._last_seq = 0
-        self._files: Final = OpenFileCache(directory.open_relaxed, self._write_back)
-        """Connections to segments that take no more rows."""
-        self._registers: Final[OpenFileCache[RowRegister]] = OpenFileCache(directory.register)
-        self._marks: defaultdict[int, list[Mark | Forget]] = defaultdict(list)
+        self._active: _ActiveSegment | None = None
+        self._marks: Final = OpenFiles(directory.marks, os.O_RDWR | os.O_CREAT)
+        self._notes: defaultdict[int, list[Note]] = defaultdict(list)
+        """Notes to be written, by segment."""
         self._flush_at: float | None = None
         self._is_refused = False
-        """Whether the disk refused the last change of state; consecutive refusals are logged once."""
+        """Whether the disk refused the last note; consecutive refusals are logged once."""
         self.condition: Final = Condition()
         """Whether the disk takes new rows."""
         self.commits = 0
-        """Transactions that stored rows."""
+        """Commits that stored rows."""
         self._thread: Final = Thread(target=self._main, name="journal-writer", daemon=True)
 
     def start(self) -> None:
@@ -133,9 +151,8 @@ class JournalWriter:
             self._post(partial(self._events.failed, error))
         finally:
             if self._active is not None:
-                self._active.close()
-            self._files.close()
-            self._registers.close()
+                os.close(self._active.file)
+            self._marks.close()
 
     def _run(self) -> None:
         is_stopping = False
@@ -143,24 +160,25 @@ class JournalWriter:
             commands = self._gather()
             is_stopping = any(isinstance(command, Stop) for command in commands)
             for command in commands:
-                if isinstance(command, Mark | Forget):
-                    self._marks[command.segment].append(command)
-            self._append([command for command in commands if isinstance(command, Append)])
+                if isinstance(command, Note):
+                    self._notes[command.segment].append(command)
+            appends = [command for command in commands if isinstance(command, Append)]
+            is_awaited = any(isinstance(command, Note) and command.done for command in commands)
+            self._rewrite([command for command in commands if isinstance(command, Rewrite)])
+            self._flush_notes(is_due=bool(appends) or is_awaited or is_stopping)
+            self._append(appends)
             for command in commands:
-                if isinstance(command, Rewrite):
-                    self._rewrite(command)
-                elif isinstance(command, Flush):
-                    self._flush_segment(command.segment)
-                    self._post(command.done)
+                if isinstance(command, Flush):
+                    self._post(partial(command.done, self._write_notes(command.segment, is_flushed=True)))
                 elif isinstance(command, Detach):
-                    self._detach(command)
+                    self._notes.pop(command.segment, None)
+                    self._salts.pop(command.segment, None)
+                    self._marks.forget(command.segment)
+                    self._post(command.done)
                 elif isinstance(command, SkipTo):
                     self._retire()
                     self.next_segment = max(self.next_segment, command.segment)
                     self._post(command.done)
-                elif isinstance(command, WrittenBack):
-                    self._reserve.retired(command.segment, 0)
-            self._flush_marks(is_due=is_stopping)
 
     def _gather(self) -> list[Command]:
         """Wait for a command, then take all queued commands, within bounds."""
@@ -184,28 +202,29 @@ class JournalWriter:
             return
         self.condition.asked()
         try:
-            seqs = self._store(appends)
-        except (sqlite3.Error, OSError) as error:
+            stored = self._store(appends)
+        except OSError as error:
             self.condition.refused()
             logger.error(  # noqa: TRY400 - expected: a full disk
                 "cannot write to the journal: requests are refused until it succeeds",
                 extra={"reason": str(error)},
             )
-            refusal = DiskFullError if _is_full(error) else RefusedError
+            is_full = error.errno == errno.ENOSPC
+            refusal = DiskFullError if is_full else RefusedError
             refused = refusal(f"cannot write to the journal: {error}", retry_after_s=_RETRY_AFTER_S)
             self._answer(appends, [refused] * len(appends))
+            # After another error than a full disk, what a flush wrote is unknown: never write there again.
+            # A full segment can be deleted once it is forwarded, which frees space.
+            if self._active is not None and (not is_full or self._active.end >= _WORTH_DELETING):
+                self._retire()
+        else:
+            self.commits += 1
+            self._answer(appends, stored)
+            self._rotate()
+        finally:
             self.condition.answered()
-            if refusal is not DiskFullError:
-                self._retire()  # the segment may be damaged
-            elif self._active is not None and self._active.disk_bytes >= _WORTH_DELETING:
-                self._retire()  # once forwarded, it can be deleted to free space
-            return
-        self.condition.answered()
-        self.commits += 1
-        self._answer(appends, seqs)
-        self._rotate()
 
-    def _answer(self, appends: Sequence[Append], answers: Sequence[tuple[int, ...] | RefusedError]) -> None:
+    def _answer(self, appends: Sequence[Append], answers: Sequence[Sequence[Stored] | RefusedError]) -> None:
         self._deliveries.post(
             *(
                 (partial(append.done, answer), append.traces)
@@ -213,163 +232,153 @@ class JournalWriter:
             )
         )
 
-    def _store(self, appends: Sequence[Append]) -> list[tuple[int, ...]]:
-        """Commit the rows; return the seqs for each command."""
-        packed = [pack_body(entry.body) for append in appends for entry in append.entries]
-        self._reserve.check(sum(len(body) for _, body in packed), self._owed_bytes)
-        active = self._open_active()
-        entries = [entry for append in appends for entry in append.entries]
-        seqs: list[tuple[int, ...]] = []
-        for append in appends:
-            first = self._last_seq + 1
-            self._last_seq += len(append.entries)  # never reused, even if the commit fails
-            seqs.append(tuple(range(first, self._last_seq + 1)))
-        rows = list(zip(chain.from_iterable(seqs), entries, packed, strict=True))
-        with active.transaction():
-            active.insert(rows)
-            applied = self._apply_marks(active)
-        if seqs:
-            self._registers.get(active.number).add(
-                seqs[0][0] - first_seq(active.number) - 1, [(entry.signal, entry.items) for entry in entries]
-            )
-        self._marks_written(active.number, applied)
-        return seqs
+    def _store(self, appends: Sequence[Append]) -> list[list[Stored]]:
+        """Commit the rows; return the places of each command's rows.
 
-    def _open_active(self) -> SegmentFile:
+        Raises:
+            OSError: the disk refuses; none of the rows is stored.
+        """
+        packed = [[pack_body(entry.body) for entry in append.entries] for append in appends]
+        check_reserve(self._directory, sum(len(body) for bodies in packed for body in bodies))
+        active = self._open_active()
+        at, totals = active.end, list(active.totals)
+        parts, stored = list[bytes](), list[list[Stored]]()
+        for append, bodies in zip(appends, packed, strict=True):
+            stored.append([])
+            for entry, body in zip(append.entries, bodies, strict=True):
+                active.last_seq += 1  # never reused, even if the commit fails
+                totals[SIGNALS.index(entry.signal)] += entry.items
+                record = encode_row(
+                    entry, body, active.last_seq, (totals[0], totals[1], totals[2]), active.salt
+                )
+                stored[-1].append(Stored(active.last_seq, at))
+                at += sum(map(len, record))
+                parts += record
+        try:
+            self._disk.write(active.file, b"".join(parts), active.end)
+            self._disk.flush(active.file)
+        except OSError:
+            with suppress(OSError):  # else rows that were refused come back after a restart
+                os.ftruncate(active.file, active.end)
+            raise
+        active.end, active.totals = at, (totals[0], totals[1], totals[2])
+        self._acknowledge(active)
+        return stored
+
+    def _acknowledge(self, active: _ActiveSegment) -> None:
+        """Note the totals of durable rows, so that a start notices if the log's end is missing."""
+        record = b"".join(encode(Kind.ACKNOWLEDGED, active.last_seq, active.salt, totals=active.totals))
+        try:
+            self._disk.write(
+                self._marks.get(active.number), record, FILE_BYTES + HEAD_BYTES * (self.commits % 2)
+            )
+        except OSError as error:
+            self._warn("cannot record acknowledged rows: missing ones would not be noticed", error)
+
+    def _open_active(self) -> _ActiveSegment:
         if self._active is None:
-            number = self.next_segment
+            number, salt = self.next_segment, randbits(32)
             self.next_segment += 1  # never reused, even if this fails
             self._directory.reserve(number)
-            self._active = self._directory.open(number)
-            self._active_since = monotonic()
-            self._owed_bytes = 0
-            self._last_seq = first_seq(number)
+            file = self._directory.create(number, salt)
+            self._salts[number] = salt
+            self._active = _ActiveSegment(number=number, file=file, salt=salt, since=monotonic())
         return self._active
 
     def _rotate(self) -> None:
         active = self._active
-        if active is None:
-            return
-        is_old = monotonic() - self._active_since > self._limits.segment_age_s
-        disk_bytes = active.disk_bytes
-        self._owed_bytes = active.owed_of(disk_bytes)
-        if is_old or max(disk_bytes, active.wal_bytes) >= self._limits.segment_bytes:
+        if active is not None and (
+            active.end >= self._limits.segment_bytes
+            or monotonic() - active.since > self._limits.segment_age_s
+        ):
             self._retire()
 
     def _retire(self) -> None:
         """End the active segment: it takes no more rows."""
-        active, owed_bytes = self._active, self._owed_bytes
-        self._active, self._owed_bytes = None, 0
+        active, self._active = self._active, None
         if active is not None:
-            self._reserve.retired(active.number, owed_bytes)  # last known size: a failing disk has none
-            self._files.put(active.number, self._reopen(active))
+            os.close(active.file)
             self._post(partial(self._events.rotated, active.number))
 
-    def _reopen(self, file: SegmentFile) -> SegmentFile:
-        """Replace a segment's connection: its prepared statements keep copies of the last rows."""
-        try:
-            fresh = self._directory.open_relaxed(file.number)
-        except (sqlite3.Error, JournalError):  # the next write to it reports the error
-            file.relax()
-            return file
-        file.close()  # not the last connection, so its WAL is not copied now
-        return fresh
+    # What becomes of rows.
 
-    # Changes of state.
-
-    def _flush_marks(self, *, is_due: bool) -> None:
-        """Write the collected changes of state if they are due, or schedule them."""
+    def _flush_notes(self, *, is_due: bool) -> None:
+        """Write the collected notes if they are due, or schedule them."""
         now = monotonic()
-        delay_s = _MARK_DELAY_S
+        delay_s = _NOTE_DELAY_S
         if is_due or (self._flush_at is not None and now >= self._flush_at):
-            for number in sorted(self._marks):
-                self._flush_segment(number)
+            for number in sorted(self._notes):
+                self._write_notes(number)
             self._flush_at = None
-            delay_s = _MARK_RETRY_S if self._is_refused else _MARK_DELAY_S
-        if self._marks and self._flush_at is None:
+            delay_s = _NOTE_RETRY_S if self._is_refused else _NOTE_DELAY_S
+        if self._notes and self._flush_at is None:
             self._flush_at = now + delay_s
 
-    def _flush_segment(self, number: int) -> None:
+    def _write_notes(self, number: int, *, is_flushed: bool = False) -> bool:
+        """Write a segment's notes; return whether the disk took them."""
+        notes = self._notes.get(number, [])
+        if number not in self._salts:  # nothing in it can be read, so nothing can be said about it
+            self._notes.pop(number, None)
+            return False
+        records = [
+            (kind, b"".join(note.body for note in some))
+            for kind, same in groupby(notes, key=lambda note: note.kind)
+            for some in (([note] for note in same) if kind is Kind.FORGOTTEN else [same])
+        ]
+        is_flushed |= any(note.done is not None for note in notes)
         try:
-            file = self._file(number)
-            is_release = any(_releases_rows(command) for command in self._marks.get(number, ()))
-            with file.durable_transaction() if is_release else file.transaction():
-                commands = self._apply_marks(file)
-        except sqlite3.Error as error:  # retried; a restart before that only forwards rows twice
-            if not self._is_refused:
-                logger.warning(
-                    "cannot record forwarded rows: retried; a restart would forward them again",
-                    extra={"reason": str(error)},
-                )
+            self._add_marks(number, [(kind, 0, body) for kind, body in records], is_flushed=is_flushed)
+        except OSError as error:  # retried; a restart before that only forwards rows twice
+            self._warn("cannot record forwarded rows: retried; a restart would forward them again", error)
             self._is_refused = True
-        else:
-            self._is_refused = False
-            self._marks_written(number, commands)
+            return False
+        self._is_refused = False
+        self._notes.pop(number, None)
+        for note in notes:
+            if note.done is not None:
+                self._post(note.done)
+        return True
 
-    def _apply_marks(self, file: SegmentFile) -> list[Mark | Forget]:
-        commands = self._marks.get(file.number, [])
-        for command in commands:
-            if isinstance(command, Mark):
-                file.mark(command.seqs, command.state)
-            else:
-                file.forget(command.trace_id, command.seqs)
-        return commands
+    def _warn(self, text: str, error: OSError) -> None:
+        if not self._is_refused:
+            logger.warning(text, extra={"reason": str(error)})
 
-    def _marks_written(self, number: int, commands: Sequence[Mark | Forget]) -> None:
-        self._marks.pop(number, None)
-        marks = [command for command in commands if isinstance(command, Mark)]
-        if marks:
-            done = sorted(seq for mark in marks if mark.state is State.DONE for seq in mark.seqs)
-            self._registers.get(number).mark_done(seq - first_seq(number) - 1 for seq in done)
-            self._post(partial(_finish, marks))
+    def _add_marks(
+        self, number: int, records: Sequence[tuple[Kind, int, bytes]], *, is_flushed: bool
+    ) -> list[int]:
+        """Append records (kind, seq, body) to a segment's marks; return their offsets.
 
-    def _rewrite(self, command: Rewrite) -> None:
+        Raises:
+            OSError: the disk refuses; what was written is overwritten by the next call.
+        """
+        file = self._marks.get(number)
+        salt = self._salts[number]
+        at, offsets, content = max(MARKS_BEGIN, os.fstat(file).st_size), list[int](), bytearray()
+        for kind, seq, body in records:
+            offsets.append(at + len(content))
+            content += b"".join(encode(kind, seq, salt, body=body))
         try:
-            file = self._file(segment_of(command.seq))
-            with file.durable_transaction():
-                file.rewrite(command.seq, command.body)
-        except sqlite3.Error as error:
-            refused = RefusedError(f"cannot write to the journal: {error}", retry_after_s=_RETRY_AFTER_S)
-            self._post(partial(command.done, refused))
-        else:
-            self._post(partial(command.done, None))
+            self._disk.write(file, bytes(content), at)
+            if is_flushed:
+                self._disk.flush(file)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file, at)
+            raise
+        return offsets
 
-    def _detach(self, command: Detach) -> None:
-        self._marks.pop(command.segment, None)
-        self._reserve.detached(command.segment)
-        if register := self._registers.take(command.segment):
-            register.close()
-        self._post(partial(command.done, self._files.take(command.segment)))
-
-    def _file(self, number: int) -> SegmentFile:
-        """Return our connection to a segment; a new connection to an older segment is relaxed."""
-        if self._active is not None and self._active.number == number:
-            return self._active
-        return self._files.get(number)
-
-    def _write_back(self, number: int, file: SegmentFile) -> None:
-        """Copy an old segment's WAL to its file, and update the bytes it owes."""
-        try:
-            file.write_back()
-            self._reserve.retired(number, file.owed_bytes)
-        except sqlite3.Error as error:  # the WAL and its bytes still owed stay
-            logger.warning(
-                "cannot copy the WAL of a journal segment: retried later", extra={"reason": str(error)}
-            )
-
-
-def _is_full(error: sqlite3.Error | OSError) -> bool:
-    """Return whether the disk is full, as opposed to a damaged file."""
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOSPC
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-
-
-def _releases_rows(command: Mark | Forget) -> bool:
-    """Return whether a command releases held rows, which must survive a power cut or be sent twice."""
-    return isinstance(command, Mark) and command.state is State.PENDING
-
-
-def _finish(marks: Sequence[Mark]) -> None:
-    for mark in marks:
-        mark.done()
+    def _rewrite(self, rewrites: Sequence[Rewrite]) -> None:
+        """Store new bodies, with one flush for each segment."""
+        for number, same in groupby(
+            sorted(rewrites, key=lambda one: one.seq), key=lambda one: segment_of(one.seq)
+        ):
+            some = list(same)
+            answers: Sequence[int | RefusedError]
+            try:
+                records = [(Kind.REWRITTEN, one.seq, pack_body(one.body)) for one in some]
+                answers = self._add_marks(number, records, is_flushed=True)
+            except OSError as error:
+                reason = f"cannot write to the journal: {error}"
+                answers = [RefusedError(reason, retry_after_s=_RETRY_AFTER_S)] * len(some)
+            for one, answer in zip(some, answers, strict=True):
+                self._post(partial(one.done, answer))

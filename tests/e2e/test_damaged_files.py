@@ -63,12 +63,13 @@ CASES: Final = (
     ("stopped", "store.sqlite", "zeroed"),
     ("stopped", "store.sqlite", "a page zeroed"),
     ("stopped", "store.sqlite", "emptied"),
-    ("stopped", "ingest/*.sqlite", "a page zeroed"),
-    ("stopped", "ingest/*.sqlite", "emptied"),
+    ("stopped", "ingest/*.log", "a page zeroed"),
+    ("stopped", "ingest/*.log", "emptied"),
     ("killed", "store.sqlite-wal", "flipped"),
     ("killed", "store.sqlite-wal", "truncated"),
     ("killed", "store.sqlite-wal", "a page zeroed"),
-    ("killed", "ingest/*.sqlite-wal", "zeroed"),
+    ("killed", "ingest/*.log", "zeroed"),
+    ("killed", "ingest/*.marks", "zeroed"),
 )
 """How the service ended, files, damage; ``tests/e2e/test_faults_start.py`` has more for the journal."""
 
@@ -164,8 +165,8 @@ RUNNING: Final = (
     ("store.sqlite", "inside"),
     ("store.sqlite*", "truncated"),
     ("store.sqlite-wal", "emptied"),
-    ("ingest/*.sqlite", "inside"),
-    ("ingest/*.sqlite*", "emptied"),
+    ("ingest/*.log", "inside"),
+    ("ingest/0*", "emptied"),
 )
 """Files and damage; not the ``-shm`` files, which SQLite maps into memory: see docs/threat-model.md."""
 

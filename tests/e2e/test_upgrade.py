@@ -1,6 +1,6 @@
-"""A journal in the format of version 0.1.0 is processed once: later versions must still read it.
+"""A journal in the format of version 0.1.0 is refused in words, with what it has not sent, and left as it is.
 
-It is written here with literal SQL, never with the current code: the format is what is tested.
+It is written here with literal SQL: no current code knows the format.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from collector_processor.rebuild.encode import encode
 from semconv.model import Span, TraceId
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine
-from tests.e2e.spans import by_id, originals, placed
-from tests.e2e.traffic import CARRIERS
+from tests.e2e.test_faults_start import refused
 from tests.factories import agent, chat, span, workflow
 
 SEGMENT = """
@@ -88,18 +87,24 @@ def write(path: Path) -> None:
         db.commit()
 
 
-def test_what_version_0_1_0_left_is_forwarded_and_judged_once(start_line: StartLine, tmp_path: Path) -> None:
-    write(tmp_path / "data" / "ingest" / "00000001.sqlite")
+def test_what_version_0_1_0_left_is_refused_with_its_unsent_spans_before_anything_listens(
+    tmp_path: Path,
+) -> None:
+    segment = tmp_path / "data" / "ingest" / "00000001.sqlite"
+    write(segment)
+    before = segment.read_bytes()
+    said = refused(tmp_path / "data")
+    assert segment.name in said
+    assert "4 spans and 0 log records" in said
+    assert "run the earlier version until blamespan_items_held is 0" in said
+    assert segment.read_bytes() == before
+
+
+def test_once_the_old_files_are_moved_away_the_service_starts(start_line: StartLine, tmp_path: Path) -> None:
+    segment = tmp_path / "data" / "ingest" / "00000001.sqlite"
+    write(segment)
+    for path in segment.parent.glob("*.sqlite*"):
+        path.rename(tmp_path / path.name)
     with grpc_backend() as backend:
         line = start_line(forward_endpoint=backend.url)
-        for trace_id in (RUN, SENT):
-            assert line.verdict(trace_id)["agent"] == "planner"
-        spans = backend.await_spans(RUN, 3 + CARRIERS)
-        assert originals(spans) == by_id(placed(encode(run(RUN))))
-        assert len(backend.await_spans(SENT, CARRIERS)) == CARRIERS  # its originals are there already
-        line.await_items("forwarded", 4)
-        assert "lost" not in line.balance()
         assert line.terminate() == 0
-        line = start_line(forward_endpoint=backend.url)
-        assert {found["version"] for found in line.runs()} == {1}
-        assert len(backend.spans(RUN)) == 3 + CARRIERS

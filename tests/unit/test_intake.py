@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import AsyncIterator, Sequence
+import errno
+import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from collector_processor.forwarding.ledger import Counts, Ledger
-from collector_processor.journal import Journal, open_journal
+from collector_processor.journal import Disk, Journal, open_journal
 from collector_processor.journal.chunks import Chunk, JournalLimits
-from collector_processor.journal.segments import SegmentFile
 from collector_processor.otlp import (
     NO_TENANT,
     Arrival,
@@ -78,8 +77,10 @@ class Door:
 
 
 @asynccontextmanager
-async def door(path: Path, limits: JournalLimits | None = None) -> AsyncIterator[Door]:
-    journal = await open_journal(path, limits)
+async def door(
+    path: Path, limits: JournalLimits | None = None, disk: Disk | None = None
+) -> AsyncIterator[Door]:
+    journal = await open_journal(path, limits, disk)
     yield Door(journal, Ledger(journal.held_items))
     await journal.close()
 
@@ -104,23 +105,24 @@ async def test_agent_traces_are_told_to_the_slow_lane(tmp_path: Path) -> None:
         assert at.offered[0].body == body
 
 
-async def test_a_request_stored_in_part_is_counted_as_what_became_of_its_spans(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored: list[int] = []
+class FailsAfter(Disk):
+    """A disk that fails after some flushes."""
 
-    def insert(self: SegmentFile, rows: Sequence[Any]) -> None:
-        stored.append(len(rows))
-        if len(stored) > 2:
-            raise sqlite3.OperationalError("disk I/O error")
-        insert_rows(self, rows)
+    def __init__(self, flushes: int) -> None:
+        self.left = flushes + 1  # and one for the next segment's number
 
-    insert_rows = SegmentFile.insert
-    monkeypatch.setattr(SegmentFile, "insert", insert)
+    def flush(self, file: int) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().flush(file)
+
+
+async def test_a_request_stored_in_part_is_counted_as_what_became_of_its_spans(tmp_path: Path) -> None:
     body = request(*(span(1, trace=trace, attributes=AGENT) for trace in range(1, 12_001)))
-    async with door(tmp_path) as at:
+    async with door(tmp_path, disk=FailsAfter(flushes=4)) as at:  # two create the segment
         at.max_item_bytes = 8 << 20
-        with pytest.raises(RefusedError, match="I/O"):
+        with pytest.raises(RefusedError, match="Input/output"):
             await at.accept(body)
         counts = at.counts()
         assert (counts.received, counts.acknowledged, counts.refused) == (12_000, 8_000, 4_000)

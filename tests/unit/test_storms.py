@@ -22,9 +22,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from benchmarks.hostile.attack_requests import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
 from collector_processor.core.fair import FairQueue, Places, Turns
+from collector_processor.journal.chunks import Queue
 from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import SegmentDirectory
 from collector_processor.journal.keeper import JournalKeeper
+from collector_processor.journal.recovery import recover_segments
+from collector_processor.journal.segment_accounts import Place
 from collector_processor.otlp import (
     NO_TENANT,
     Arrival,
@@ -113,10 +116,7 @@ def test_a_large_resource_is_not_copied_for_each_trace_that_shares_it_when_they_
             assert all(b"x" * (512 << 10) in one for one in sent)  # forwarded as it came
 
     asyncio.run(accept())
-    keeper = JournalKeeper(SegmentDirectory(path=tmp_path))
-    rows = {entry.note.trace_id: entry.seq for summary in keeper.recover() for entry in summary.index}
-    found = keeper.whole((trace_id, (seq,), ()) for trace_id, seq in rows.items())
-    keeper.close()
+    rows, found, _ = whole(tmp_path)
     bodies = [one for spans, _ in found for _, one in spans]
     assert sum(map(len, bodies)) < 16 * len(body)
     read = [one for each in bodies for one in decode(each).spans]
@@ -144,6 +144,24 @@ def test_an_ordinary_resource_is_read_whole_for_each_trace_that_shares_it() -> N
         assert index.extract_for_reading(trace_id) == index.extract(trace_id)
 
 
+def whole(folder: Path) -> tuple[Sequence[TraceId], list[tuple[Rows, Rows]], int]:
+    """Return the traces in a journal, what is read of each to analyse it, and the number of operations."""
+    directory = SegmentDirectory(path=folder)
+    (segment,) = recover_segments(directory)
+    assert segment.salt is not None
+    keeper = JournalKeeper(directory, {segment.number: segment.salt})
+    places: defaultdict[TraceId, list[Place]] = defaultdict(list)
+    for entry in segment.index:
+        offset = segment.rows[Queue(entry.signal, entry.tenant)].offset(entry.seq & 0xFFFF_FFFF)
+        assert offset is not None
+        places[entry.note.trace_id].append(Place(entry.seq, segment.version, offset, None))
+    found: list[tuple[Rows, Rows]] = []
+    wanted = [(trace_id, tuple(rows), ()) for trace_id, rows in places.items()]
+    cost = operations(lambda: found.extend(keeper.whole(wanted)))
+    keeper.close()
+    return tuple(places), found, cost
+
+
 def test_a_row_that_traces_share_is_parsed_once(tmp_path: Path) -> None:
     def reading(count: int) -> int:
         folder = tmp_path / str(count)
@@ -153,13 +171,9 @@ def test_a_row_that_traces_share_is_parsed_once(tmp_path: Path) -> None:
                 await at.accept(agents(count))
 
         asyncio.run(accept())
-        keeper = JournalKeeper(SegmentDirectory(path=folder))
-        ((entry, *_),) = (summary.index for summary in keeper.recover())
-        wanted = [(trace_name(number), (entry.seq,), ()) for number in range(1, count + 1)]
-        found: list[tuple[Rows, Rows]] = []
-        cost = operations(lambda: found.extend(keeper.whole(wanted)))
+        _, found, cost = whole(folder)
+        assert len(found) == count
         assert all(rows for rows, _ in found)
-        keeper.close()
         return cost
 
     assert reading(200) < 2.2 * reading(100)
@@ -181,17 +195,8 @@ def test_large_rows_that_traces_share_in_turn_are_not_parsed_for_each(tmp_path: 
                 assert sum(chunk.items for chunk in at.offered) == 3 * (count + len(wide))
 
         asyncio.run(accept())
-        keeper = JournalKeeper(SegmentDirectory(path=folder))
-        rows: defaultdict[TraceId, list[int]] = defaultdict(list)
-        for summary in keeper.recover():
-            for entry in summary.index:
-                rows[entry.note.trace_id].append(entry.seq)
-        found: list[tuple[Rows, Rows]] = []
-        cost = operations(
-            lambda: found.extend(keeper.whole((trace, seqs, ()) for trace, seqs in rows.items()))
-        )
+        _, found, cost = whole(folder)
         assert [len(spans) for spans, _ in found] == [3] * count
-        keeper.close()
         return cost
 
     assert reading(80) < 2.3 * reading(40)

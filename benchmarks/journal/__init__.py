@@ -1,0 +1,1 @@
+"""Cost of the journal: CPU a row, time of a commit, bytes on disk."""
