@@ -222,7 +222,7 @@ class JournalKeeper:
             body = unpack_body(head, packed)
             check(meta, head.meta_bytes, head.meta_crc)
             try:
-                some = extract(keep.signal, body, keep.traces)
+                some = extract(keep.queue.signal, body, keep.traces)
             except CollectorError as error:  # it is no request
                 raise CorruptBodyError(str(error)) from error
             if len(some) < len(body):

@@ -105,7 +105,7 @@ class Reclaimer:
             self._refused(segment, "thinned", error)
         else:
             self._is_refused = False
-            self._segments.thinned(number, offsets)
+            self._segments.thinned(number, kept, offsets)
             await self._reads.run(partial(self._keeper.drop_log, number, version))
         self.soon()
 

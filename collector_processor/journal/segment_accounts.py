@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,6 +19,8 @@ from semconv.model import TraceId
 _WORTH_THINNING: Final = 4 << 20
 """Bytes; smaller segments are left alone."""
 _POSITIONS: Final = 0xFFFF_FFFF
+_ANALYSED: Final = (Signal.TRACES, Signal.LOGS)
+"""The signals in which rows have agent traces."""
 
 
 class Place(NamedTuple):
@@ -36,7 +38,7 @@ class Keep(NamedTuple):
     """A row to keep in a thinned log."""
 
     place: Place
-    signal: Signal
+    queue: Queue
     traces: frozenset[TraceId] | None
     """The traces of which spans are kept; ``None`` if the row stays whole."""
 
@@ -70,10 +72,6 @@ class QueueRows:
         self._facts[3 * at : 3 * at] = facts
         self._states.insert(at, state.value)
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._positions)
-
     def _at(self, position: int) -> int | None:
         at = bisect_left(self._positions, position)
         return at if at < len(self._positions) and self._positions[at] == position else None
@@ -101,20 +99,19 @@ class QueueRows:
             yield self._positions[at], self._facts[3 * at + 1], self._facts[3 * at + 2]
             at += 1
 
-    def moved(self, offsets: Mapping[int, int]) -> QueueRows:
-        """Return the rows that are in a thinned log, by position, with their new offsets."""
-        kept = QueueRows()
-        for at, position in enumerate(self._positions):
-            offset = offsets.get(position)
-            if offset is not None:
-                _, size, items = self._facts[3 * at : 3 * at + 3]
-                kept.add(position, offset, size, items, State(self._states[at]))
-        return kept
+    def take_over(self, position: int, offset: int, before: QueueRows) -> None:
+        """Add a row of another log of the same segment, with its new offset."""
+        at = before._at(position)
+        if at is not None:
+            _, size, items = before._facts[3 * at : 3 * at + 3]
+            self.add(position, offset, size, items, State(before._states[at]))
 
-    def each(self) -> Iterator[tuple[int, int, State]]:
-        """Yield position, offset and state of each row, in order."""
-        for position, offset, state in zip(self._positions, self._facts[::3], self._states, strict=True):
-            yield position, offset, State(state)
+    def open_rows(self) -> Iterator[tuple[int, int]]:
+        """Yield position and offset of the rows that are not done, by state."""
+        for state in (State.HELD.value, State.PENDING.value):
+            at = -1
+            while (at := self._states.find(state, at + 1)) >= 0:
+                yield self._positions[at], self._facts[3 * at]
 
 
 class RowIndex:
@@ -205,15 +202,17 @@ class SegmentAccount:
 
     def to_keep(self) -> list[Keep]:
         """Return the rows that a thinned log has, in order."""
-        first, kept = first_seq(self.number), list[Keep]()
+        first, kept = first_seq(self.number), dict[int, Keep]()
+        for seq in self.index:
+            traces = frozenset(key.trace_id for key in self.index.at(seq))
+            for queue in {Queue(signal, key.tenant) for key in self.index.at(seq) for signal in _ANALYSED}:
+                if place := self.place(queue, seq):
+                    kept[seq] = Keep(place, queue, traces)
         for queue, rows in self.rows.items():
-            for position, offset, state in rows.each():
+            for position, offset in rows.open_rows():
                 seq = first + position
-                keys = self.index.at(seq)
-                if state < State.DONE or keys:
-                    traces = frozenset(key.trace_id for key in keys) if state is State.DONE else None
-                    kept.append(Keep(Place(seq, self.version, offset, None), queue.signal, traces))
-        return sorted(kept, key=lambda keep: keep.place.seq)
+                kept[seq] = Keep(Place(seq, self.version, offset, None), queue, None)
+        return [kept[seq] for seq in sorted(kept)]
 
 
 class SegmentAccounts:
@@ -226,13 +225,16 @@ class SegmentAccounts:
             rest_s: seconds after its last row before a segment is thinned.
         """
         self._rest_s: Final = rest_s
-        self._segments: Final[dict[int, SegmentAccount]] = {}
+        self._segments: dict[int, SegmentAccount] = {}
 
     def at(self, number: int) -> SegmentAccount:
         """Return a segment's account, creating it if needed."""
         found = self._segments.get(number)
         if found is None:
+            is_late = bool(self._segments) and number < next(reversed(self._segments))
             found = self._segments[number] = SegmentAccount(number)
+            if is_late:  # a small request of a later segment passed a large one
+                self._segments = dict(sorted(self._segments.items()))
         return found
 
     def place(self, queue: Queue, seq: int) -> Place | None:
@@ -322,12 +324,14 @@ class SegmentAccounts:
         """Return whether a segment will be worth thinning after its idle time."""
         return any(segment.is_mostly_dead and not segment.is_busy for segment in self._segments.values())
 
-    def thinned(self, number: int, offsets: Mapping[int, int]) -> None:
+    def thinned(self, number: int, kept: Iterable[Keep], offsets: Mapping[int, int]) -> None:
         """Record that a segment's log was replaced; ``offsets`` are those of its rows, by seq."""
         segment = self._segments[number]
-        by_position = {seq & _POSITIONS: offset for seq, offset in offsets.items()}
-        moved = {queue: rows.moved(by_position) for queue, rows in segment.rows.items()}
-        segment.rows = {queue: rows for queue, rows in moved.items() if len(rows)}
+        before, segment.rows = segment.rows, {}
+        for place, queue, _ in kept:
+            if place.seq in offsets:
+                rows = segment.rows.setdefault(queue, QueueRows())
+                rows.take_over(place.seq & _POSITIONS, offsets[place.seq], before[queue])
         segment.version += 1
         segment.stored_bytes = segment.open_bytes + segment.retained_bytes
         segment.is_busy = False

@@ -66,6 +66,8 @@ _WORTH_DELETING: Final = 1 << 20
 """Size in bytes from which a full disk ends the active segment, so that it can be deleted to free space."""
 _MAX_GROUP: Final = 4096
 """Upper bound of commands in one group commit."""
+_MAX_ROWS: Final = 1 << 16
+"""Rows after which a segment ends: the event loop looks at all of them when the segment is thinned."""
 _RETRY_AFTER_S: Final = 5.0
 """Retry delay sent to clients when the disk refuses: space must be freed first."""
 
@@ -289,6 +291,7 @@ class JournalWriter:
         active = self._active
         if active is not None and (
             active.end >= self._limits.segment_bytes
+            or active.last_seq - first_seq(active.number) >= _MAX_ROWS
             or monotonic() - active.since > self._limits.segment_age_s
         ):
             self._retire()

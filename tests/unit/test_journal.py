@@ -955,3 +955,16 @@ async def test_a_kill_while_a_log_is_replaced_leaves_one_of_both(tmp_path: Path)
         assert [chunk.body for chunk in await pending(journal)] == [b"waits"]
         assert segments(tmp_path) == ["00000001-1.log"]
         assert found(tmp_path, "*.new") == []
+
+
+async def test_rows_of_a_later_segment_that_were_handed_on_first_are_read_after_the_others(
+    tmp_path: Path,
+) -> None:
+    """A small request passes a large one that shares no trace with it."""
+    waiting = entry(b"large", traces=large(1)[0].traces)
+    async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
+        first = asyncio.create_task(journal.append([waiting]))
+        await asyncio.sleep(0)
+        await journal.append([entry(b"small")])
+        await first
+        assert [chunk.body for chunk in await pending(journal)] == [b"large", b"small"]
