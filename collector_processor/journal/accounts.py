@@ -30,7 +30,7 @@ from collector_processor.journal.chunks import (
     segment_of,
 )
 from collector_processor.journal.recovery import RecoveredSegment
-from collector_processor.journal.segment_accounts import QueueRows, RowFacts, SegmentAccounts
+from collector_processor.journal.segment_accounts import RowFacts, SegmentAccounts
 from collector_processor.otlp import RefusedError, Signal, Tenant, TraceKey
 
 _FULL_RETRY_S: Final = 10.0
@@ -148,8 +148,7 @@ class Accounts:
         segment.stored_bytes += entry.size
         segment.open_rows += 1
         segment.open_bytes += entry.size
-        rows = segment.rows.setdefault(entry.queue, QueueRows())
-        rows.add(seq & _POSITIONS, offset, entry.size, entry.items, entry.state)
+        segment.rows[entry.queue].add(seq & _POSITIONS, offset, entry.size, entry.items, entry.state)
         return Chunk(
             seq=seq, queue=entry.queue, hops=entry.hops, items=entry.items, size=entry.size, body=entry.body
         )

@@ -21,7 +21,7 @@ from zlib import crc32
 
 import lz4.block
 
-from collector_processor.journal.chunks import CorruptBodyError, Entry, State
+from collector_processor.journal.chunks import ROW_OVERHEAD_BYTES, CorruptBodyError, Entry, State
 from collector_processor.otlp import Signal, Tenant
 from collector_processor.wire.facts import TraceNote, pack_notes, unpack_notes
 from semconv.model import TraceId
@@ -30,7 +30,7 @@ MAGIC: Final = b"BLML"
 VERSION: Final = 2
 """Version of the format; version 1 was an SQLite file. Every version begins with the magic and this byte."""
 SIGNALS: Final = tuple(Signal)
-_HEAD: Final = struct.Struct("<4sBBBxIIIIIQIII")
+_HEAD: Final = struct.Struct("<4sBBBxIIIIIQQQQ")
 _CRC: Final = struct.Struct("<I")
 HEAD_BYTES: Final = _HEAD.size + _CRC.size
 _META: Final = struct.Struct("<IqBIII")
@@ -125,7 +125,7 @@ def encode(
         crc32(body),
         min(items, _MOST),
         seq,
-        *(min(total, _MOST) for total in totals),
+        *totals,
     )
     return head, _CRC.pack(crc32(head, salt)), meta, body
 
@@ -227,16 +227,18 @@ def _next_record(file: BinaryIO, at: int, end: int, salt: int) -> int | None:
 
 def _pack_row(entry: Entry) -> bytes:
     tenant, hops = entry.tenant.encode(), ",".join(entry.hops).encode()
-    sizes = (len(tenant), len(hops), len(entry.traces))
-    parts = [
-        _META.pack(min(entry.size, _MOST), entry.received_ns, entry.state.value, *sizes),
-        tenant,
-        hops,
-    ]
+    size, state = len(entry.body) + ROW_OVERHEAD_BYTES, entry.state
+    first = _META.pack(size, entry.received_ns, state, len(tenant), len(hops), len(entry.traces))
+    if not entry.traces:
+        return first + tenant + hops
+    parts = [first, tenant, hops]
     for note in entry.traces:
         notes = pack_notes(note.spans)
-        counts = (note.span_count, note.byte_count, note.carrier_count, len(notes))
-        parts += (_TRACE.pack(bytes.fromhex(note.trace_id), *counts), notes)
+        trace_id = bytes.fromhex(note.trace_id)
+        parts += (
+            _TRACE.pack(trace_id, note.span_count, note.byte_count, note.carrier_count, len(notes)),
+            notes,
+        )
     return b"".join(parts)
 
 

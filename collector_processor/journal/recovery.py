@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import SEEK_END
@@ -61,11 +61,11 @@ class RecoveredSegment:
     version: int
     salt: int | None = None
     """``None`` if nothing in it can be read."""
-    rows: dict[Queue, QueueRows] = field(default_factory=dict)
+    rows: defaultdict[Queue, QueueRows] = field(default_factory=lambda: defaultdict(QueueRows))
     """Rows that are not done, or that have an agent trace."""
     rewritten: dict[int, int] = field(default_factory=dict)
     """Offsets of new bodies in the marks, by the row's seq."""
-    waiting: dict[Queue, Totals] = field(default_factory=dict)
+    waiting: defaultdict[Queue, Totals] = field(default_factory=lambda: defaultdict(Totals))
     """Pending and held rows, by queue."""
     index: list[IndexEntry] = field(default_factory=list)
     stored_bytes: int = 0
@@ -221,21 +221,25 @@ def _add_row(at: int, head: Head, meta: bytes, marks: _Marks, found: RecoveredSe
         state = State.DONE
     elif position in marks.released or position in marks.rewritten:
         state = State.PENDING
-    traces = [note for note in row.traces if (position, bytes.fromhex(note.trace_id)) not in marks.forgotten]
+    traces = row.traces
+    if marks.forgotten:
+        traces = tuple(
+            note for note in traces if (position, bytes.fromhex(note.trace_id)) not in marks.forgotten
+        )
     queue = Queue(signal, row.tenant)
     found.stored_bytes += row.size
     if state is State.DONE and not traces:
         return
-    found.rows.setdefault(queue, QueueRows()).add(position, at, row.size, head.items, state)
+    found.rows[queue].add(position, at, row.size, head.items, state)
     if position in marks.rewritten:
         found.rewritten[head.seq] = marks.rewritten[position]
     if state is not State.DONE:
         found.open_rows += 1
-        totals = found.waiting.setdefault(queue, Totals(oldest_ns=row.received_ns))
+        totals = found.waiting[queue]
         totals.items += head.items
         totals.bytes += row.size
-        totals.oldest_ns = min(totals.oldest_ns, row.received_ns)
-    found.index += (
+        totals.oldest_ns = min(totals.oldest_ns or row.received_ns, row.received_ns)
+    found.index += [
         IndexEntry(
             tenant=row.tenant,
             note=note,
@@ -245,7 +249,7 @@ def _add_row(at: int, head: Head, meta: bytes, marks: _Marks, found: RecoveredSe
             state=state,
         )
         for note in traces
-    )
+    ]
 
 
 def _count(disk: Disk, path: Path, record: Sequence[bytes]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -164,7 +165,7 @@ class SegmentAccount:
     number: int
     version: int = 0
     """Version of its log: how often it was thinned."""
-    rows: dict[Queue, QueueRows] = field(default_factory=dict)
+    rows: defaultdict[Queue, QueueRows] = field(default_factory=lambda: defaultdict(QueueRows))
     rewritten: dict[int, int] = field(default_factory=dict)
     """Offsets of new bodies in the marks, by seq."""
     stored_bytes: int = 0
@@ -327,11 +328,10 @@ class SegmentAccounts:
     def thinned(self, number: int, kept: Iterable[Keep], offsets: Mapping[int, int]) -> None:
         """Record that a segment's log was replaced; ``offsets`` are those of its rows, by seq."""
         segment = self._segments[number]
-        before, segment.rows = segment.rows, {}
+        before, segment.rows = segment.rows, defaultdict(QueueRows)
         for place, queue, _ in kept:
             if place.seq in offsets:
-                rows = segment.rows.setdefault(queue, QueueRows())
-                rows.take_over(place.seq & _POSITIONS, offsets[place.seq], before[queue])
+                segment.rows[queue].take_over(place.seq & _POSITIONS, offsets[place.seq], before[queue])
         segment.version += 1
         segment.stored_bytes = segment.open_bytes + segment.retained_bytes
         segment.is_busy = False

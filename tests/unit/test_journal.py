@@ -18,6 +18,7 @@ import pytest
 from collector_processor.journal import Disk, Journal, is_in_use, open_journal
 from collector_processor.journal.chunks import Chunk, Entry, JournalError, JournalLimits, Queue, State
 from collector_processor.journal.directory import LOG, MARKS, Space
+from collector_processor.journal.log_format import HEAD_BYTES
 from collector_processor.journal.open_files import MAX_OPEN
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceNote
@@ -648,8 +649,8 @@ async def test_an_unknown_version_is_refused_with_words(tmp_path: Path, part: st
         await journal.append([entry(b"x")])
     path = tmp_path / f"00000001{part}"
     before = path.read_bytes()
-    head = before[:4] + bytes([before[4] + 1]) + before[5:48]
-    path.write_bytes(head + crc32(head).to_bytes(4, "little") + before[52:])
+    head = before[:4] + bytes([before[4] + 1]) + before[5 : HEAD_BYTES - 4]
+    path.write_bytes(head + crc32(head).to_bytes(4, "little") + before[HEAD_BYTES:])
     with pytest.raises(JournalError, match="newer blamespan"):
         await open_journal(tmp_path)
     assert not is_in_use(tmp_path)
@@ -729,7 +730,7 @@ class TornWrites(Named):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("keep", [0, 1, 60, 500])
+@pytest.mark.parametrize("keep", [0, 1, 60, 500, 1 << 20])
 async def test_a_commit_that_was_refused_does_not_come_back_after_a_restart(
     tmp_path: Path, number: int, keep: int
 ) -> None:
@@ -960,11 +961,20 @@ async def test_a_kill_while_a_log_is_replaced_leaves_one_of_both(tmp_path: Path)
 async def test_rows_of_a_later_segment_that_were_handed_on_first_are_read_after_the_others(
     tmp_path: Path,
 ) -> None:
-    """A small request passes a large one that shares no trace with it."""
-    waiting = entry(b"large", traces=large(1)[0].traces)
+    """A request waits for an earlier one that shares a trace with it, and others pass both."""
+    handed_on: list[int] = []
+
+    def hear(chunk: Chunk, _entry: Entry) -> Iterator[None]:
+        while not handed_on and chunk.seq >> 32 == 1:
+            yield
+        handed_on.append(chunk.seq >> 32)
+
     async with journal_in(tmp_path, SMALL_SEGMENTS) as journal:
-        first = asyncio.create_task(journal.append([waiting]))
-        await asyncio.sleep(0)
-        await journal.append([entry(b"small")])
-        await first
-        assert [chunk.body for chunk in await pending(journal)] == [b"large", b"small"]
+        storing = []
+        for number, row in enumerate((agent_entry(1), agent_entry(2), entry(b"small"))):
+            storing.append(asyncio.create_task(journal.append([row], hear)))
+            while journal.commits == number:  # noqa: ASYNC110 - the writer tells nobody
+                await asyncio.sleep(0)
+        await asyncio.gather(*storing)
+        assert handed_on == [3, 1, 2]
+        assert [chunk.seq >> 32 for chunk in await pending(journal)] == [1, 2, 3]
