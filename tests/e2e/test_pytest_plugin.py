@@ -261,3 +261,27 @@ def test_programs_without_telemetry_and_subprocesses_are_seen(suite: Path) -> No
         said = run(suite, "--blamespan-calls", "-n", "2", OPENAI_BASE_URL=url)
     assert "3 failed, 1 passed" in said.stdout, said.stdout
     assert len(re.findall(r"^analyst, step \d \(\d\d%\): .*3,530", said.stdout, re.MULTILINE)) == 3
+
+
+FORKED = """
+import os, pytest, subprocess, sys
+
+def test_of_a_process_that_forks():
+    child = os.fork()
+    if not child:
+        pytest.exit("done in the child", returncode=0)
+    assert os.waitpid(child, 0)[1] == 0
+    subprocess.run([sys.executable, "instrumented.py"], check=True)
+    assert 1 == 2
+"""
+
+
+def test_a_forked_process_ends_its_session_without_the_recorder(suite: Path) -> None:
+    """A child of ``os.fork`` has the plugin and not its thread: it used to wait for it for a minute."""
+    (suite / "instrumented.py").write_text(INSTRUMENTED)
+    (suite / "conftest.py").write_text("")
+    (suite / "test_desk.py").write_text(FORKED)
+    with serving() as url:
+        said = run(suite, "--blamespan-calls", OPENAI_BASE_URL=url)
+    assert "1 failed" in said.stdout, said.stdout
+    assert re.search(r"^analyst, step \d \(\d\d%\): .*3,530", said.stdout, re.MULTILINE)
