@@ -320,9 +320,6 @@ class JournalWriter:
     def _write_notes(self, number: int, *, is_flushed: bool = False) -> bool:
         """Write a segment's notes; return whether the disk took them."""
         notes = self._notes.get(number, [])
-        if number not in self._salts:  # nothing in it can be read, so nothing can be said about it
-            self._notes.pop(number, None)
-            return False
         records = [
             (kind, b"".join(note.body for note in some))
             for kind, same in groupby(notes, key=lambda note: note.kind)
@@ -330,10 +327,10 @@ class JournalWriter:
         ]
         is_flushed |= any(note.done is not None for note in notes)
         try:
-            self._add_marks(number, [(kind, 0, body) for kind, body in records], is_flushed=is_flushed)
+            if number in self._salts:  # else it is deleted, or nothing in it can be read
+                self._add_marks(number, [(kind, 0, body) for kind, body in records], is_flushed=is_flushed)
         except OSError as error:  # retried; a restart before that only forwards rows twice
             self._warn("cannot record forwarded rows: retried; a restart would forward them again", error)
-            self._is_refused = True
             return False
         self._is_refused = False
         self._notes.pop(number, None)
@@ -345,6 +342,7 @@ class JournalWriter:
     def _warn(self, text: str, error: OSError) -> None:
         if not self._is_refused:
             logger.warning(text, extra={"reason": str(error)})
+        self._is_refused = True
 
     def _add_marks(
         self, number: int, records: Sequence[tuple[Kind, int, bytes]], *, is_flushed: bool
