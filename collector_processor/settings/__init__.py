@@ -204,4 +204,5 @@ def _first_sentence(error: ValidationError) -> str:
     if not name:  # settings that contradict each other; the message names them
         return message
     shown = "…" if name in _SECRET else repr(first["input"])
-    return f"{setting_name(name)}={shown}: {message[0].lower()}{message[1:]}"
+    is_word = message[1:2].islower()  # and no abbreviation, such as URL
+    return f"{setting_name(name)}={shown}: {message[0].lower() if is_word else message[0]}{message[1:]}"
