@@ -108,7 +108,10 @@ def _recover(directory: SegmentDirectory, number: int, version: int) -> Recovere
     found = RecoveredSegment(number=number, version=version)
     salt = _salt(number, log_path, marks_path)
     if salt is None:
-        logger.error("journal segment is damaged: nothing in it can be read", extra={"segment": number})
+        logger.error(
+            "journal segment is damaged: nothing in it can be read, and its lost rows cannot be counted",
+            extra={"segment": number},
+        )
         return found
     found.salt = salt
     marks = _read_marks(marks_path, salt)

@@ -114,6 +114,7 @@ _OF_TYPES: Final[Mapping[int, _Set]] = {
     FieldDescriptor.TYPE_UINT64: _integer,
     FieldDescriptor.TYPE_FIXED32: _integer,
     FieldDescriptor.TYPE_FIXED64: _integer,
+    FieldDescriptor.TYPE_SFIXED64: _integer,
 }
 _ONE_OF: Final = ""
 """Marks messages that may have one field at most; no field has this name."""
@@ -121,22 +122,49 @@ _KNOWN: Final[dict[str, _Fields]] = {}
 
 
 def _fields_of(descriptor: Any) -> _Fields:
+    """Return the fields of a message; threads that convert requests at once may each make them."""
     found = _KNOWN.get(descriptor.full_name)
     if found is not None:
         return found
-    # Added before it is complete: values of attributes hold values.
-    found = _KNOWN[descriptor.full_name] = {}
-    for field in descriptor.fields:
-        found[field.name] = (_refused, field.name)
-    for field in descriptor.fields:
-        found[field.json_name] = (_setter(field), field.name)
-        if field.containing_oneof is not None:
-            found[_ONE_OF] = (_refused, "")
+    made: dict[str, _Fields] = {}
+    found = _make_fields(descriptor, made)
+    _KNOWN.update(made)  # all of them whole: another thread that met half a table would skip its fields
     return found
 
 
-def _setter(field: FieldDescriptor) -> _Set:
+def forget_fields() -> None:
+    """Make the fields anew at the next message, as after a start."""
+    _KNOWN.clear()
+
+
+def _make_fields(descriptor: Any, made: dict[str, _Fields]) -> _Fields:
+    """Make the fields of a message and of those within it, and add them to ``made``."""
+    if descriptor.full_name in made:
+        return made[descriptor.full_name]
+    # Added before it is complete: values of attributes hold values.
+    fields = made[descriptor.full_name] = {}
+    for field in descriptor.fields:
+        fields[field.name] = (_refused, field.name)
+    is_one_of = all(field.containing_oneof is not None for field in descriptor.fields)
+    for field in descriptor.fields:
+        setter = _setter(field, made)
+        if field.containing_oneof is not None and not is_one_of:
+            setter = partial(_alone, one_of=field.containing_oneof.name, setter=setter)
+        fields[field.json_name] = (setter, field.name)
+    if is_one_of:
+        fields[_ONE_OF] = (_refused, "")
+    return fields
+
+
+def _alone(message: Any, name: str, value: Any, depth: int, *, one_of: str, setter: _Set) -> None:
+    """Set one of several fields that exclude each other."""
+    if message.WhichOneof(one_of) is not None:
+        raise _UnusualError
+    setter(message, name, value, depth)
+
+
+def _setter(field: FieldDescriptor, made: dict[str, _Fields]) -> _Set:
     is_list = isinstance(field.default_value, list)  # ``is_repeated`` is not in all versions of protobuf 6
     if field.message_type is not None:
-        return partial(_list if is_list else _inner, fields=_fields_of(field.message_type))
+        return partial(_list if is_list else _inner, fields=_make_fields(field.message_type, made))
     return _refused if is_list else _OF_TYPES.get(field.type, _refused)

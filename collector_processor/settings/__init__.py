@@ -203,6 +203,7 @@ def _first_sentence(error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if not name:  # settings that contradict each other; the message names them
         return message
-    shown = "…" if name in _SECRET else repr(first["input"])
+    is_secret = name in _SECRET or "@" in str(first["input"])  # a URL with a password
+    shown = "…" if is_secret else repr(first["input"])
     is_word = message[1:2].islower()  # and no abbreviation, such as URL
     return f"{setting_name(name)}={shown}: {message[0].lower() if is_word else message[0]}{message[1:]}"

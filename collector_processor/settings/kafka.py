@@ -79,6 +79,8 @@ def read_cluster(url: str) -> KafkaAccess:
         ValueError: it cannot be read; the message contains neither user nor password.
     """
     place, _, query = url.removeprefix(SCHEME).partition("?")
+    if "@" in query:  # a password with a question mark that is not encoded
+        raise ValueError(_EXPECTED)
     user, at, brokers = place.rpartition("@")
     named = _USER.fullmatch(user)
     if not all(_BROKERS.fullmatch(one) for one in brokers.split(",")) or bool(at) != bool(named):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +14,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
 from collector_processor.otlp import Signal
-from collector_processor.otlp.json_fields import is_filled
+from collector_processor.otlp.json_fields import forget_fields, is_filled
 from collector_processor.otlp.otlp_json import REQUESTS, use_parser_spelling
 from tests.security.mutations import mutate_json
 from tests.unit.test_otlp_json import CAPTURES, FULL, traces
@@ -38,6 +40,34 @@ LOGS: dict[str, Any] = {
         }
     ]
 }
+METRICS: dict[str, Any] = {
+    "resourceMetrics": [
+        {
+            "scopeMetrics": [
+                {
+                    "metrics": [
+                        {
+                            "name": "tokens",
+                            "unit": "1",
+                            "sum": {
+                                "aggregationTemporality": 2,
+                                "isMonotonic": True,
+                                "dataPoints": [
+                                    {"timeUnixNano": "5", "asInt": "7", "attributes": []},
+                                    {"timeUnixNano": "6", "asDouble": 1.5, "flags": 0},
+                                ],
+                            },
+                        },
+                        {
+                            "name": "delay",
+                            "gauge": {"dataPoints": [{"startTimeUnixNano": "1", "asInt": "-3"}]},
+                        },
+                    ]
+                }
+            ]
+        }
+    ]
+}
 
 
 def parsed(signal: Signal, document: Any) -> Message | None:
@@ -55,9 +85,9 @@ def spelled(signal: Signal, document: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("signal", [Signal.TRACES, Signal.LOGS])
+@pytest.mark.parametrize("signal", list(Signal))
 def test_every_document_that_it_reads_is_read_as_protobufs_parser_does(signal: Signal, seed: int) -> None:
-    whole = json.loads(traces(FULL)) if signal is Signal.TRACES else LOGS
+    whole = {Signal.TRACES: json.loads(traces(FULL)), Signal.LOGS: LOGS, Signal.METRICS: METRICS}[signal]
     chance, text = Random(seed), json.dumps(spelled(signal, whole)).encode()
     read = 0
     for _ in range(400):
@@ -71,8 +101,8 @@ def test_every_document_that_it_reads_is_read_as_protobufs_parser_does(signal: S
 
 @pytest.mark.parametrize(
     ("signal", "document"),
-    [(Signal.TRACES, json.loads(traces(FULL))), (Signal.LOGS, LOGS)],
-    ids=["traces", "logs"],
+    [(Signal.TRACES, json.loads(traces(FULL))), (Signal.LOGS, LOGS), (Signal.METRICS, METRICS)],
+    ids=["traces", "logs", "metrics"],
 )
 def test_the_usual_spelling_is_read_whole(signal: Signal, document: Any) -> None:
     message = REQUESTS[signal]()
@@ -89,3 +119,27 @@ def test_what_frameworks_send_is_read_whole(path: Path) -> None:
     message = REQUESTS[signal]()
     assert is_filled(message, spelled(signal, document))
     assert message == parsed(signal, document)
+
+
+def test_two_values_of_one_metric_are_left_to_protobufs_parser() -> None:
+    point = {"timeUnixNano": "5", "asInt": "7", "asDouble": 7.0}
+    metric = {"name": "m", "gauge": {"dataPoints": [point]}}
+    document = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}
+    assert not is_filled(REQUESTS[Signal.METRICS](), document)
+
+
+def test_threads_that_read_the_first_requests_at_once_read_them_whole() -> None:
+    """The tables of fields are made by the first request; a half-made one would skip fields silently."""
+    document = spelled(Signal.TRACES, json.loads(traces(FULL)))
+    expected = parsed(Signal.TRACES, document)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(60):
+            forget_fields()
+            messages = [REQUESTS[Signal.TRACES]() for _ in range(4)]
+            with ThreadPoolExecutor(len(messages)) as pool:
+                assert all(pool.map(is_filled, messages, [document] * len(messages)))
+            assert messages == [expected] * len(messages)
+    finally:
+        sys.setswitchinterval(interval)

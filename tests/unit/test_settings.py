@@ -225,7 +225,18 @@ def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to
                 "u:hush?",
                 "u:hush#",
                 "u:a:hush",
+                "u:12?hush",
             )
+        ),
+        pytest.param(
+            {"BLAMESPAN_QUEUE": "kafka://u:12?security.protocol=hush@b:1"},
+            "percent-encoded",
+            id="a password that looks like parameters",
+        ),
+        pytest.param(
+            {"BLAMESPAN_ANALYZER_ENDPOINT": "https://u:hush@b:1?ca=/x"},
+            "BLAMESPAN_ANALYZER_ENDPOINT=…: ",
+            id="analyzers with a password",
         ),
         pytest.param(
             {"BLAMESPAN_QUEUE": "kafka://u:hush@b:1"},
