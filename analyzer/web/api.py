@@ -145,6 +145,7 @@ async def _written(writing: Awaitable[bool]) -> None:
 _EXPECTED: Final = (
     'expected {"agent": NAME, "step": N}, either or both, or {"failed": false}; and as you like "why": TEXT\n'
 )
+_REASON_EXPECTED: Final = 'expected {"why": TEXT}, or nothing\n'
 
 _CHOICE_EXPECTED: Final = (
     'expected {"method": NAME}, and optionally "model": NAME, "failed": true, "reference": TEXT'
@@ -197,7 +198,9 @@ def _always(kind: LabelKind) -> Callable[[object], Statement]:
     """Return a reader of labels of one kind: their body is empty or has a reason."""
 
     def read(document: object) -> Statement:
-        return Statement(kind=kind, why=_why(document) if isinstance(document, Mapping) else "")
+        if document is not None and not isinstance(document, Mapping):
+            raise ValueError(_REASON_EXPECTED)
+        return Statement(kind=kind, why=_why(document or {}))
 
     return read
 

@@ -170,6 +170,7 @@ def experiment(
     given = _given(command, check, expect, upstream, allow_tool, http_tool, mcp_tool, mcp_command)
     options = Options(most_trials=trials, parallel=parallel, timeout_s=timeout, seed=seed)
     if retry:
+        _checks(given, {})  # refused before anything is read
         asked = RetryRequest(
             place=Path(run),
             command=given.command,
