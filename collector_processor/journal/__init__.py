@@ -10,9 +10,9 @@ files, and ``log_format`` defines their records.
 from collector_processor.journal.chunks import JournalError, JournalLimits
 from collector_processor.journal.directory import Disk, RelaxedDisk, is_in_use
 from collector_processor.journal.journal import Journal
-from collector_processor.journal.opening import clear_journal, open_journal
+from collector_processor.journal.opening import clear_journal, open_journal, require_known_kind
 
 __all__ = [
     "Disk", "Journal", "JournalError", "JournalLimits", "RelaxedDisk", "clear_journal", "is_in_use",
-    "open_journal",
+    "open_journal", "require_known_kind",
 ]  # fmt: skip

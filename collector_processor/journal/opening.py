@@ -67,6 +67,15 @@ def _locked(path: Path) -> DirectoryLock:
         raise JournalError(f"cannot open the journal in {path}: {error.strerror}") from error
 
 
+def require_known_kind(path: Path) -> None:
+    """Check that no earlier version wrote a directory's journal; reads only.
+
+    Raises:
+        JournalError: one did; says how much of it was not sent, and what to do.
+    """
+    SegmentDirectory(path=path).refuse_old_kind()
+
+
 def clear_journal(path: Path) -> None:
     """Delete the segments in a directory, if no process uses it; their numbers are not used again."""
     if path.is_dir() and not is_in_use(path):

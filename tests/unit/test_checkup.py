@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +20,7 @@ from analyzer.cli.checks.local_checks import (
     Health,
     check_certificate,
     check_earned,
+    check_journal,
     check_privacy,
     check_store,
 )
@@ -232,6 +235,19 @@ def test_the_store_is_read_and_one_that_is_damaged_is_said(tmp_path: Path) -> No
     (tmp_path / RUNS).write_bytes(b"no database at all, but long enough to be read" * 100)
     (found,) = checked(tmp_path)
     assert (found.health, found.check) == (Health.FAILED, "store")
+
+
+def test_a_journal_of_an_earlier_version_is_said_with_what_it_holds(tmp_path: Path) -> None:
+    assert list(check_journal(tmp_path)) == []
+    (tmp_path / "ingest").mkdir()
+    with closing(sqlite3.connect(tmp_path / "ingest" / "00000001.sqlite")) as db:
+        db.execute("CREATE TABLE chunk (signal TEXT, items INTEGER, state INTEGER)")
+        db.execute("INSERT INTO chunk VALUES ('traces', 7, 0)")
+        db.commit()
+    (found,) = check_journal(tmp_path)
+    assert (found.check, found.health) == ("journal", Health.FAILED)
+    assert "7 spans and 0 log records" in found.detail + found.mend
+    assert "run the earlier version" in found.mend
 
 
 def test_what_a_model_has_earned_is_told() -> None:

@@ -22,6 +22,7 @@ from analyzer.methods.pooled_model import trust_of
 from collector_processor.core.analysis import Earned
 from collector_processor.core.disk import MEND
 from collector_processor.core.records import AbsentParent
+from collector_processor.journal import JournalError, require_known_kind
 from collector_processor.otlp import NO_TENANT, CollectorError
 from collector_processor.otlp.tls import reason_of
 from collector_processor.settings import Settings
@@ -80,6 +81,15 @@ def check_privacy(data_dir: Path) -> Iterator[Finding]:
         detail = f"{data_dir} is readable by every user of this machine; it holds the runs' texts unencrypted"
         mend = f"chmod 700 {data_dir}"
         yield warning("privacy", detail, mend)
+
+
+def check_journal(data_dir: Path) -> Iterator[Finding]:
+    """Report a journal that this version refuses, before a start does."""
+    try:
+        require_known_kind(data_dir / "ingest")
+    except JournalError as error:
+        problem, _, mend = str(error).partition(": ")
+        yield failed("journal", problem, mend)
 
 
 def check_store(settings: Settings) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from analyzer.cli.checks.local_checks import (
     Finding,
     Health,
     check_certificate,
+    check_journal,
     check_privacy,
     check_store,
     failed,
@@ -163,6 +164,7 @@ def _data_dir(settings: Settings) -> Iterator[Finding]:
     else:
         yield ok("disk", detail)
     yield from check_privacy(path)
+    yield from check_journal(path)
     yield from check_store(settings)
 
 
