@@ -124,7 +124,7 @@ def _log_beta(a: float, b: float) -> float:
 
 @lru_cache(maxsize=_KNOWN_OUTCOMES)
 def _is_proved(low: int, n: int, high: int, m: int, alpha: float) -> bool:
-    if high * n - low * m < CLEAR_EFFECT * n * m - 1e-9:  # says most outcomes off, without their likelihoods
+    if high * n - low * m < CLEAR_EFFECT * n * m - 1e-9:  # rules out most outcomes without their likelihoods
         return False
     found = decide(Arm(n=n, successes=low), Arm(n=m, successes=high), alpha)
     return found is Decision.PROVED

@@ -19,12 +19,8 @@ from typing import Final, Protocol
 from semconv.model import StepKind
 
 _SAME_STEP: Final = 2
-
-
 _SAME_TEXT: Final = 1
 """Scores: a pair of equal steps counts more than equal texts, so texts only decide between such pairs."""
-
-
 _MOST_CELLS: Final = 4_000_000
 """Most pairs of steps in a section, as in two runs of 2,000 steps; Hirschberg compares each twice."""
 

@@ -13,6 +13,11 @@ from analyzer.inquiry.whole_run import WholeRun, WholeStep
 from analyzer.signals.run_view import final_answer
 from semconv.model import Outcome
 
+_COMPARED_TEXT: Final = 2_000
+"""Characters of a text whose words are compared to find the nearest run."""
+_COMPARED: Final = ("input", "output", "error", "status", "model")
+"""Fields of a step that may differ."""
+
 
 class Change(StrEnum):
     """Relation of a step to the other run."""
@@ -209,7 +214,7 @@ def matter_in_words(found: RunDiff) -> str:
         none = "No difference matters: the runs make the same calls, and their answers have the same values."
         return none if found.first_divergence is not None else ""
     pair = found.pairs[found.matters.place]
-    what = f"{pair.agent}: {pair.kind}{f' {pair.target}' if pair.target else ''}"
+    what = action_in_words(pair)
     match found.matters.reach:
         case Reach.VALUE:
             left, right = (value or "no such value" for value in (found.matters.left, found.matters.right))
@@ -242,8 +247,8 @@ def departure_in_words(departure: Departure, distance: float) -> str:
     return f"The first step without a counterpart: {told}. {distance:.0%} of the steps have none."
 
 
-def action_in_words(step: Alignable) -> str:
-    """Describe a step's action as prose, without its texts."""
+def action_in_words(step: Alignable | StepPair) -> str:
+    """Describe the action of a step, or of two aligned ones, as prose, without its texts."""
     target = f" {step.target}" if step.target else ""
     return f"{step.agent}: {step.kind}{target}"
 
@@ -260,11 +265,6 @@ def totals_of(steps: Sequence[WholeStep]) -> RunTotals:
         output_tokens=_sum(step.output_tokens for step in steps),
         cost_usd=_sum(step.cost_usd for step in steps),
     )
-
-
-_COMPARED_TEXT: Final = 2_000
-"""Characters of a text whose words are compared to find the nearest run."""
-_COMPARED: Final = ("input", "output", "error", "status", "model")
 
 
 def _pair(

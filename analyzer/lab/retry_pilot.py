@@ -7,7 +7,6 @@ part too: what an intervention breaks there is its price.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -27,7 +26,7 @@ from analyzer.experiment.retry_gate import (
     Trigger,
     gate,
 )
-from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
+from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner, in_parallel
 from analyzer.experiment.sequential import Reason
 from analyzer.experiment.trials import TrialResult, latest_reasons
 from analyzer.lab.evaluation.significance import Paired, paired
@@ -143,13 +142,7 @@ class Pilot:
                 self.tried.append(tried)
                 watch(tried)
 
-        tasks = [asyncio.create_task(work()) for _ in range(self._options.parallel)]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await in_parallel(work, self._options.parallel)
 
     def result(self) -> RetryPilot:
         """Return what was measured so far."""

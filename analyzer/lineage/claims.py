@@ -55,7 +55,12 @@ class World:
 
     loose: frozenset[float]
     """Digits anywhere in texts from outside, including dates and ids."""
+    stated: tuple[float, ...]
+    """The values of the figures of texts from outside, in both readings, each once."""
+    spelled: tuple[float, ...]
+    """Those of words such as ``dozen``."""
     given: Given
+    """Searches in ``stated`` and ``spelled``."""
     results: tuple[tuple[int, Figure], ...]
 
     def gives(self, claim: Figure) -> bool:
@@ -84,7 +89,7 @@ def judged(reading: Reading, text: str) -> Judged:
     bare = _bare(reading, text, world, claims) if world.results and len(claims) <= _MOST_CLAIMS else []
     if not bare:
         return Judged(world=world, claims=claims, bare=(), lone=())
-    derivation = _derivation(reading, text, world.loose)
+    derivation = _derivation(reading, text, world)
     lone = [claim for claim in bare if not derivation.computes(claim)]
     if lone:
         _derive(reading, world.loose, derivation)
@@ -195,26 +200,22 @@ def _world(origins: Sequence[Source]) -> World:
         if source.is_result and source.step is not None
         for figure in source.figures
     )
-    return World(loose=loose, given=Given((*_given(origins), *_spelled(origins))), results=results)
-
-
-def _given(origins: Sequence[Source]) -> tuple[float, ...]:
-    return tuple(dict.fromkeys(each for one in origins for figure in one.figures for each in figure.readings))
-
-
-def _spelled(origins: Sequence[Source]) -> list[float]:
+    readings = (each for one in origins for figure in one.figures for each in figure.readings)
+    stated = tuple(dict.fromkeys(readings))
     words = {word for source in origins for word in source.text.casefold().split()}
-    return [_SPELLED[word] for word in words if word in _SPELLED]
+    spelled = tuple([_SPELLED[word] for word in words if word in _SPELLED])
+    given = Given((*stated, *spelled))
+    return World(loose=loose, stated=stated, spelled=spelled, given=given, results=results)
 
 
-def _derivation(reading: Reading, answer: str, loose: frozenset[float]) -> Derivation:
+def _derivation(reading: Reading, answer: str, world: World) -> Derivation:
     """Return what arithmetic on the sources' figures gives."""
-    origins, stated = sources(reading), figures(answer)
+    stated = figures(answer)
     own = answered_columns(final_answer(reading.trajectory)[:HEAD])
-    columns = [*columns_of(reading), *listed_columns(stated, loose), *own]
+    columns = [*columns_of(reading), *listed_columns(stated, world.loose), *own]
     shares = [figure.value for figure in stated if figure.unit == "%"]
     counts = [float(len(column)) for column in columns]
-    operands = [*_most_telling(_given(origins), answer), *shares, *_spelled(origins), *counts]
+    operands = [*_most_telling(world.stated, answer), *shares, *world.spelled, *counts]
     return Derivation(operands, columns)
 
 

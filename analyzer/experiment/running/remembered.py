@@ -1,8 +1,8 @@
 """The options and the command of the last experiment on each service's runs, in the data directory. Not pure.
 
-They are written by the command line alone, after a trial was valid: nothing of a trace gets in but the name
-of its service, under which they are found. What holds a secret is not written. They are shown before they are
-used: whoever can write this file could else choose what runs.
+Only the command line writes them, after a valid trial. Of a trace they hold nothing but the name of its
+service, by which they are found. A command line that seems to hold a secret is not written. The command line
+is shown before it runs, because another program may have written this file.
 """
 
 from __future__ import annotations

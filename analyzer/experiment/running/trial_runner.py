@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final
 
 from analyzer.experiment.call_budget import Ledger, Spent
 from analyzer.experiment.replay.canonical import Difference
@@ -194,3 +195,14 @@ def described(difference: Difference | None) -> str | None:
     return (
         f"{where}, message {difference.message}: expected {difference.expected!r}, found {difference.found!r}"
     )
+
+
+async def in_parallel(work: Callable[[], Coroutine[Any, Any, None]], count: int) -> None:
+    """Run ``count`` equal tasks; if one fails, or this is cancelled, end the others before returning."""
+    tasks = [asyncio.create_task(work()) for _ in range(count)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

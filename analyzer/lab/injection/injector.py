@@ -6,7 +6,6 @@ the gateway has no request, and no header, that changes an answer.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
@@ -17,7 +16,7 @@ from analyzer.experiment.replay.matching import Match, Spoken
 from analyzer.experiment.replay.read_tape import read_tape
 from analyzer.experiment.replay.tape import Answer, RecordedCall, Tape
 from analyzer.experiment.replay.trial import Change
-from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner
+from analyzer.experiment.running.trial_runner import Options, Parts, TrialRunner, in_parallel
 from analyzer.experiment.sequential import Arm
 from analyzer.experiment.trials import Sampling, TrialResult, count
 from analyzer.lab.injection.fault_kinds import FaultKind, corrupted
@@ -162,13 +161,7 @@ class Injector:
                     self._have_labels.add(fault.call.index)
                 watch(tried)
 
-        tasks = [asyncio.create_task(work()) for _ in range(self._options.parallel)]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await in_parallel(work, self._options.parallel)
         return Injected(run_id=self._tape.run_id, tried=tuple(self.tried), stopped=self._ended())
 
     def _ended(self) -> str:
