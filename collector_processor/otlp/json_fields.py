@@ -1,9 +1,9 @@
 """Fast reader of protobuf's JSON mapping, for requests in the usual spelling.
 
 ``json_format.ParseDict`` looks up all fields of a message anew for each object, which takes most of the time
-of reading a request. This reader looks them up once for each type of message. It leaves everything unusual (an
-integer as "1e3", fields by their ``.proto`` names, histograms, any error) to ``ParseDict``, whose error the
-client sees.
+of reading a request. This reader looks them up once for each type of message. It leaves everything unusual
+(an integer as "1e3", fields by their ``.proto`` names, histograms, any error) to ``ParseDict``, whose error
+the client sees.
 """
 
 from __future__ import annotations
