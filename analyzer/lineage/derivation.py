@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 from typing import Final
 
@@ -118,9 +118,9 @@ class Derivation:
 
     def computes(self, figure: Figure) -> bool:
         """Tell whether arithmetic on known values gives this figure; on three only if there are few."""
-        if len(self._operands) <= _FEW and self.computes_in_threes(figure):
+        if _finds(self._results, figure, (1.0, *_RESULTS.get(figure.unit, _SCALES[:4]))):
             return True
-        return _finds(self._results, figure, (1.0, *_RESULTS.get(figure.unit, _SCALES[:4])))
+        return len(self._operands) <= _FEW and self.computes_in_threes(figure)
 
     def computes_in_threes(self, figure: Figure) -> bool:
         """Tell whether an operation on three known values gives this figure."""
@@ -159,55 +159,59 @@ def formula_of(figure: Figure, beside: Sequence[Figure], given: Sequence[Figure]
         beside: the other figures of its text, in order; the text probably computes with them.
         given: figures from outside.
     """
-    fits = _fitting(figure)
+    low, high = _bounds(figure)
     known = [one for one in (*beside, *given) if one.value != figure.value]
     operands = list({one.value: one for one in known}.values())[:_MOST_OPERANDS]
     for one in operands:
         for factor in _factors(figure.unit):
-            if fits(one.value * factor):
+            if low <= one.value * factor <= high:
                 return f"{one.literal} x {factor:g}" if factor >= 1 else f"{one.literal} / {1 / factor:.6g}"
     found = (
-        shown for one, other in permutations(operands, 2) for shown in _shown(fits, figure.unit, one, other)
+        shown
+        for one, other in permutations(operands, 2)
+        for shown in _shown(low, high, figure.unit, one, other)
     )
-    sums = (_shown_sums(fits, [one for one in row if one.value != figure.value]) for row in (beside, given))
-    return next(found, "") or next(filter(None, sums), "") or _shown_product(fits, operands)
+    sums = (
+        _shown_sums(low, high, [one for one in row if one.value != figure.value]) for row in (beside, given)
+    )
+    return next(found, "") or next(filter(None, sums), "") or _shown_product(low, high, operands)
 
 
-def _shown(fits: Callable[[float], bool], unit: str, one: Figure, other: Figure) -> Iterator[str]:
+def _shown(low: float, high: float, unit: str, one: Figure, other: Figure) -> Iterator[str]:
     a, b = one.value, other.value
-    if fits(a * b):
+    if low <= a * b <= high:
         yield f"{one.literal} x {other.literal}"
-    if fits(a + b):
+    if low <= a + b <= high:
         yield f"{one.literal} + {other.literal}"
-    if fits(a - b):
+    if low <= a - b <= high:
         yield f"{one.literal} - {other.literal}"
-    if b and fits(a / b):
+    if b and low <= a / b <= high:
         yield f"{one.literal} / {other.literal}"
-    if b and unit == "%" and fits(100 * a / b):
+    if b and unit == "%" and low <= 100 * a / b <= high:
         yield f"100 x {one.literal} / {other.literal}"
-    if b and unit == "%" and fits(100 * (a - b) / b):
+    if b and unit == "%" and low <= 100 * (a - b) / b <= high:
         yield f"100 x ({one.literal} - {other.literal}) / {other.literal}"
     for sign, share in (("+", b), ("-", -b)):
-        if 0 < b < 1 and fits(a * (1 + share)):
+        if 0 < b < 1 and low <= a * (1 + share) <= high:
             yield f"{one.literal} x (1 {sign} {other.literal})"
-        if other.unit == "%" and fits(a * (1 + share / 100)):
+        if other.unit == "%" and low <= a * (1 + share / 100) <= high:
             yield f"{one.literal} {sign} {other.literal} %"
 
 
-def _shown_sums(fits: Callable[[float], bool], row: Sequence[Figure]) -> str:
+def _shown_sums(low: float, high: float, row: Sequence[Figure]) -> str:
     """Return the sum of neighbouring figures that gives one: a column, or the figures of a sentence."""
     for start in range(min(len(row), _MOST_OPERANDS)):
         total = 0.0
         for end in range(start, min(len(row), start + _LONGEST_SUM)):
             total += row[end].value
-            if end > start + 1 and fits(total):
+            if end > start + 1 and low <= total <= high:
                 return " + ".join(one.literal for one in row[start : end + 1])
     return ""
 
 
-def _shown_product(fits: Callable[[float], bool], operands: Sequence[Figure]) -> str:
+def _shown_product(low: float, high: float, operands: Sequence[Figure]) -> str:
     for three in combinations(operands[:_MOST_IN_THREES], 3):
-        if fits(math.prod(one.value for one in three)):
+        if low <= math.prod(one.value for one in three) <= high:
             return " x ".join(one.literal for one in three)
     return ""
 
@@ -278,10 +282,10 @@ def _is(figure: Figure, value: float) -> bool:
     return abs(figure.value - value) <= _tolerance(figure)
 
 
-def _fitting(figure: Figure) -> Callable[[float], bool]:
-    """Return what tells whether a value is a figure: for one figure and many values."""
-    stated, within = figure.value, _tolerance(figure)
-    return lambda value: abs(stated - value) <= within
+def _bounds(figure: Figure) -> tuple[float, float]:
+    """Return the least and the greatest value that is the figure, as it is written."""
+    within = _tolerance(figure)
+    return figure.value - within, figure.value + within
 
 
 def _tolerance(figure: Figure) -> float:

@@ -77,7 +77,8 @@ _WORD: Final = re.compile(r"[^\W\d_]{2,}|\b[A-Z]\b")
 _JOINT: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]")
 _LONGEST_CURRENCY: Final = 6
 _LONGEST_NOUN: Final = 12
-"""Characters in which these two patterns match, and one before them."""
+_LONGEST_HEDGE: Final = 24
+"""Characters in which these three patterns match, and one before them."""
 _KEY: Final = re.compile(r"[\"']?\b(\w+)[\"']?\s*[:=]\s*[\"']?$")
 _HEDGED: Final = re.compile(
     r"\b(?:about|around|approx\w*|roughly|nearly|almost|circa|ca\.?|some|over|under|more than|less than"
@@ -272,7 +273,7 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
         unit=unit,
         start=match.start(),
         end=end,
-        is_hedged=_HEDGED.search(before) is not None,
+        is_hedged=_HEDGED.search(before[-_LONGEST_HEDGE:]) is not None,
         is_small=small or is_label,
         is_label=is_label,
     )

@@ -283,11 +283,12 @@ def _as_value(date: DateFound) -> Value:
     )
 
 
+@functools.lru_cache(maxsize=128)
 def words_in(text: str) -> frozenset[str]:
     """Return the words of a text in lower case: as blanks and brackets separate them, and their parts."""
     small = text[:HEAD].casefold()
-    whole = (token.rstrip(".!?").lstrip("#") for token in _TOKEN.findall(small))
-    return frozenset((*whole, *_PART.findall(small)))
+    whole = [token.rstrip(".!?").lstrip("#") for token in _TOKEN.findall(small)]
+    return frozenset(whole + _PART.findall(small))
 
 
 def beginnings_in(text: str, least: int) -> frozenset[str]:

@@ -14,7 +14,7 @@ _CACHES: Final = (
     *(sources.sources, sources.columns_of, claims.judged, figures.figures, dates.dates_in, dates.clocks_in),
     dates.writes_day_first,
     *(entries.document_in, entries.lists_in),
-    *(values.values_in, known.counts_in, known.known_of, answer_parts.parts_of, fold),
+    *(values.values_in, known.counts_in, known.words_in, known.known_of, answer_parts.parts_of, fold),
 )
 
 

@@ -73,6 +73,8 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
 def _unmade_checks(known: Known) -> Iterator[Clue]:
     """Yield the checks that the answer claims in words of an offered check which no agent called."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
+    if _CHECKED.search(answer) is None:
+        return
     claims = [found[0] for found in SENTENCE.finditer(answer) if _CHECKED.search(found[0])][:_MOST_SENTENCES]
     offered = _offered(known) if claims else {}
     called = _called(known) if claims else frozenset()
