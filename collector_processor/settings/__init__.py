@@ -140,8 +140,15 @@ def _from_file(directory: Path | None) -> dict[str, Any]:
     if removed := unknown & REMOVED.keys():
         raise SettingsError(f"{CONFIG_FILE}: {min(removed)} was removed: {REMOVED[min(removed)]}")
     if unknown:
-        raise SettingsError(f"{CONFIG_FILE}: unknown setting {min(unknown)!r}")
+        raise SettingsError(f"{CONFIG_FILE}: unknown setting {min(unknown)!r}{_meant(min(unknown))}")
     return values
+
+
+def _meant(key: str) -> str:
+    """Return the most similar key of the file, for the end of a message; empty if none is similar."""
+    name = key.lower().removeprefix(PREFIX.lower())
+    similar = get_close_matches(name, _READ, n=1, cutoff=0.8)
+    return f"; expected {similar[0]!r}?" if similar else ""
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

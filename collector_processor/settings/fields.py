@@ -37,6 +37,8 @@ from collector_processor.settings.value_types import (
 
 MEBIBYTE: Final = 1 << 20
 _HOLD: Final = "hold:"
+_LONGEST_HOLD_MS: Final = 3_600_000
+"""One hour. The backend lacks spans as long as they are held, so a longer hold hides runs from on-call."""
 
 JOBS_IN_STORE: Final = "store"
 """Value of ``analyzer_endpoint``: analyzers take jobs from the store."""
@@ -92,7 +94,7 @@ class Settings(KafkaSettings):
     write_back: WriteBack = Field(
         WriteBack.LATE,
         description="`late`: add carriers after the run; `hold`: hold an agent's spans and mark them before"
-        " forwarding, for at most 20,000 ms; `hold:MILLISECONDS`: for at most so long",
+        " forwarding, for at most 20,000 ms; `hold:MILLISECONDS`: for at most so long, up to an hour",
     )
     hold_max: int = Field(20_000, gt=0, exclude=True, repr=False)
     """Milliseconds that hold mode may hold an agent's trace; part of ``write_back``."""
@@ -377,8 +379,11 @@ class Settings(KafkaSettings):
         if not isinstance(given, str) or not given.startswith(_HOLD):
             return values
         hold_ms = given.removeprefix(_HOLD)
-        if not (hold_ms.isascii() and hold_ms.isdigit() and int(hold_ms)):
-            raise ValueError(f"BLAMESPAN_WRITE_BACK={given}: expected late, hold or hold:MILLISECONDS")
+        if not (hold_ms.isascii() and hold_ms.isdigit() and 0 < int(hold_ms) <= _LONGEST_HOLD_MS):
+            raise ValueError(
+                f"BLAMESPAN_WRITE_BACK={given}: expected late, hold or hold:MILLISECONDS, at most"
+                f" {_LONGEST_HOLD_MS}"
+            )
         return {**values, "write_back": WriteBack.HOLD, "hold_max": int(hold_ms)}
 
     @model_validator(mode="before")

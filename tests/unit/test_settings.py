@@ -39,7 +39,7 @@ def test_hold_says_how_long_it_holds() -> None:
     assert (held.write_back, held.hold_max) == (WriteBack.HOLD, 20_000)
     held = load_settings({"BLAMESPAN_WRITE_BACK": "hold:1500"})
     assert (held.write_back, held.hold_max) == (WriteBack.HOLD, 1500)
-    for wrong in ("hold:", "hold:0", "hold:-1", "hold:1.5", "hold:soon", "hold:٣"):
+    for wrong in ("hold:", "hold:0", "hold:-1", "hold:1.5", "hold:soon", "hold:٣", "hold:3600001"):
         with pytest.raises(
             SettingsError, match=f"BLAMESPAN_WRITE_BACK={wrong}: expected late, hold or hold:M"
         ):
@@ -358,6 +358,13 @@ def test_the_host_of_our_pages_is_a_name_of_this_machine() -> None:
 def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "blamespan.toml").write_text(text)
     with pytest.raises(SettingsError, match=r"blamespan\.toml"):
+        load_settings({}, directory=tmp_path)
+
+
+@pytest.mark.parametrize("key", ["BLAMESPAN_ROOT_GRACE", "Root_Grace", "root_graze"])
+def test_a_key_like_a_setting_is_refused_with_its_name(tmp_path: Path, key: str) -> None:
+    (tmp_path / "blamespan.toml").write_text(f"{key} = 100")
+    with pytest.raises(SettingsError, match=f"unknown setting '{key}'; expected 'root_grace'"):
         load_settings({}, directory=tmp_path)
 
 
