@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.conversation_log import LOG_LEVELS
+from analyzer.recordings.conversation_log import LOG_LEVELS, pair_of
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.file_format import FileFormat, Recording, Records, merged, read_as
 from analyzer.recordings.file_text import FileText, split_text
@@ -150,5 +150,11 @@ def _looks_like(text: FileText | None, unknown: Records) -> str:
     if not isinstance(one, dict):
         return f"{text.form} of unknown content ({type(one).__name__})"
     keys = ", ".join(" ".join(str(key).split())[:_LONGEST_KEY] for key in list(one)[:_MOST_KEYS]) or "none"
-    is_log = any(key in one for key in LOG_LEVELS)
-    return f"{'the log of an application' if is_log else 'unknown format'}: {text.form} with the keys {keys}"
+    if any(key in one for key in LOG_LEVELS):
+        return f"the log of an application: {text.form} with the keys {keys}"
+    if pair_of(text.records) is not None:
+        return (
+            f"comments, e-mails or commits, by their keys and authors: {text.form} with the keys {keys}; if"
+            " agents wrote them, name the keys 'agent' and 'content'"
+        )
+    return f"unknown format: {text.form} with the keys {keys}"
