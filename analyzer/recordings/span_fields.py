@@ -10,8 +10,7 @@ from typing import Any, Final
 from analyzer.recordings.file_format import json_text, nanoseconds
 from semconv import attributes as names
 from semconv.dialects.conventions.openinference import INPUT_VALUE, TOOL_NAME
-from semconv.dialects.conventions.openinference_agents import AGENT_NAME
-from semconv.dialects.conventions.openinference_tools import OUTPUT_VALUE
+from semconv.dialects.conventions.openinference_agents import AGENT_NAME, OUTPUT_VALUE
 from semconv.dialects.reading.action import Message
 from semconv.dialects.reading.observations import input_messages_in, output_messages_in
 from semconv.dialects.reading.values import EXCEPTION_EVENT, EXCEPTION_MESSAGE, EXCEPTION_TYPE, structured
