@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from analyzer.recordings.anthropic_blocks import messages_of_blocks
+from analyzer.recordings.anthropic_messages import messages_of_blocks
 from analyzer.recordings.dialogue import Message as Said
 from analyzer.recordings.dialogue import Speaker, joined_answers
-from analyzer.recordings.responses_items import messages_of_items
+from analyzer.recordings.openai_responses import messages_of_items
 from semconv.json_text import read_json
 from semconv.record import record
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.errors import AnalyzerError
@@ -185,3 +186,12 @@ def identity(one: Mapping[str, Any], key: str) -> str:
 def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield ids, ``AT_ONCE`` together."""
     return (ids[at : at + AT_ONCE] for at in range(0, len(ids), AT_ONCE))
+
+
+# --- moments as backends' filters take them ---
+
+
+def rfc3339(moment_ns: int) -> str:
+    """Return a moment, Unix ns, as RFC 3339 in UTC with milliseconds, rounded down."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment_ns // 10**6)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

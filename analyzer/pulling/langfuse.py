@@ -23,8 +23,8 @@ from analyzer.pulling.backend import (
     identity,
     listed,
     paged,
+    rfc3339,
 )
-from analyzer.pulling.moments import rfc3339
 from analyzer.recordings.langfuse_export import LANGFUSE as FORMAT
 from collector_processor.core.credentials import LANGFUSE_VARIABLES, langfuse_credentials
 

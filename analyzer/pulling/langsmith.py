@@ -22,8 +22,8 @@ from analyzer.pulling.backend import (
     identity,
     listed,
     paged,
+    rfc3339,
 )
-from analyzer.pulling.moments import rfc3339
 from analyzer.recordings.langsmith_runs import LANGSMITH as FORMAT
 
 _QUERY: Final = "runs/query"

@@ -21,8 +21,8 @@ from analyzer.pulling.backend import (
     identity,
     listed,
     paged,
+    rfc3339,
 )
-from analyzer.pulling.moments import rfc3339
 from analyzer.recordings.phoenix_spans import PHOENIX as FORMAT
 from collector_processor.core.credentials import PHOENIX_VARIABLES, phoenix_credentials
 

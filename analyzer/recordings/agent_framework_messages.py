@@ -9,6 +9,7 @@ Source: agent-framework 1.23, ``_types.py``; Microsoft.Extensions.AI, ``ChatMess
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
@@ -30,6 +31,8 @@ _SPEAKERS: Final[Mapping[str, Speaker]] = {
     "system": Speaker.SYSTEM,
     "developer": Speaker.SYSTEM,
 }
+_MOST_SPELLINGS: Final = 256
+"""Spellings of keys that are remembered: messages have few different ones."""
 _MOST_AROUND: Final = 3
 """Levels of a state around its messages."""
 _UNSAID: Final = frozenset({"textreasoning", "reasoning", "usage", "annotation", "functionapprovalrequest"})
@@ -37,7 +40,12 @@ _UNSAID: Final = frozenset({"textreasoning", "reasoning", "usage", "annotation",
 
 def _named(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object with its keys in one spelling: lower case, without ``_`` and ``$``."""
-    return {key.lower().replace("_", "").removeprefix("$"): value for key, value in found.items()}
+    return {_spelling(key): value for key, value in found.items()}
+
+
+@lru_cache(_MOST_SPELLINGS)
+def _spelling(key: str) -> str:
+    return key.lower().replace("_", "").removeprefix("$")
 
 
 def is_agent_framework(records: Records) -> bool:

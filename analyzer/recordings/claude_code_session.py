@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from analyzer.recordings.anthropic_blocks import is_result, messages_of_blocks
+from analyzer.recordings.anthropic_messages import is_result, messages_of_blocks
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,

@@ -26,7 +26,7 @@ from analyzer.recordings.file_format import (
     text_at,
 )
 from analyzer.recordings.message_parts import call_of, text_of
-from analyzer.recordings.responses_items import ITEM_TYPES, messages_of_items
+from analyzer.recordings.openai_responses import ITEM_TYPES, messages_of_items
 from semconv.json_text import read_json
 from semconv.record import replace
 

@@ -3,8 +3,10 @@
 The formats are distinguished by their keys and not by their file names: ag2tracer's (``history`` or
 ``conversation``; its step-by-step method has ``agent_id`` and ``message``), Who&When's (hand-crafted logs
 have no ``name``: the role carries the agent), uniform JSON lines (``history[{index, agent, role, content}]``,
-``label``), and lists of a model API's messages (``messages``, ``chat_history``, or the list alone). Step *n*
-is the n-th entry of the list, regardless of its role or its own ``index``, because labels count that way.
+``label``), and lists of a model API's messages (``messages``, ``chat_history``, or the list alone). Entries
+with other plain names (``author`` and ``body``, ``from`` and ``value``) are read if an author is a program.
+Step *n* is the n-th entry of the list, regardless of its role or its own ``index``, because labels count that
+way.
 
 Missing data stays missing: a step without content is empty, a step without an agent is ``unknown``. A
 document without a conversation is refused, and so is a conversation in which no entry names an agent.
@@ -54,23 +56,29 @@ _SIGN_OFF: Final = re.compile(r"[\s*`.]*(?:TERMINATE|EXIT|DONE)[\s*`.!]*", re.IG
 def is_conversation_log(records: Records) -> bool:
     """Tell whether records are entries of one conversation, or documents that hold one each."""
     records = _rows_of(records, _LISTS)
-    return all(map(is_message, records)) or all(
-        isinstance(one, dict) and is_conversation(one) for one in records
+    return (
+        all(map(is_message, records))
+        or all(isinstance(one, dict) and is_conversation(one) for one in records)
+        or has_programs(records)
     )
 
 
 def read_conversation_log(records: Records) -> Recording:
     """Read one conversation, or those of several documents."""
     records = _rows_of(records, _LISTS)
-    documents: Sequence[Any] = [list(records)] if all(map(is_message, records)) else records
+    is_one = all(map(is_message, records)) or has_programs(records)
+    documents: Sequence[Any] = [list(records)] if is_one else records
     return Recording(conversations=tuple(map(read_conversation, documents)))
 
 
 def is_conversation(document: object) -> bool:
     """Tell whether a document is a conversation log."""
     if isinstance(document, list):
-        return bool(document) and all(map(is_message, document))
-    return isinstance(document, dict) and any(isinstance(document.get(key), list) for key in _LISTS)
+        return bool(document) and (all(map(is_message, document)) or has_programs(document))
+    return isinstance(document, dict) and (
+        any(isinstance(document.get(key), list) for key in _LISTS)
+        or any(has_programs(document.get(key)) for key in _MORE_LISTS)
+    )
 
 
 def is_message(document: object) -> bool:
@@ -105,8 +113,8 @@ def read_conversation(document: object) -> Conversation:
         raise UnreadableInput(f"not a conversation log: expected messages, or a list of them as {_LISTS[0]}")
     if not isinstance(document, dict):
         document = {_LISTS[0]: document}
-    lists: Iterator[Any] = (document.get(key) for key in _LISTS)
-    entries = next(found for found in lists if isinstance(found, list))
+    lists: Iterator[Any] = (document.get(key) for key in (*_LISTS, *_MORE_LISTS))
+    entries = _plainly_named(next(found for found in lists if isinstance(found, list)))
     instructions, calls = _instructions(document), _calls(entries)
     steps = tuple(_step(index, entry, instructions, calls) for index, entry in enumerate(entries))
     if steps and all(step.agent == UNKNOWN_AGENT for step in steps):
@@ -272,6 +280,81 @@ def _content_id(document: Mapping[str, Any]) -> str:
     """Return an id for a log that has none; the same content gives the same id."""
     canonical = json.dumps(document, sort_keys=True, ensure_ascii=True, default=str)
     return f"log-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
+
+
+# --- entries with other plain names ---
+
+_MORE_LISTS: Final = ("conversations", "turns", "dialogue", "dialog", "transcript")
+"""Keys of lists that are read only if ``has_programs``."""
+_AUTHORS: Final = ("agent", "author", "from", "speaker", "sender", "role")
+_BODIES: Final = ("body", "text", "content", "message", "utterance", "value")
+_PUBLISHED: Final = frozenset(
+    {"subject", "cc", "bcc", "message_id", "in_reply_to", "thread_id", "title", "url", "html_url"}
+    | {
+        "issue",
+        "issue_url",
+        "author_association",
+        "reactions",
+        "likes",
+        "upvotes",
+        "rating",
+        "permalink",
+        "subreddit",
+    }
+    | {"sha", "commit", "hash", "committer", "parents"}
+)
+"""Keys of e-mails, comments, reviews and commits, whoever wrote them."""
+_LONGEST_AUTHOR: Final = 200
+"""Characters of an author's name that are looked at."""
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_PROGRAM_WORDS: Final = frozenset({"agent", "assistant", "orchestrator", "llm", "gpt"})
+"""Words in the name of an agent or model; ``AI`` is one in capitals, as people are called Ai."""
+_PROGRAMS: Final = frozenset({"ai", "model", "bot", "chatbot", "chatgpt", "tool"})
+"""Whole names of agents, models and tools."""
+_DIALOGUES: Final = ({"user", "system"}, {"human", "system"})
+"""Names of the two sides of a dialogue with a program."""
+
+
+def has_programs(entries: object) -> bool:
+    """Tell whether a list holds messages of agents, each with its author and its text under one pair of keys.
+
+    People write comments, e-mails and commits in this form too, so an author must be called as agents,
+    models and tools are (``ResearchAgent``, ``assistant``, ``gpt``), or all of them ``user`` and ``system``.
+    """
+    if (pair := pair_of(entries)) is None or not isinstance(entries, list | tuple):
+        return False
+    if any(map(_is_logged, entries)) or any(not _PUBLISHED.isdisjoint(one) for one in entries):
+        return False
+    authors = {one[pair[0]].strip() for one in entries}
+    if any("@" in one for one in authors):
+        return False
+    is_dialogue = {one.lower() for one in authors} in _DIALOGUES
+    return is_dialogue or any(map(_is_program, authors)) or pair[0] == "agent"
+
+
+def pair_of(entries: object) -> tuple[str, str] | None:
+    """Return the keys of author and text that all of at least two messages have, both as texts."""
+    if not isinstance(entries, list | tuple) or len(entries) < 2:
+        return None
+    pairs = ((author, body) for author in _AUTHORS for body in _BODIES)
+    return next((pair for pair in pairs if all(_has_texts(one, pair) for one in entries)), None)
+
+
+def _has_texts(one: object, keys: tuple[str, str]) -> bool:
+    return isinstance(one, dict) and all(isinstance(one.get(key), str) for key in keys) and bool(one[keys[0]])
+
+
+def _is_program(author: str) -> bool:
+    words = _WORD.findall(author[:_LONGEST_AUTHOR])
+    has_word = "AI" in words or not _PROGRAM_WORDS.isdisjoint(map(str.lower, words))
+    return has_word or author.lower() in _PROGRAMS
+
+
+def _plainly_named(entries: Sequence[Any]) -> Sequence[Any]:
+    """Return entries whose author and text the other keys of this format do not name with those that do."""
+    if all(map(is_message, entries)) or not has_programs(entries) or (pair := pair_of(entries)) is None:
+        return entries
+    return [{**one, "agent": one[pair[0]], "content": one[pair[1]]} for one in entries]
 
 
 # --- data sets kept by column ---

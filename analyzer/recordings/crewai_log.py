@@ -22,8 +22,8 @@ from analyzer.recordings.file_format import (
     of_spans,
     unwrapped,
 )
+from analyzer.recordings.file_text import CUT
 from analyzer.recordings.message_parts import Result, call_of, listed, turn
-from analyzer.recordings.pair_lines import CUT
 from semconv.record import replace
 
 _ENTRY: Final = ("timestamp", "task", "agent", "status")

@@ -21,8 +21,15 @@ from analyzer.recordings.file_format import (
     span_id_of,
     trace_id_of,
 )
-from analyzer.recordings.span_fields import exception_event
-from analyzer.recordings.traced_calls import AGENT, FUNCTION, MODEL, TOOL, TracedCall, attributes_of_call
+from analyzer.recordings.span_fields import (
+    AGENT,
+    FUNCTION,
+    MODEL,
+    TOOL,
+    TracedCall,
+    attributes_of_call,
+    exception_event,
+)
 from semconv.model import Resource, Span, SpanStatus
 
 _KINDS: Final = {

@@ -47,7 +47,8 @@ _FALLBACK: Final = "assistant"
 _HANDED_OVER: Final = re.compile(r'\s{0,9}\{\s{0,9}"assistant"\s{0,9}:')
 _INTERNAL, _CLIENT = 1, 3
 """Span kinds."""
-# Looked up once: reading an enum's value takes longer than creating the dictionary that it goes into.
+# Looked up once: reading an enum's member or value takes longer than creating the dictionary it goes into.
+_UNSET, _ERROR = SpanStatus.UNSET, SpanStatus.ERROR
 _WORKFLOW: Final = GenAiOperationName.INVOKE_WORKFLOW.value
 _AGENT: Final = GenAiOperationName.INVOKE_AGENT.value
 _CHAT: Final = GenAiOperationName.CHAT.value
@@ -63,7 +64,8 @@ class Speaker(StrEnum):
     SYSTEM = "system"
 
 
-_SHOWN: Final = frozenset({Speaker.AGENT, Speaker.TOOL})
+_USER, _ANSWERS, _RESULT = Speaker.USER, Speaker.AGENT, Speaker.TOOL
+_SHOWN: Final = frozenset({_ANSWERS, _RESULT})
 """Those whose messages are spans."""
 
 
@@ -94,29 +96,25 @@ class Message:
     """Whether it is all that is recorded of an agent's turn: its calls of models and tools are not."""
 
 
-@record
-class _Said:
-    message: str
-    """JSON in the schema of ``gen_ai.input.messages``; encoded once, however many agents hear it."""
-    agent: str = ""
-    """Empty for people and tools."""
-
-
 class _Talk:
-    """What was said in one dialogue: the first message and the last ones, all that is heard again."""
+    """What was said in one dialogue: the first message and the last ones, all that is heard again.
+
+    A message is kept with its agent (empty for people and tools), as JSON in the schema of
+    ``gen_ai.input.messages``: encoded once, however many agents hear it.
+    """
 
     def __init__(self) -> None:
         self.count = 0
-        self._first: tuple[_Said, ...] = ()
-        self._last: Final = deque[_Said](maxlen=_MOST_HEARD)
+        self._first: tuple[tuple[str, str], ...] = ()
+        self._last: Final = deque[tuple[str, str]](maxlen=_MOST_HEARD)
 
     def add(self, message: str, agent: str = "") -> None:
-        said = _Said(message=message, agent=agent)
+        said = (message, agent)
         self._first = self._first or (said,)
         self._last.append(said)
         self.count += 1
 
-    def since(self, count: int) -> Iterator[_Said]:
+    def since(self, count: int) -> Iterator[tuple[str, str]]:
         """Yield what follows the first ``count`` messages, up to a bound; of all of them also the first."""
         new = min(self.count - count, len(self._last))
         if not count and self.count > len(self._last):
@@ -157,7 +155,7 @@ def dialogue_spans(
         return ()
     times = _times(messages)
     made = _Dialogue(messages, times, trace_id_of(key or _contents(messages)), name)
-    task = task or next((one.text for one in messages if one.speaker is Speaker.USER and not one.inside), "")
+    task = task or next((one.text for one in messages if one.speaker is _USER and not one.inside), "")
     answer = answer or _last_text(messages)
     attributes: dict[str, AttributeValue] = {
         names.GEN_AI_OPERATION_NAME: _WORKFLOW,
@@ -213,14 +211,20 @@ def _times(messages: Sequence[Message]) -> list[int]:
     return found
 
 
+_SHOWN_AS: Final = {speaker: repr(speaker) for speaker in Speaker}
+
+
 def _contents(messages: Iterable[Message]) -> str:
-    parts = [(one.speaker, one.agent, one.text, one.call_id, one.calls) for one in messages]
-    return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()
+    parts = (
+        f"({_SHOWN_AS[one.speaker]}, {one.agent!r}, {one.text!r}, {one.call_id!r}, {one.calls!r})"
+        for one in messages
+    )
+    return hashlib.sha256(f"[{', '.join(parts)}]".encode("utf-8", "replace")).hexdigest()
 
 
 def _last_text(messages: Sequence[Message]) -> str:
     spoken = (
-        one.text for one in reversed(messages) if one.speaker is Speaker.AGENT and not one.inside and one.text
+        one.text for one in reversed(messages) if one.speaker is _ANSWERS and not one.inside and one.text
     )
     return next(spoken, "")
 
@@ -284,7 +288,7 @@ class _Dialogue:
             kind=kind,
             start_ns=start_ns,
             end_ns=end_ns,
-            status=SpanStatus.UNSET if error is None else SpanStatus.ERROR,
+            status=_UNSET if error is None else _ERROR,
             status_message=error or "",
             attributes=attributes,
             scope=_SCOPE,
@@ -292,15 +296,15 @@ class _Dialogue:
         )
 
     def _of(self, place: int, one: Message) -> Span | None:
-        match one.speaker:
-            case Speaker.AGENT:
-                return self._chat(place, one)
-            case Speaker.TOOL:
-                return self._tool(place, one)
-            case Speaker.USER:
-                self._said[one.inside].add(_text_message("user", one.text))
-            case Speaker.SYSTEM:
-                self._instructions[one.inside].append(one.text)
+        speaker = one.speaker
+        if speaker is _ANSWERS:
+            return self._chat(place, one)
+        if speaker is _RESULT:
+            return self._tool(place, one)
+        if speaker is _USER:
+            self._said[one.inside].add(_text_message("user", one.text))
+        else:
+            self._instructions[one.inside].append(one.text)
         return None
 
     def _speaker(self, one: Message) -> str:
@@ -311,7 +315,7 @@ class _Dialogue:
     def _heard_by(self, agent: str, inside: str) -> list[str]:
         """Return what was said since an agent spoke last, up to a bound; at first also the task."""
         since = self._spoke.get((inside, agent), 0)
-        return [one.message for one in self._said[inside].since(since) if one.agent != agent]
+        return [message for message, speaker in self._said[inside].since(since) if speaker != agent]
 
     def _chat(self, place: int, one: Message) -> Span:
         agent, inside, time_ns = self._speaker(one), one.inside, self._times[place]

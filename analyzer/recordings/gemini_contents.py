@@ -9,6 +9,7 @@ Source: Gemini API reference, ``Content`` and ``FunctionResponse``; google-adk 2
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
@@ -37,8 +38,12 @@ def _at(found: Any, camel: str) -> Any:
     """Return a value by its key in camel or snake case; ``None`` without one."""
     if not isinstance(found, dict):
         return None
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
-    return found.get(camel, found.get(snake))
+    return found[camel] if camel in found else found.get(_snake(camel))
+
+
+@cache
+def _snake(camel: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
 
 
 def is_gemini(records: Records) -> bool:

@@ -44,10 +44,13 @@ _HOLDERS: Final = ("values", "output", "state")
 
 def fields_of(one: Any) -> Mapping[str, Any]:
     """Return a message's fields without what surrounds them; empty if it is no message."""
-    inner: Any = one
-    if isinstance(one, dict):
-        inner = next((one[key] for key in ("kwargs", "data") if isinstance(one.get(key), dict)), one)
-    return inner if isinstance(inner, dict) and kind_of(one) and "content" in inner else {}
+    if not isinstance(one, dict):
+        return {}
+    inner = one.get("kwargs")
+    if not isinstance(inner, dict):
+        inner = one.get("data")
+        inner = inner if isinstance(inner, dict) else one
+    return inner if "content" in inner and kind_of(one) else {}
 
 
 def kind_of(one: Any) -> str:
@@ -56,7 +59,8 @@ def kind_of(one: Any) -> str:
     if kind == "constructor" or (not kind and isinstance(one, dict) and "kwargs" in one):
         path = one.get("id")
         kind = json_text(path[-1]) if isinstance(path, list) and path else ""
-    kind = kind.removesuffix("Chunk").removesuffix("Message").lower()
+    if kind not in _SPEAKERS:
+        kind = kind.removesuffix("Chunk").removesuffix("Message").lower()
     return kind if kind in _SPEAKERS or kind == _REMOVAL else ""
 
 
@@ -109,8 +113,9 @@ def message_of(one: Any, node: str = "") -> Message:
         one: the message, in any of the forms.
         node: the agent, unless the message names one.
     """
-    fields, speaker = fields_of(one), _SPEAKERS[kind_of(one)]
-    if kind_of(one) == "chat":
+    fields, kind = fields_of(one), kind_of(one)
+    speaker = _SPEAKERS[kind]
+    if kind == "chat":
         speaker = _ROLES.get(text_at(fields, "role"), Speaker.AGENT)
     name, metadata = json_text(fields.get("name")), fields.get("response_metadata")
     is_agent = speaker is Speaker.AGENT

@@ -34,32 +34,34 @@ _MEDIA_KEYS: Final = frozenset({"image", "document", "video", "audio", "inlineDa
 """Keys of parts that have no ``type``: Bedrock's and Gemini's."""
 
 
+_TEXT, _JSON = frozenset({"text"}), frozenset({"json"})
+"""The only key of a part without a type that is a text, or a value."""
+
+
 def text_of(content: Any) -> str:
     """Return a content's text; parts that are calls or results have none."""
     if content.__class__ is str:
         return str(content)
-    if isinstance(content, list) and content and all(map(_is_part, content)):
-        return "\n".join(filter(None, map(_part_text, content)))
-    return json_text(content) if content != [] else ""
+    if not isinstance(content, list):
+        return json_text(content)
+    texts = list(map(part_text, content))
+    return json_text(content) if None in texts else "\n".join(filter(None, texts))
 
 
-def _is_part(part: Any) -> bool:
+def part_text(part: Any) -> str | None:
+    """Return the text of one part of a content; ``None`` if it is no part."""
     if not isinstance(part, dict):
-        return isinstance(part, str)
+        return part if isinstance(part, str) else None
     kind = part.get("type")
-    if isinstance(kind, str):
-        return kind in _TEXTS or kind in _UNSAID or kind in _MEDIA
-    return part.keys() <= {"text"} or part.keys() <= {"json"} or not _MEDIA_KEYS.isdisjoint(part)
-
-
-def _part_text(part: Any) -> str:
-    if not isinstance(part, dict):
-        return json_text(part)
-    kind = part.get("type")
-    if kind in _UNSAID:
+    if not isinstance(kind, str):
+        if not (part.keys() <= _TEXT or part.keys() <= _JSON or not _MEDIA_KEYS.isdisjoint(part)):
+            return None
+    elif kind in _UNSAID:
         return ""
-    if kind in _MEDIA:
+    elif kind in _MEDIA:
         return f"[{kind}]"
+    elif kind not in _TEXTS:
+        return None
     text = part.get("text", part.get("refusal", part.get("json")))
     if isinstance(text, dict) and "value" in text:  # the Assistants API
         text = text["value"]

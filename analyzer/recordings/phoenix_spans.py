@@ -35,8 +35,7 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
 from semconv.attributes import GEN_AI_OPERATION_NAME, OPENINFERENCE_SPAN_KIND
 from semconv.dialects.conventions.openinference import INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_PARAMETERS
-from semconv.dialects.conventions.openinference_agents import METADATA
-from semconv.dialects.conventions.openinference_tools import DOCUMENTS
+from semconv.dialects.conventions.openinference_agents import DOCUMENTS, METADATA
 from semconv.dialects.reading.values import structured
 from semconv.model import AttributeValue, Span, SpanId
 from semconv.record import replace

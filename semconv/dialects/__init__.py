@@ -47,8 +47,7 @@ from semconv.dialects.reading.action import (
     Surroundings,
     key_of,
 )
-from semconv.dialects.reading.finish import with_refusal
-from semconv.dialects.reading.guardrails import read_judgements
+from semconv.dialects.reading.guardrails import read_judgements, with_refusal
 from semconv.model import Span, ToolCall
 from semconv.record import replace
 

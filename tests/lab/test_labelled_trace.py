@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.lab.evaluation.dataset import read_dataset
-from analyzer.recordings.labelled_trace import trace_document
+from analyzer.recordings.otlp_file import trace_document
 from collector_processor.rebuild.encode import encode
 from semconv.model import TraceId
 from tests.factories import chat, workflow

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.conversation_log import is_conversation, read_conversation
+from analyzer.recordings.read_files import read_recording
 from semconv.model import UNKNOWN_AGENT, ContentState, Step, StepKind
 
 
@@ -172,3 +174,64 @@ def test_roles_made_from_span_kinds_are_read_as_such() -> None:
         {"agent": "m", "role": "TOOL:Search", "content": "y"},
     )
     assert [s.kind for s in said] == [StepKind.OTHER, StepKind.LLM, StepKind.TOOL]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [{"author": "user", "body": "?"}, {"author": "ResearchAgent", "body": "42"}],
+        [{"from": "human", "value": "?"}, {"from": "gpt", "value": "42"}],
+        [{"speaker": "USER", "utterance": "?"}, {"speaker": "SYSTEM", "utterance": "42"}],
+        [{"sender": "customer", "body": "?"}, {"sender": "support AI", "body": "42"}],
+        [{"agent": "user", "body": "?"}, {"agent": "Planner", "body": "42"}],
+    ],
+)
+def test_messages_with_other_plain_names_are_read_if_an_author_is_a_program(log: list[Any]) -> None:
+    for form in (log, {"conversations": log}, {"history": log}):
+        (read,) = read_recording(json.dumps(form).encode()).conversations
+        (asked, answered) = read.trajectory.steps
+        assert (asked.kind, answered.kind) == (StepKind.HUMAN, StepKind.LLM) or asked.agent == "customer"
+        assert (answered.agent, answered.output) == (next(iter(log[1].values())), "42")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [
+            {"author": "ann", "body": "Fails for me.", "created_at": "2026-05-01"},
+            {"author": "bob", "body": "+1"},
+        ],
+        [{"author": "ann", "body": "A bug"}, {"author": "dependabot[bot]", "body": "Bumps x"}],
+        [{"author": "ann", "body": "A bug", "html_url": "…"}, {"author": "coding-agent", "body": "Fixed"}],
+        [{"from": "ann@example.org", "text": "Hello"}, {"from": "agent@example.org", "text": "Hello"}],
+        [
+            {"from": "ann", "subject": "Tides", "body": "?"},
+            {"from": "assistant", "subject": "Re", "body": "!"},
+        ],
+        [
+            {"author": "ann", "message": "Fix it", "sha": "1"},
+            {"author": "release agent", "message": "2", "sha": "2"},
+        ],
+        [{"from": "Ai Weiwei", "text": "Hello"}, {"from": "A. Model", "text": "Hello"}],
+        [{"speaker": "ann", "utterance": "Let us begin."}, {"speaker": "system", "utterance": "…"}],
+    ],
+)
+def test_what_people_write_is_no_conversation_of_agents(texts: list[Any]) -> None:
+    for form in (json.dumps(texts), "\n".join(map(json.dumps, texts))):
+        with pytest.raises(UnreadableInput, match="comments, e-mails or commits, by their keys and authors"):
+            read_recording(form.encode())
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [{"author": "assistant", "body": "alone"}],
+        [{"author": "assistant", "body": "x"}, {"body": "y"}],
+        [{"author": "assistant", "body": "x"}, {"author": "user", "text": "y"}],
+        [{"author": {"name": "assistant"}, "body": "x"}] * 2,
+        [{"agent": "Mozilla/5.0", "value": "GET /", "level": 30}] * 2,
+    ],
+)
+def test_messages_that_do_not_share_their_keys_are_refused(log: list[Any]) -> None:
+    with pytest.raises(UnreadableInput, match=r"unknown format|log of an application"):
+        read_recording(json.dumps(log).encode())

@@ -10,7 +10,7 @@ import pytest
 from analyzer.api.local import attribute, read_runs
 from analyzer.recordings.file_format import FileFormat
 from analyzer.recordings.file_text import split_text
-from analyzer.recordings.formats import FORMATS
+from analyzer.recordings.read_files import FORMATS
 from semconv.model import Status, StepKind
 from tools.references.files_reference import PAGE, page
 

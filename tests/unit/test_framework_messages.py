@@ -10,7 +10,7 @@ import pytest
 
 from analyzer.api.local import attribute, read_runs
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.pair_lines import split_pairs
+from analyzer.recordings.file_text import split_pairs
 from analyzer.recordings.read_files import read_recording
 from semconv.model import Status
 from tests.message_runs import ANSWER, CALL, ERROR, TASK, USER, run, runs, told, tools

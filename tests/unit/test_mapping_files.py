@@ -21,7 +21,7 @@ from collector_processor.mapping_files import (
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.trajectory.acts import read_acts
-from semconv.dialects.generic.propose import propose
+from semconv.dialects.generic.infer import propose
 from semconv.model import Attributes, Scope, Span
 from semconv.record import replace
 from tests.factories import span

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from analyzer.pulling import BACKENDS
 from analyzer.pulling.backend import Ask, Backend, Conversation, Found, PullFailed, Wanted
-from analyzer.pulling.backends import BACKENDS
 from analyzer.pulling.client import Pulled, checked_url, pull
 from analyzer.pulling.langfuse import LANGFUSE, pull_langfuse
 from analyzer.pulling.langsmith import LANGSMITH, pull_langsmith

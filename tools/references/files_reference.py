@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from analyzer.recordings.file_format import FileFormat
-from analyzer.recordings.formats import FORMATS
+from analyzer.recordings.read_files import FORMATS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "files.md"
 _HEAD: Final = """# Files blamespan reads
@@ -26,13 +26,16 @@ blamespan attribute examples/files/openai-chat.json
 - A last line that is cut short is left out with a warning. Other damage is an error that names the line.
 - A file of none of these formats is refused with one line that says what it looks like. For spans with attributes of
   your own, `blamespan map` proposes [a mapping](mapping.md).
+- A log of your own may name its messages' keys `author` and `body`, `from` and `value`, `speaker` and `utterance`, or alike: it is read
+  if an author is called as an agent or model is (`ResearchAgent`, `assistant`, `gpt`, `AI`) and no key is one of e-mails, comments or commits.
+  Call the keys `agent` and `content` to have any names read.
 - Messages are read as the spans that an instrumented program would have sent. A conversation log with a `history` is
   taken as a failed run, as in the data sets that have this form; all other files are checked for a failure first.
 
 Each format below has the command, the line of Python or the button by which you get such a file, and an example to compare with.
 If your tool is not listed, try its file anyway: many tools write one of these formats, above all OpenAI's chat messages.
 
-Made from `analyzer/recordings/formats.py` by `python -m tools.references.files_reference`; do not edit.
+Made from `analyzer/recordings/read_files.py` by `python -m tools.references.files_reference`; do not edit.
 """
 _COLUMNS: Final = """
 | format | how to get a file | example | read as described in |

@@ -15,7 +15,7 @@ from analyzer.inquiry.present import plain
 from collector_processor.lint import content_lines, limit_line
 from collector_processor.trajectory.acts import Act
 from semconv.dialects.reading.action import Message
-from semconv.dialects.reading.call_facts import CallFacts
+from semconv.dialects.reading.usage import CallFacts
 from semconv.dialects.support import lines_of
 from semconv.model import Span, SpanId
 

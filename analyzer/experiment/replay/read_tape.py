@@ -30,7 +30,7 @@ from collector_processor.trajectory import PASSES
 from collector_processor.trajectory.acts import LLM, MODEL_KINDS, TOOL, TOOL_KINDS, Act, Ordering, read_acts
 from semconv.attributes import SCOPE_INSTRUMENT
 from semconv.dialects.reading.action import Message, key_of
-from semconv.dialects.reading.call_facts import CallFacts, Embedded, embedded_in, facts_of
+from semconv.dialects.reading.usage import CallFacts, Embedded, embedded_in, facts_of
 from semconv.model import Span, SpanId, Step, TraceId
 from semconv.record import record, replace
 

@@ -23,7 +23,7 @@ from analyzer.experiment.candidates import ArmKey, Candidate
 from analyzer.experiment.captured import Capture
 from analyzer.experiment.findings import Finding, KeptArms, KeptTrial, KeptTrials
 from analyzer.experiment.running.trial_runner import Ran
-from analyzer.recordings.labelled_trace import trace_document, trace_requests
+from analyzer.recordings.otlp_file import trace_document, trace_requests
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import MalformedRequestError, Tenant
 from collector_processor.rebuild.kept_spans import SpanKeeper

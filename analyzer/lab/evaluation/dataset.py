@@ -51,7 +51,7 @@ def _read_file(path: Path, subset: str) -> Iterator[Conversation]:
 def _labelled(document: object) -> Conversation:
     if isinstance(document, dict) and isinstance(document.get("resourceSpans"), list):
         # Importing the decoder of spans takes longer than reading most data sets.
-        from analyzer.recordings.labelled_trace import read_labelled_trace  # noqa: PLC0415
+        from analyzer.recordings.otlp_file import read_labelled_trace  # noqa: PLC0415
 
         return read_labelled_trace(document)
     return read_conversation(document)

@@ -21,7 +21,7 @@ from analyzer.experiment.sequential import Arm
 from analyzer.experiment.trials import Sampling, TrialResult, count
 from analyzer.lab.injection.fault_kinds import FaultKind, corrupted
 from analyzer.lab.injection.twins import Next, Twin, course
-from analyzer.recordings.labelled_trace import trace_document
+from analyzer.recordings.otlp_file import trace_document
 from collector_processor.core.runs import Run
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.stages import rebuild

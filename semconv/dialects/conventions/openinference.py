@@ -19,46 +19,43 @@ from semconv.attributes import (
     OPENINFERENCE_SPAN_KIND,
 )
 from semconv.dialects.conventions.openinference_agents import (
+    DOCUMENTS,
     METADATA,
+    OUTPUT_VALUE,
     agent_name,
+    arguments_in,
+    call_id_of,
     called_tool,
     calls_in,
     coworker_at_work,
     crew_task,
+    documents_of,
     failure_in,
     function_of,
     is_finish,
     is_machinery,
     is_preparation,
     plain_result,
+    result_in,
     spawned,
     tool_words,
     without_context,
-)
-from semconv.dialects.conventions.openinference_tools import (
-    DOCUMENTS,
-    OUTPUT_VALUE,
-    arguments_in,
-    call_id_of,
-    documents_of,
-    result_in,
     without_response,
 )
 from semconv.dialects.conventions.otel_genai import KINDS, TOOL_STATUS, conversation_of, instructions_of
 from semconv.dialects.reading.action import FUNCTION_KINDS, Action, ActionKind, Dialect, Surroundings
-from semconv.dialects.reading.agent_names import is_function
-from semconv.dialects.reading.flattened import flattened
-from semconv.dialects.reading.framework_facts import (
+from semconv.dialects.reading.agent_names import (
     ADK_SCOPE,
     STRANDS_SCOPE,
     STRANDS_TEAMS,
     is_ag2_helper,
     is_ag2_tool_reply,
+    is_function,
 )
 from semconv.dialects.reading.guardrails import as_guardrail, stopped_what_it_guards
-from semconv.dialects.reading.messages import messages_of, system_text
-from semconv.dialects.reading.object_messages import with_bodies
+from semconv.dialects.reading.messages import flattened, messages_of, system_text
 from semconv.dialects.reading.payloads import answered, asked, reported_failure
+from semconv.dialects.reading.python_repr import with_bodies
 from semconv.dialects.reading.tools import delegation_target, is_silent_transfer, transfer_target
 from semconv.dialects.reading.values import (
     error_of,

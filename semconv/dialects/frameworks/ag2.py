@@ -19,7 +19,7 @@ from typing import Final
 
 from semconv.dialects.conventions.otel_genai import conversation_of, operation_kind, read_operation
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
-from semconv.dialects.reading.framework_facts import is_ag2_helper
+from semconv.dialects.reading.agent_names import is_ag2_helper
 from semconv.dialects.reading.values import text
 from semconv.model import Span
 from semconv.record import replace

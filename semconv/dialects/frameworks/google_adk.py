@@ -36,7 +36,7 @@ from semconv.dialects.conventions.otel_genai import (
     read_operation,
 )
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
-from semconv.dialects.reading.framework_facts import ADK_SCOPE
+from semconv.dialects.reading.agent_names import ADK_SCOPE
 from semconv.dialects.reading.values import REDACTED, events_of, items, mapping, text, words
 from semconv.model import AgentSource, Attributes, Event, Span
 from semconv.record import replace

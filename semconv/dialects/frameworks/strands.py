@@ -18,7 +18,7 @@ from typing import Any, Final
 from semconv.attributes import GEN_AI_INPUT_MESSAGES, GEN_AI_OPERATION_NAME, GEN_AI_OUTPUT_MESSAGES
 from semconv.dialects.conventions.otel_genai import KINDS, read_operation
 from semconv.dialects.reading.action import Action, ActionKind, Dialect, Surroundings
-from semconv.dialects.reading.framework_facts import STRANDS_SCOPE, STRANDS_TEAMS
+from semconv.dialects.reading.agent_names import STRANDS_SCOPE, STRANDS_TEAMS
 from semconv.dialects.reading.values import REDACTED, error_of, text
 from semconv.model import Attributes, Span
 from semconv.record import replace

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semconv.dialects.reading.framework_facts import is_ag2_helper
+from semconv.dialects.reading.agent_names import is_ag2_helper
 from semconv.model import Span
 from tests.factories import messages, openinference, ordered, outline, said, span
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semconv.dialects.reading.action import Action, ActionKind
-from semconv.dialects.reading.finish import with_refusal
+from semconv.dialects.reading.guardrails import with_refusal
 from tests.factories import span
 
 FILTERED = "the provider's filter stopped the answer (content_filter)"

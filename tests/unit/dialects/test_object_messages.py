@@ -7,7 +7,7 @@ import json
 import pytest
 
 from semconv.dialects.reading.action import Message
-from semconv.dialects.reading.object_messages import message_in, with_bodies
+from semconv.dialects.reading.python_repr import message_in, with_bodies
 
 CALL = "ToolCall(tool_name='chercher', arguments={'ville': 'Brest'}, id='c1', extra=None)"
 ASKED = f"ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[{CALL}], _name=None, _meta={{}})"

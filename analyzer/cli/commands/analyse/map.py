@@ -14,7 +14,7 @@ from analyzer.cli.recorded_runs import FilesArgument, LogsOption, RecordedRuns, 
 from analyzer.inquiry.present import plain
 from collector_processor.mapping_files import MAPPING_FILE, written
 from collector_processor.trajectory.acts import Ordering, read_acts
-from semconv.dialects.generic.propose import propose
+from semconv.dialects.generic.infer import propose
 from semconv.dialects.mapped import FIELDS, KINDS, SpanMapping
 from semconv.model import Trace
 from semconv.record import replace

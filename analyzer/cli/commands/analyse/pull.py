@@ -27,8 +27,8 @@ from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
 from analyzer.executor.composition import open_analyst
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.present import console, counted, plain
+from analyzer.pulling import BACKENDS
 from analyzer.pulling.backend import Backend, Found, Wanted
-from analyzer.pulling.backends import BACKENDS
 from analyzer.pulling.client import checked_url
 from analyzer.pulling.client import pull as pull_runs
 from analyzer.recordings.file_format import Recording, merged, read_as, trace_id_of
