@@ -37,6 +37,7 @@ from analyzer.service.start_lanes import (
     open_budget,
     open_issues,
     open_routes,
+    open_senders,
     open_track_records,
     start_deliveries,
     start_forwarder,
@@ -48,9 +49,11 @@ from analyzer.web.app import WebParts, web_server
 from collector_processor.core.analysis import Analyst
 from collector_processor.core.headers import Cors
 from collector_processor.core.records import StoredVerdict
+from collector_processor.core.scores import Lane
 from collector_processor.forwarding.forwarder import Forwarder
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.outbox import OutboxDelivery
+from collector_processor.forwarding.sender import Sender
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, Signal, Sink
 from collector_processor.otlp.destination import own_listener
@@ -122,6 +125,7 @@ class _Base:
     files: Files
     analysis: AnalysisParts
     exporters: Mapping[Signal, Exporter]
+    senders: Mapping[Signal | Lane, Sender]
     kafka: KafkaLane | None
     ledger: Ledger
     forwarder: Forwarder
@@ -178,6 +182,7 @@ class _Service:
         issues = open_issues(settings, lifetime, files, counters.move)
         earned = open_track_records(lifetime, files)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
+        senders = open_senders(settings, lifetime, exporters)
         await lifetime.stack.enter_async_context(lifetime.watched)
         kafka = open_kafka(settings, lifetime, files.journal)
         ledger = Ledger(files.journal.held_items, files.journal.lost)
@@ -195,14 +200,15 @@ class _Service:
                 early=open_early_warning(settings, issues.service.announce),
             ),
             exporters=exporters,
+            senders=senders,
             kafka=kafka,
             ledger=ledger,
-            forwarder=start_forwarder(lifetime, files.journal, ledger, exporters),
+            forwarder=start_forwarder(lifetime, files.journal, ledger, senders),
         )
 
     async def _start_lanes(self, base: _Base) -> _Lanes:
         settings, lifetime, files, analysis = self._settings, self._lifetime, base.files, base.analysis
-        examiner, deliveries = start_deliveries(settings, lifetime, files, base.exporters, analysis)
+        examiner, deliveries = start_deliveries(settings, lifetime, files, base.senders, analysis)
         lifetime.background(analysis.issues.service.run())
         lifetime.background(analysis.issues.texts.run(files.thread.run))
         budget = await open_budget(analysis.analyst, files)
@@ -281,6 +287,7 @@ class _Service:
             refusals=self._refusals,
             stores=conditions(base.files),
             pipeline=lanes.pipeline,
+            senders=base.senders,
             deliveries=lanes.deliveries,
             cleaner=analysis.cleaner,
             verdicts=analysis.verdict_counters,

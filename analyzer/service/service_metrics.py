@@ -26,8 +26,10 @@ from analyzer.telemetry.metric import Labels
 from analyzer.telemetry.process_stats import ProcessStats
 from analyzer.telemetry.verdict_counters import VerdictCounters
 from collector_processor.core.disk import Condition
+from collector_processor.core.scores import Lane
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.outbox import OutboxDelivery
+from collector_processor.forwarding.sender import Sender
 from collector_processor.journal import Journal
 from collector_processor.journal.chunks import QueueLook
 from collector_processor.otlp import Cause, Setback, Signal
@@ -65,6 +67,7 @@ class ServiceMetrics(Collector):
     now_ns: Callable[[], int]
     """Wall clock in Unix ns; the journal records arrival times by it."""
     pipeline: Pipeline
+    senders: Mapping[Signal | Lane, Sender]
     deliveries: Sequence[OutboxDelivery]
     cleaner: Cleaner
     verdicts: VerdictCounters
@@ -135,15 +138,11 @@ class ServiceMetrics(Collector):
         yield table.REFUSALS.family(((cause.value,), self.refusals[cause]) for cause in Cause)
 
     def _setbacks(self) -> Iterator[tuple[Labels, float]]:
-        """Yield failed sends, of received data plus verdicts; every series exists from the start."""
-        for signal in Signal:
-            own = [one.setbacks for one in self.deliveries if one.signal is signal]
+        """Yield failed sends, of received data and of verdicts; every series exists from the start."""
+        for name in dict.fromkeys((*Signal, *self.senders)):
+            sender = self.senders.get(name)
             for setback in Setback:
-                count = self.ledger.setbacks[signal, setback] + sum(one[setback] for one in own)
-                yield (signal.value, setback.value), count
-        for delivery in self.deliveries:
-            if not isinstance(delivery.signal, Signal):
-                yield from (((delivery.signal, each.value), delivery.setbacks[each]) for each in Setback)
+                yield (str(name), setback.value), sender.setbacks[setback] if sender else 0
 
     def _analyses(self) -> Iterator[Family]:
         yield table.OPEN_TRACES.single(self.pipeline.open_traces)

@@ -36,7 +36,8 @@ from collector_processor.core.scores import Lane
 from collector_processor.exporters import open_exporters
 from collector_processor.forwarding.forwarder import Forwarder
 from collector_processor.forwarding.ledger import Ledger
-from collector_processor.forwarding.outbox import ExportOutlet, OutboxDelivery, Outlet
+from collector_processor.forwarding.outbox import OutboxDelivery
+from collector_processor.forwarding.sender import Sender, exporting
 from collector_processor.journal import Journal
 from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.pipeline.commit import Leaving
@@ -90,11 +91,26 @@ def open_routes(settings: Settings, lifetime: Lifetime, instance_id: str) -> Map
     return router.routes
 
 
+def open_senders(
+    settings: Settings, lifetime: Lifetime, exporters: Mapping[Signal, Exporter]
+) -> Mapping[Signal | Lane, Sender]:
+    """Return the senders to the backend and to the sinks of scores, for rows and verdicts alike."""
+    senders: dict[Signal | Lane, Sender] = {
+        signal: exporting(signal, exporter) for signal, exporter in exporters.items()
+    }
+    for target in settings.score_targets:
+        outlet = SinkOutlet(target)
+        lifetime.stack.push_async_callback(outlet.close)
+        senders[target.lane] = Sender(target.lane, outlet.send, max_bytes=0)  # one run in each exchange
+    return senders
+
+
 def start_forwarder(
-    lifetime: Lifetime, journal: Journal, ledger: Ledger, exporters: Mapping[Signal, Exporter]
+    lifetime: Lifetime, journal: Journal, ledger: Ledger, senders: Mapping[Signal | Lane, Sender]
 ) -> Forwarder:
     """Start the forwarder of received requests."""
-    forwarder = Forwarder(journal=journal, ledger=ledger, exporters=exporters)
+    own = {signal: senders[signal] for signal in Signal if signal in senders}
+    forwarder = Forwarder(journal=journal, ledger=ledger, senders=own)
     lifetime.background(forwarder.run())
     lifetime.drained(forwarder.drain)  # the drain runs before ``run`` is cancelled
     forwarder.resume()
@@ -105,7 +121,7 @@ def start_deliveries(
     settings: Settings,
     lifetime: Lifetime,
     files: Files,
-    exporters: Mapping[Signal, Exporter],
+    senders: Mapping[Signal | Lane, Sender],
     analysis: AnalysisParts,
 ) -> tuple[Examiner, tuple[OutboxDelivery, ...]]:
     """Start the delivery of verdicts; return the examiner, which commits verdicts, and the deliveries."""
@@ -120,21 +136,17 @@ def start_deliveries(
         if entry.ended_ns:
             analysis.verdict_counters.delivered(entry.ended_ns, time.time_ns())
 
-    lanes: list[tuple[Signal | Lane, Outlet | None]] = [
-        (signal, ExportOutlet(signal, exporters[signal]) if signal in exporters else None)
-        for signal in (Signal.TRACES, Signal.LOGS)
-    ]
-    lanes += _open_sinks(settings, lifetime)
     examiner = _examiner(settings, lifetime, files, analysis, wake)
     lifetime.watched.callback(files.thread.close)
     kept = [target.lane for target in settings.score_targets]
     lifetime.background(patiently(lambda: examiner.in_db(store.keep_lanes, kept), asyncio.sleep))
-    for lane, outlet in lanes:
+    lanes: tuple[Signal | Lane, ...] = (Signal.TRACES, Signal.LOGS, *kept)
+    for lane in lanes:
         delivery = OutboxDelivery(
             lane,
             read=lambda signal, skip: examiner.in_db(store.outbox, signal, skip),
             forget=lambda ids: examiner.in_db(store.delivered, ids),
-            outlet=outlet,
+            sender=senders.get(lane),
             look_s=None if isinstance(lane, Signal) else _LOOK_S,
             delivered=delivered,
         )
@@ -142,16 +154,6 @@ def start_deliveries(
         lifetime.drained(delivery.drain)
         lifetime.background(delivery.run())  # cancelled first, so that nothing is sent twice
     return examiner, tuple(deliveries)
-
-
-def _open_sinks(settings: Settings, lifetime: Lifetime) -> list[tuple[Signal | Lane, Outlet | None]]:
-    """Open the sinks of scores."""
-    opened: list[tuple[Signal | Lane, Outlet | None]] = []
-    for target in settings.score_targets:
-        outlet = SinkOutlet(target)
-        lifetime.stack.push_async_callback(outlet.close)
-        opened.append((target.lane, outlet))
-    return opened
 
 
 def _examiner(

@@ -5,49 +5,29 @@ only itself. New rows are sent from memory; a queue that falls behind reads its 
 order, until it has caught up. Small neighbouring rows are sent in one request; large ones are split between
 items to the backend's limit.
 
-A request that the backend permanently refuses is bisected until the bad item is alone, and only that counts
-as rejected. If the backend has no service for a signal, its items are counted separately, and it is retried
-after a while. Accepted items are not sent again by this process; after a crash, rows not yet marked as done
-are (at least once).
+``sender`` sends them, retries and bisects. Accepted items are not sent again by this process; after a crash,
+rows not yet marked as done are (at least once).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Final
 
 from collector_processor.core.disk import patiently
 from collector_processor.forwarding.ledger import Ledger
+from collector_processor.forwarding.sender import Part, Sender, Sending
 from collector_processor.journal import Journal
 from collector_processor.journal.chunks import MEBIBYTE, Backlog, Chunk, Queue
-from collector_processor.otlp import (
-    Delivered,
-    Exporter,
-    NoSuchService,
-    Rejected,
-    Setback,
-    Signal,
-    TryLater,
-    setback_of,
-)
+from collector_processor.otlp import Signal
 from collector_processor.wire.scan import item_count
 from collector_processor.wire.split import halve, split_by_size
 
 logger = logging.getLogger(__name__)
-
-
-_SETBACK_MESSAGES: Final[Mapping[Setback, str]] = {
-    Setback.AWAY: "backend away",
-    Setback.ASKED_TO_WAIT: "backend asked to wait",
-    Setback.FAILING: "backend returns errors: requests are kept and retried",
-    Setback.NO_SERVICE: "backend has no such service at the moment: requests are kept and retried",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,36 +44,24 @@ class ForwarderLimits:
     """Bytes of bodies kept in memory for one queue; rows beyond it are read back from the journal."""
     memory_bytes: int = 128 * MEBIBYTE
     """The same bound for all queues together; each queue may always hold one request."""
-    first_wait_s: float = 0.5
-    longest_wait_s: float = 30.0
-    no_service_s: float = 300.0
-    """Seconds for which a signal's items are dropped, before a retry, if the backend does not take it."""
-    futile_sends: int = 48
-    """Refusals while bisecting a request, without a success, after which the rest is rejected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
-    """Clock, sleep and randomness; replaced in tests."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Export requests of one or more rows; bisected between items."""
 
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    uniform: Callable[[float, float], float] = random.uniform
-    now: Callable[[], float] = monotonic
+    signal: Signal
+    body: bytes
 
+    @property
+    def items(self) -> int:
+        """Number of spans, log records or data points."""
+        return item_count(self.signal, self.body)
 
-@dataclass(slots=True)
-class _Tally:
-    """Outcomes of one request's parts."""
-
-    delivered: int = 0
-    """Successful sends."""
-    refused: int = 0
-    """Sends that were permanently refused."""
-    rejected: int = 0
-    """Items rejected."""
-    unsupported: int = 0
-    """Items dropped because the backend has no service for their signal."""
-    reason: str = ""
+    def halves(self) -> tuple[_Rows, _Rows] | None:
+        """Return two requests with half of the items each."""
+        halves = halve(self.body)
+        return halves and (_Rows(self.signal, halves[0]), _Rows(self.signal, halves[1]))
 
 
 class Forwarder:
@@ -103,20 +71,18 @@ class Forwarder:
         self,
         journal: Journal,
         ledger: Ledger,
-        exporters: Mapping[Signal, Exporter],
+        senders: Mapping[Signal, Sender],
         limits: ForwarderLimits | None = None,
-        environment: Environment | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Create it; items of signals without an exporter are counted as kept and not forwarded."""
+        """Create it; items of signals without a sender are counted as kept and not forwarded."""
         self._journal: Final = journal
         self._ledger: Final = ledger
-        self._exporters: Final = exporters
+        self._senders: Final = senders
         self._limits: Final = limits or ForwarderLimits()
-        self._environment: Final = environment or Environment()
+        self._sleep: Final = sleep
         self._send_queues: dict[Queue, SendQueue] = {}
         self._memory_bytes = 0
-        self._no_service_until: dict[Signal, float] = {}
-        self._was_delivered: set[Signal] = set()
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: Final = asyncio.Event()
@@ -126,7 +92,7 @@ class Forwarder:
 
     def offer(self, chunk: Chunk) -> None:
         """Take a durable row; never blocks. Rows must come in the order of their seqs."""
-        if chunk.queue.signal not in self._exporters:
+        if chunk.queue.signal not in self._senders:
             self._ledger.settle(chunk.queue.signal, kept=chunk.items)
             self._journal.mark_done((chunk,))
             return
@@ -220,8 +186,7 @@ class Forwarder:
         send_queue.is_due = False
         if self._group is None:
             return
-        signal = send_queue.key.signal
-        if signal not in self._exporters:
+        if send_queue.key.signal not in self._senders:
             self._keep_all(send_queue)
         while send_queue.may_send(self._limits):
             send_queue.in_flight += 1
@@ -259,7 +224,7 @@ class Forwarder:
         async def read() -> Backlog:
             return await self._journal.read_pending(send_queue.key, send_queue.cursor, room, send_queue.known)
 
-        backlog = await patiently(read, self._environment.sleep)
+        backlog = await patiently(read, self._sleep)
         if backlog.lost:
             self._ledger.settle(send_queue.key.signal, lost=sum(chunk.items for chunk in backlog.lost))
             self._journal.mark_done(backlog.lost)
@@ -271,126 +236,41 @@ class Forwarder:
     # Requests.
 
     async def _forward(self, send_queue: SendQueue, chunks: list[Chunk]) -> None:
-        signal = send_queue.key.signal
-        most = self._exporters[signal].max_bytes
+        signal, tenant = send_queue.key
+        sender = self._senders[signal]
+        most = sender.max_bytes
         body = chunks[0].body if len(chunks) == 1 else b"".join(chunk.body for chunk in chunks)
-        parts = deque(await asyncio.to_thread(split_by_size, body, most) if len(body) > most else (body,))
-        tally = _Tally()
+        bodies = await asyncio.to_thread(split_by_size, body, most) if len(body) > most else (body,)
+        parts = deque[Part](_Rows(signal, each) for each in bodies)
+        sending = Sending(parts=parts, tenant=tenant, hops=chunks[0].hops)
         while parts:
-            await self._send(send_queue, chunks[0].hops, parts, tally)
-        items = sum(chunk.items for chunk in chunks)
-        rejected = min(tally.rejected, items)
-        if rejected:
-            logger.warning(
-                "backend rejected items for good: they are not retried",
-                extra={"signal": signal.value, "items": rejected, "reason": tally.reason},
-            )
-        unsupported = min(tally.unsupported, items - rejected)
-        self._ledger.settle(
-            signal, forwarded=items - rejected - unsupported, rejected=rejected, unsupported=unsupported
-        )
+            wait_s = await sender.attempt(sending)
+            if wait_s:  # the queue starts no requests meanwhile
+                send_queue.waiting += 1
+                try:
+                    await self._sleep(wait_s)
+                finally:
+                    send_queue.waiting -= 1
+        self._settle(signal, sending, sum(chunk.items for chunk in chunks))
         self._done(send_queue, chunks)
         send_queue.in_flight -= 1
         self._pump(send_queue)
 
-    async def _send(
-        self, send_queue: SendQueue, hops: tuple[str, ...], parts: deque[bytes], tally: _Tally
-    ) -> None:
-        """Send the first of ``parts``; put it back if it must be retried or bisected."""
-        signal = send_queue.key.signal
-        if self._environment.now() < self._no_service_until.get(signal, float("-inf")):
-            tally.unsupported += sum(item_count(signal, part) for part in parts)
-            parts.clear()
-            return
-        part = parts.popleft()
-        outcome = await self._exporters[signal].send(signal, part, send_queue.key.tenant, hops)
-        setback = setback_of(outcome)
-        if setback is not None:
-            self._ledger.setbacks[signal, setback] += 1
-        match outcome:
-            case Delivered(rejected=rejected, message=message):
-                tally.delivered += 1
-                tally.rejected += rejected
-                tally.reason = message if rejected else tally.reason
-                self._recover(send_queue, signal)
-            case TryLater():
-                parts.appendleft(part)
-                await self._wait(send_queue, outcome)
-            case Rejected(reason=reason):
-                tally.refused += 1
-                tally.reason = reason
-                self._bisect(signal, part, parts, tally)
-            case NoSuchService(reason=reason):
-                parts.appendleft(part)
-                if self._is_temporary(signal):
-                    await self._wait(send_queue, outcome)
-                else:
-                    self._drop_signal(signal, reason)
-
-    def _bisect(self, signal: Signal, part: bytes, parts: deque[bytes], tally: _Tally) -> None:
-        """Put both halves of a refused part in front, or count its only item as rejected."""
-        halves = halve(part)
-        if halves is None:
-            tally.rejected += item_count(signal, part)
-        elif not tally.delivered and tally.refused >= self._limits.futile_sends:
-            # Not a single bad item: the backend refuses everything (for example, wrong credentials).
-            tally.rejected += item_count(signal, part) + sum(item_count(signal, other) for other in parts)
-            parts.clear()
-        else:
-            parts.extendleft(reversed(halves))
-
-    def _is_temporary(self, signal: Signal) -> bool:
-        """Return whether "no such service" must be temporary, such as an ingress during a rollout.
-
-        True for traces, which every backend takes, and for signals that this backend accepted before.
-        """
-        return signal is Signal.TRACES or signal in self._was_delivered
-
-    def _drop_signal(self, signal: Signal, reason: str) -> None:
-        if signal not in self._no_service_until:
+    def _settle(self, signal: Signal, sending: Sending, items: int) -> None:
+        """Count the items of a request."""
+        rejected = min(sending.rejected, items)
+        if rejected:
             logger.warning(
-                "backend does not take this signal: its items are dropped",
-                extra={"signal": signal.value, "reason": reason},
+                "backend rejected items for good: they are not retried",
+                extra={"signal": signal.value, "items": rejected, "reason": sending.reason},
             )
-        self._no_service_until[signal] = self._environment.now() + self._limits.no_service_s
-
-    def _recover(self, send_queue: SendQueue, signal: Signal) -> None:
-        """Record a success, and log it after a setback."""
-        self._no_service_until.pop(signal, None)
-        self._was_delivered.add(signal)
-        send_queue.failures = 0
-        if send_queue.logged is not None:
-            send_queue.logged = None
-            logger.info("backend accepts requests again", extra={"signal": signal.value})
-
-    async def _wait(self, send_queue: SendQueue, outcome: TryLater | NoSuchService) -> None:
-        """Sleep for the backend's retry delay, else exponentially longer; the queue starts no requests."""
-        self._log_once(send_queue, outcome)
-        requested_wait_s = outcome.requested_wait_s if isinstance(outcome, TryLater) else None
-        limits = self._limits
-        # Requests in flight fail together: they count as one failure.
-        ceiling = min(limits.longest_wait_s, limits.first_wait_s * 2 ** min(send_queue.failures, 16))
-        send_queue.failures += not send_queue.waiting
-        send_queue.waiting += 1
-        try:
-            own_s = self._environment.uniform(ceiling / 2, ceiling)
-            await self._environment.sleep(own_s if requested_wait_s is None else requested_wait_s)
-        finally:
-            send_queue.waiting -= 1
-
-    def _log_once(self, send_queue: SendQueue, outcome: TryLater | NoSuchService) -> None:
-        """Log a setback, once until the cause changes or the backend accepts again."""
-        setback = setback_of(outcome)
-        if setback is None or setback is send_queue.logged:
-            return
-        send_queue.logged = setback
-        extra: dict[str, object] = {"signal": send_queue.key.signal.value, "reason": outcome.reason}
-        if isinstance(outcome, TryLater) and outcome.requested_wait_s is not None:
-            extra["wait_s"] = outcome.requested_wait_s
-        logger.warning(_SETBACK_MESSAGES[setback], extra=extra)
+        unsupported = min(sending.unsupported, items - rejected)
+        self._ledger.settle(
+            signal, forwarded=items - rejected - unsupported, rejected=rejected, unsupported=unsupported
+        )
 
     def _keep_all(self, send_queue: SendQueue) -> None:
-        """Count the rows of a signal without an exporter as kept."""
+        """Count the rows of a signal without a sender as kept."""
         chunks = list(send_queue.memory)
         send_queue.memory.clear()
         send_queue.queued_bytes = 0
@@ -429,10 +309,6 @@ class SendQueue:
     is_reading: bool = False
     missed: int | None = None
     """The lowest row that was added to the backlog while it was being read."""
-    failures: int = 0
-    """Failures since the last success; concurrent ones count as one."""
-    logged: Setback | None = None
-    """The cause logged last for a backend that accepts nothing; ``None`` while it accepts."""
 
     @property
     def is_idle(self) -> bool:

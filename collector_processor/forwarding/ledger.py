@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from collector_processor.otlp import Setback, Signal
+from collector_processor.otlp import Signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,6 @@ class Ledger:
         """Counts by their names; not immutable records, because they change with each request."""
         self.malformed_requests: int = 0
         """Unreadable requests; the items in them cannot be counted."""
-        self.setbacks: Final[Counter[tuple[Signal, Setback]]] = Counter()
-        """Failed sends, including retries, by cause."""
 
     def refuse(self, signal: Signal, items: int) -> None:
         """Count items that were received and refused."""

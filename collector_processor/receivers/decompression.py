@@ -1,9 +1,8 @@
 """Unpacking of HTTP request bodies: bounded decompression and conversion from JSON, without delaying others.
 
 Against decompression bombs, never holds more than ``limit`` + 1 bytes of output, whatever size the input
-claims. Supports gzip (required by OTLP) and everything the Collector's exporter can
-send: zstd, deflate and zlib (the same), lz4 (frames), and snappy (raw or framed: Collector
-versions use the same name for both).
+claims. Takes gzip (the only compression that OTLP requires, and the Collector's default), zstd, and bodies
+without compression.
 
 Small bodies are unpacked on the event loop, because a thread switch would take longer. Larger ones are
 unpacked in a thread, and JSON with very many values in a process of its own (see ``otlp.json_child``). A few
@@ -15,12 +14,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Final
 
-import cramjam
-import lz4.frame
 import zstandard
 
 from collector_processor.core.fair import Turns
@@ -33,18 +30,9 @@ from collector_processor.receivers.admission import Refusal, TurnedAwayError, to
 IDENTITY: Final = "identity"
 
 _GZIP_WINDOW: Final = 31  # zlib's 15 bits of window and 16 for "with a gzip header"
-_ZLIB_WINDOW: Final = 15
-_RAW_WINDOW: Final = -15
 # A gzip body may have several members. Each costs a copy of the rest, so thousands
 # of empty ones would be a bomb too; encoders write one.
 _MAX_MEMBERS: Final = 16
-_SNAPPY_FRAMED: Final = b"\xff\x06\x00\x00sNaPpY"
-"""Start of a framed stream; a raw stream cannot start so, as that would mean a length over 2^32."""
-_MAX_CHUNKS: Final = 1 << 14
-"""Bound on chunks, 64 KiB each in most streams: walking through them costs time even if they are empty."""
-_SNAPPY_COMPRESSED: Final = 0
-_SNAPPY_PLAIN: Final = 1
-_SNAPPY_CHECKSUM: Final = 4
 
 
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
@@ -80,40 +68,25 @@ def _identity(body: bytes, limit: int) -> bytes:
 
 
 def _gzip(body: bytes, limit: int) -> bytes:
+    """Return the output of all members; reads up to one byte over ``limit`` to detect an excess."""
     pieces: list[bytes] = []
-    rest, size = body, 0
+    rest, left = body, limit
     for _ in range(_MAX_MEMBERS):
         stream = zlib.decompressobj(_GZIP_WINDOW)
-        piece = _inflate(stream, rest, limit - size)
+        try:
+            piece = stream.decompress(rest, left + 1)
+        except zlib.error as error:
+            raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
+        if len(piece) > left:
+            raise too_large(limit)
+        if not stream.eof:
+            raise MalformedRequestError("the compressed body is cut short")
         pieces.append(piece)
-        size += len(piece)
+        left -= len(piece)
         rest = stream.unused_data
         if not rest:
             return b"".join(pieces)
     raise MalformedRequestError(f"expected at most {_MAX_MEMBERS} gzip members")
-
-
-def _deflate(body: bytes, limit: int) -> bytes:
-    # RFC 9110 says deflate means zlib's format; some clients send it bare.
-    is_zlib = body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
-    stream = zlib.decompressobj(_ZLIB_WINDOW if is_zlib else _RAW_WINDOW)
-    inflated = _inflate(stream, body, limit)
-    if stream.unused_data:
-        raise MalformedRequestError("expected nothing after the deflate stream")
-    return inflated
-
-
-def _inflate(stream: zlib._Decompress, body: bytes, limit: int) -> bytes:
-    """Return the output of one stream; reads up to one byte over ``limit`` to detect an excess."""
-    try:
-        inflated = stream.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
-    if len(inflated) > limit:
-        raise too_large(limit)
-    if not stream.eof:
-        raise MalformedRequestError("the compressed body is cut short")
-    return inflated
 
 
 def _zstd(body: bytes, limit: int) -> bytes:
@@ -145,84 +118,10 @@ def _zstd_exceeds(decompressor: zstandard.ZstdDecompressor, body: bytes, limit: 
     return size > limit
 
 
-def _lz4(body: bytes, limit: int) -> bytes:
-    pieces: list[bytes] = []
-    rest, size = body, 0
-    for _ in range(_MAX_MEMBERS):
-        stream = lz4.frame.LZ4FrameDecompressor()
-        try:
-            piece = stream.decompress(rest, max_length=limit - size + 1)
-        except (RuntimeError, ValueError) as error:
-            raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
-        size += len(piece)
-        if size > limit:
-            raise too_large(limit)
-        if not stream.eof:
-            raise MalformedRequestError("the compressed body is cut short")
-        pieces.append(piece)
-        rest = stream.unused_data or b""
-        if not rest:
-            return b"".join(pieces)
-    raise MalformedRequestError(f"expected at most {_MAX_MEMBERS} lz4 frames")
-
-
-def _snappy(body: bytes, limit: int) -> bytes:
-    return _framed_snappy(body, limit) if body.startswith(_SNAPPY_FRAMED) else _bare_snappy(body, limit)
-
-
-def _bare_snappy(body: bytes, limit: int) -> bytes:
-    try:
-        if cramjam.snappy.decompress_raw_len(body) > limit:  # the stream states its size and cannot exceed it
-            raise too_large(limit)
-        return bytes(cramjam.snappy.decompress_raw(body))
-    except cramjam.DecompressionError as error:
-        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
-
-
-def _framed_snappy(body: bytes, limit: int) -> bytes:
-    """Check the sizes stated by the chunks before unpacking; the library verifies sizes and checksums."""
-    if sum(_chunk_sizes(body)) > limit:
-        raise too_large(limit)
-    try:
-        return bytes(cramjam.snappy.decompress(body))
-    except cramjam.DecompressionError as error:
-        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
-
-
-def _chunk_sizes(body: bytes) -> Iterator[int]:
-    """Yield the uncompressed size of each chunk (google/snappy, framing_format.txt)."""
-    at = 0
-    for _ in range(_MAX_CHUNKS):
-        if at == len(body):
-            return
-        kind, size = body[at], int.from_bytes(body[at + 1 : at + 4], "little")
-        data = body[at + 4 : at + 4 + size]
-        if len(data) < size or at + 4 > len(body):
-            raise MalformedRequestError("the compressed body is cut short")
-        if kind == _SNAPPY_PLAIN:
-            yield size - _SNAPPY_CHECKSUM
-        elif kind == _SNAPPY_COMPRESSED:
-            yield _promised(data)
-        at += 4 + size
-    raise MalformedRequestError(f"expected at most {_MAX_CHUNKS} chunks")
-
-
-def _promised(chunk: bytes) -> int:
-    try:
-        return int(cramjam.snappy.decompress_raw_len(chunk[_SNAPPY_CHECKSUM:]))
-    except cramjam.DecompressionError as error:
-        raise MalformedRequestError(f"the compressed body cannot be read: {error}") from error
-
-
 _DECODERS: Final[Mapping[str, Callable[[bytes, int], bytes]]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,  # RFC 9110 8.4.1.3: the same
     "zstd": _zstd,
-    "deflate": _deflate,
-    "zlib": _deflate,  # the Collector's name for it
-    "lz4": _lz4,
-    "snappy": _snappy,
-    "x-snappy-framed": _snappy,
     IDENTITY: _identity,
 }
 

@@ -85,6 +85,8 @@ _OPTIONS: Final = (
     ("grpc.http2.bdp_probe", 0),
     # Bytes each call may send before its message is read; SDKs' batches of a few spans fit.
     ("grpc.http2.lookahead_bytes", 32 << 10),
+    # Identity and gzip, without deflate: the core answers UNIMPLEMENTED. It knows no zstd.
+    ("grpc.compression_enabled_algorithms_bitset", 0b101),
     ("grpc.http2.max_frame_size", FRAME_BYTES),
     # By default the core allocates up to 4 MiB for a connection's next read, and keeps it while idle.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 << 10),

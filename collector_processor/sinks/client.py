@@ -53,8 +53,6 @@ class _Failed(Exception):  # noqa: N818 - reads better at the ``raise``
 class SinkOutlet:
     """Outlet to one backend; create it inside the running loop."""
 
-    max_bytes: int = 0  # one run in each exchange
-
     def __init__(
         self,
         target: ScoreTarget,
@@ -77,7 +75,7 @@ class SinkOutlet:
         """Release the connections."""
         await self._session.close()
 
-    async def send(self, body: bytes, tenant: Tenant) -> SendOutcome:
+    async def send(self, body: bytes, tenant: Tenant, _hops: tuple[str, ...] = ()) -> SendOutcome:
         """Bring the backend to the state of one entry."""
         try:
             change = unpack_change(body)

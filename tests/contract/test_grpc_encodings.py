@@ -1,12 +1,14 @@
-"""gRPC's core refuses a call with an unknown compression before our code runs.
+"""gRPC's core refuses a call with another compression than gzip before our code runs.
 
 The Collector may send zstd and snappy over gRPC; grpcio supports gzip and deflate only, and cannot be
-extended. If a test here fails with a newer grpcio, other encodings have become possible.
+extended. Deflate is switched off, as over HTTP. If a test here fails with a newer grpcio, other encodings
+have become possible.
 """
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,8 +82,15 @@ async def test_every_answer_names_the_encodings_that_are_taken() -> None:
     async with listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules())) as port:
         answer = await call(port, "identity", b"\x00" + MESSAGE[1:])
     assert [arrival.body for arrival in sink.arrivals] == [b"abc"]
-    assert set(answer.headers["grpc-accept-encoding"].replace(" ", "").split(",")) == {
-        "identity",
-        "deflate",
-        "gzip",
-    }
+    assert set(answer.headers["grpc-accept-encoding"].replace(" ", "").split(",")) == {"identity", "gzip"}
+
+
+async def test_deflate_is_refused_as_not_implemented() -> None:
+    sink = MemorySink()
+    packed = zlib.compress(b"abc")
+    message = b"\x01" + len(packed).to_bytes(4, "big") + packed
+    async with listening(GrpcReceiver(sink, LOOPBACK, AdmissionRules())) as port:
+        answer = await call(port, "deflate", message)
+    assert sink.arrivals == []
+    assert answer.headers["grpc-status"] == "12"
+    assert "'deflate'" in answer.headers["grpc-message"]

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import cramjam
 import grpc
 import grpc.aio
-import lz4.frame
 import pytest
 import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -84,17 +82,10 @@ async def serving(
         pytest.param("gzip", gzip.compress(BODY), id="gzip"),
         pytest.param("GZIP", gzip.compress(BODY), id="names know no case"),
         pytest.param("gzip", gzip.compress(BODY[:9]) + gzip.compress(BODY[9:]), id="gzip in two members"),
-        pytest.param("deflate", zlib.compress(BODY), id="deflate"),
-        pytest.param("deflate", zlib.compress(BODY, wbits=-15), id="deflate without a header"),
         pytest.param("zstd", zstandard.compress(BODY), id="zstd"),
         pytest.param(
             "zstd", zstandard.ZstdCompressor(write_content_size=False).compress(BODY), id="zstd, sizeless"
         ),
-        pytest.param("zlib", zlib.compress(BODY), id="zlib"),
-        pytest.param("lz4", lz4.frame.compress(BODY), id="lz4"),
-        pytest.param("snappy", bytes(cramjam.snappy.compress_raw(BODY)), id="snappy"),
-        pytest.param("snappy", bytes(cramjam.snappy.compress(BODY)), id="snappy, framed"),
-        pytest.param("x-snappy-framed", bytes(cramjam.snappy.compress(BODY)), id="framed snappy"),
         pytest.param("identity", BODY, id="identity"),
     ],
 )
@@ -105,12 +96,14 @@ async def test_takes_every_encoding_it_names(encoding: str, compressed: bytes) -
     assert service.sink.arrivals[0].body == BODY
 
 
-async def test_an_unknown_encoding_is_refused_in_words() -> None:
+@pytest.mark.parametrize("encoding", ["br", "deflate", "snappy"])
+async def test_another_encoding_is_refused_in_words(encoding: str) -> None:
     async with serving() as service:
-        reply = await service.send("/v1/traces", BODY, {**JSON, "Content-Encoding": "br"})
+        reply = await service.send("/v1/traces", BODY, {**JSON, "Content-Encoding": encoding})
     assert reply.status == 415
-    assert "expected one of deflate, gzip, identity" in json.loads(reply.body)["message"]
-    assert "gzip" in reply.headers["Accept-Encoding"]
+    assert "expected one of gzip, identity, x-gzip, zstd" in json.loads(reply.body)["message"]
+    assert reply.headers["Accept-Encoding"] == "gzip, identity, x-gzip, zstd"
+    assert service.sink.arrivals == []
 
 
 async def test_a_gzip_bomb_of_1_gb_is_refused() -> None:

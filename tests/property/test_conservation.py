@@ -12,8 +12,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector_processor.forwarding.forwarder import Environment, Forwarder, ForwarderLimits
+from collector_processor.forwarding.forwarder import Forwarder, ForwarderLimits
 from collector_processor.forwarding.ledger import Counts, Ledger
+from collector_processor.forwarding.sender import exporting
 from collector_processor.journal import open_journal
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import (
@@ -91,10 +92,9 @@ async def _live(
     for life, (arrivals, is_killed) in enumerate(plan, start=1):
         journal = await open_journal(path, LIMITS)
         ledger = Ledger(journal.held_items)
-        around = Environment(sleep=no_sleep, uniform=max)
-        forwarder = Forwarder(
-            journal, ledger, {Signal.TRACES: backend}, ForwarderLimits(queue_memory_bytes=1500), around
-        )
+        senders = {Signal.TRACES: exporting(Signal.TRACES, backend)}
+        limits = ForwarderLimits(queue_memory_bytes=1500)
+        forwarder = Forwarder(journal, ledger, senders, limits, no_sleep)
         rules = IntakeRules(instance_id="us", now_ns=lambda: 0, holds=lambda key: key.trace_id.endswith("3"))
         intake = Intake(journal, ledger, forwarder, rules)
         forwarder.resume()

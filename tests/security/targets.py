@@ -49,7 +49,7 @@ from tests.security.mutations import mutate, mutate_json
 
 _SIGNALS: Final = tuple(Signal)
 _LIMIT: Final = 1 << 16
-_ENCODINGS: Final = ("gzip", "deflate", "zstd", "identity", "x-gzip")
+_ENCODINGS: Final = ("gzip", "zstd", "identity", "x-gzip")
 _RUN: Final = run(
     step("planner", "Look it up."), tool("clerk", "16 GPUs"), step("analyst", "16 x 10 x 3 = 450"), task="sum"
 )

@@ -5,6 +5,7 @@ import errno
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 from collector_processor.core.disk import STORE_RETRY_S
 from collector_processor.exporters.memory import MemoryExporter
-from collector_processor.forwarding.forwarder import Environment, Forwarder, ForwarderLimits
+from collector_processor.forwarding.forwarder import Forwarder, ForwarderLimits
 from collector_processor.forwarding.ledger import Counts, Ledger
+from collector_processor.forwarding.sender import Sender
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Backlog, Chunk, Entry, Queue, State
 from collector_processor.otlp import (
@@ -75,6 +77,7 @@ class Bench:
     journal: Journal
     ledger: Ledger
     forwarder: Forwarder
+    senders: dict[Signal, Sender]
     clock: Clock = field(default_factory=Clock)
 
     async def store(
@@ -113,6 +116,11 @@ class Bench:
         return counts
 
 
+def _sender(signal: Signal, exporter: Exporter, clock: Clock) -> Sender:
+    send = partial(exporter.send, signal)
+    return Sender(signal, send, exporter.max_bytes, now=lambda: clock.now, uniform=max)
+
+
 @asynccontextmanager
 async def bench(
     path: Path, exporter: Exporter | None, limits: ForwarderLimits | None = None
@@ -120,13 +128,12 @@ async def bench(
     journal = await open_journal(path)
     clock = Clock()
     ledger = Ledger(journal.held_items)
-    exporters = {} if exporter is None else dict.fromkeys(Signal, exporter)
-    around = Environment(sleep=clock.sleep, uniform=lambda _low, high: high, now=lambda: clock.now)
-    forwarder = Forwarder(journal, ledger, exporters, limits, around)
+    senders = {} if exporter is None else {signal: _sender(signal, exporter, clock) for signal in Signal}
+    forwarder = Forwarder(journal, ledger, senders, limits, clock.sleep)
     async with asyncio.TaskGroup() as group:
         group.create_task(forwarder.run())
         try:
-            yield Bench(journal, ledger, forwarder, clock)
+            yield Bench(journal, ledger, forwarder, senders, clock)
         finally:
             await forwarder.drain(10)
     await journal.close()
@@ -288,7 +295,7 @@ async def test_a_backend_that_is_away_is_told_from_one_that_asks_to_wait(
     assert [record.message for record in told] == [said]  # once, however often it is tried
     assert told[0].__dict__["reason"] == outcome.reason
     assert told[0].__dict__.get("wait_s") == outcome.requested_wait_s
-    assert at.ledger.setbacks == {(Signal.TRACES, counted): 2}
+    assert at.senders[Signal.TRACES].setbacks == {counted: 2}
 
 
 async def test_a_backend_that_comes_back_and_asks_to_wait_is_told_of_both(

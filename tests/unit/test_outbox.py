@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -11,12 +14,14 @@ from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Outgoing
 from collector_processor.core.scores import Lane
 from collector_processor.exporters.memory import MemoryExporter
-from collector_processor.forwarding.outbox import (
+from collector_processor.forwarding.outbox import OutboxDelivery
+from collector_processor.forwarding.sender import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
     NO_SERVICE_S,
-    ExportOutlet,
-    OutboxDelivery,
+    Part,
+    Sender,
+    Sending,
 )
 from collector_processor.otlp import (
     NO_TENANT,
@@ -49,21 +54,25 @@ class Outbox:
         self.delivered: list[Outgoing] = []
         self.entries: list[Outgoing] = []
         self.exporter = exporter or MemoryExporter(outcomes)
-        self.now = 0.0
-        self.disk_is_full = self.disk_is_slow = False
-        self.unreadable = 0
+        self.now = self.tick_s = 0.0
+        self.disk_is_slow = False
+        self.unreadable = self.full_for = 0
         self.rests: list[float] = []
-        outlet = ExportOutlet(signal, self.exporter) if has_backend else None
+        send = partial(self.exporter.send, signal)
+        self.sender = Sender(signal, send, self.exporter.max_bytes, now=self.clock)
         self.delivery = OutboxDelivery(
             signal,
             read=self.read,
             forget=self.forget,
-            outlet=outlet,
+            sender=self.sender if has_backend else None,
             look_s=look_s,
-            now=lambda: self.now,
             pause=self.rest,
             delivered=self.delivered.append,
         )
+
+    def clock(self) -> float:
+        self.now += self.tick_s
+        return self.now
 
     def add(self, body: str, tenant: Tenant = NO_TENANT) -> None:
         number = len(self.entries) + 1
@@ -81,7 +90,8 @@ class Outbox:
         self.rests.append(seconds)
 
     async def forget(self, ids: list[int]) -> None:
-        if self.disk_is_full:
+        if self.full_for:
+            self.full_for -= 1
             raise StoreError("the store cannot write: database or disk is full")
         self.entries = [one for one in self.entries if one.id not in ids]
 
@@ -103,8 +113,7 @@ async def test_what_waits_of_a_tenant_goes_in_one_request_in_order_and_is_struck
 
 
 async def test_no_request_is_larger_than_the_backend_takes() -> None:
-    outbox = Outbox()
-    outbox.exporter.max_bytes = 4
+    outbox = Outbox(exporter=MemoryExporter(max_bytes=4))
     for body in ("aa", "b", "cc", "dddddd", "e"):
         outbox.add(body)
     await outbox.delivery.send_some()
@@ -122,15 +131,13 @@ async def test_an_entry_stays_until_the_backend_has_taken_it() -> None:
     assert (outbox.taken(), outbox.entries) == (["a"], [])
 
 
-async def test_a_full_disk_neither_ends_the_loop_nor_floods_the_backend() -> None:
+async def test_a_full_disk_neither_ends_the_loop_nor_has_an_entry_sent_twice() -> None:
     outbox = Outbox()
     outbox.add("a")
-    outbox.disk_is_full = True
+    outbox.full_for = 3
     assert await outbox.delivery.send_some()
-    assert not await outbox.delivery.send_some()
-    outbox.now, outbox.disk_is_full = LONGEST_WAIT_S, False
-    assert await outbox.delivery.send_some()
-    assert (outbox.taken(), outbox.entries) == (["a", "a"], [])
+    assert len(outbox.rests) == 3
+    assert (outbox.taken(), outbox.entries) == (["a"], [])
 
 
 async def test_the_same_bytes_are_sent_again_after_a_crash_before_the_striking_out() -> None:
@@ -241,7 +248,7 @@ async def test_what_is_delivered_is_reported_once_the_backend_has_it_and_never_b
     outbox.add("a")
     await outbox.delivery.send_some()
     assert outbox.delivered == []
-    assert outbox.delivery.setbacks == {Setback.AWAY: 1}
+    assert outbox.sender.setbacks == {Setback.AWAY: 1}
     outbox.now = FIRST_WAIT_S
     await outbox.delivery.send_some()
     assert [entry.body for entry in outbox.delivered] == [b"a"]
@@ -254,22 +261,51 @@ async def test_what_is_refused_is_never_reported_as_delivered() -> None:
     assert outbox.delivered == []
 
 
-async def test_of_those_refused_together_each_is_tried_for_itself() -> None:
-    outbox = Outbox(Rejected(reason="one of them"), Delivered(), Rejected(reason="this one"))
-    for body in ("a", "b", "c"):
+async def test_those_refused_together_are_bisected_until_the_bad_one_is_alone() -> None:
+    bad = Rejected(reason="c")
+    outbox = Outbox(bad, Delivered(), bad, bad)
+    for body in ("a", "b", "c", "d"):
         outbox.add(body)
     await outbox.delivery.send_some()
-    assert outbox.asked() == ["abc", "a", "b", "c"]
-    assert (outbox.entries, outbox.delivery.sent, outbox.delivery.refused) == ([], 2, 1)
+    assert outbox.asked() == ["abcd", "ab", "cd", "c", "d"]
+    assert (outbox.entries, outbox.delivery.sent, outbox.delivery.refused) == ([], 3, 1)
 
 
-async def test_those_tried_for_themselves_wait_where_the_backend_asks_them_to() -> None:
+async def test_what_a_bisected_request_has_left_waits_where_the_backend_asks_it_to() -> None:
     outbox = Outbox(Rejected(reason="one of them"), Delivered(), BUSY)
     for body in ("a", "b", "c"):
         outbox.add(body)
     await outbox.delivery.send_some()
-    assert outbox.asked() == ["abc", "a", "b"]
+    assert outbox.asked() == ["abc", "a", "bc"]
     assert [one.body for one in outbox.entries] == [b"b", b"c"]
+    assert [one.body for one in outbox.delivered] == [b"a"]
+    outbox.now = FIRST_WAIT_S
+    await outbox.delivery.send_some()
+    assert (outbox.taken(), outbox.entries) == (["a", "bc"], [])
+
+
+async def test_rows_and_verdicts_of_a_throttled_tenant_wait_together() -> None:
+    outbox = Outbox(TryLater(reason="quota", after_s=60))
+    rows = Sending(parts=deque[Part]([Body(b"rows")]), tenant=ACME)
+    assert await outbox.sender.attempt(rows) == 60
+    outbox.add("a", ACME)
+    outbox.add("b", BETA)
+    await outbox.delivery.send_some()
+    assert outbox.taken() == ["b"]
+    assert await outbox.sender.attempt(rows) == 0
+    await outbox.delivery.send_some()
+    assert outbox.taken() == ["b", "rows", "a"]
+
+
+@dataclass
+class Body:
+    """A part of a request that cannot be bisected."""
+
+    body: bytes
+    items: int = 1
+
+    def halves(self) -> None:
+        """Return nothing."""
 
 
 async def test_with_no_backend_entries_are_struck_out() -> None:
@@ -291,6 +327,18 @@ async def test_it_sends_what_it_is_woken_for() -> None:
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert outbox.taken() == ["a", "b"]
+
+
+async def test_a_pause_that_ends_before_it_rests_is_followed_by_the_next_try() -> None:
+    outbox = Outbox(TryLater(reason="quota", after_s=0.01))
+    outbox.tick_s = 1.0
+    outbox.add("a")
+    running = asyncio.create_task(outbox.delivery.run())
+    async with asyncio.timeout(60):
+        await outbox.exporter.wait_for_requests(2)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert outbox.taken() == ["a"]
 
 
 async def test_it_finds_what_another_process_added() -> None:
