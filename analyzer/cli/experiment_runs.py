@@ -19,8 +19,8 @@ from analyzer.experiment.running.kept_trials import TrialIds, packed_trial
 from analyzer.experiment.running.remembered import Remembered, remember, remembered
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import plain
+from analyzer.issues.labels.commands import CommandKind, Commands
 from analyzer.issues.labels.kept_trace import KeptTrace
-from analyzer.issues.labels.opinion_store import WaitingExperiments
 from collector_processor.core.records import StoredVerdict
 from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, CollectorError
@@ -129,8 +129,8 @@ def hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:
     with opened_store(settings, "kept runs") as db:
         if attribution is not None:  # first: if the store refuses a trial, the proof must not be lost
             document = write_answer(attribution).decode()
-            queue = WaitingExperiments(db)
-            queue.add(kept.verdict.tenant, kept.verdict.run_id, time.time_ns(), document)
+            verdict, given_ns = kept.verdict, time.time_ns()
+            Commands(db).add(CommandKind.EXPERIMENT, verdict.tenant, verdict.run_id, given_ns, document)
             sys.stderr.write(
                 "The service writes it into the trace within seconds, or when it starts again.\n"
             )

@@ -1,4 +1,4 @@
-"""Keeps the event loop of a serving process responsive: garbage collection, thread switches. Not pure."""
+"""Rare garbage collection, for the process that takes spans. Not pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from analyzer.telemetry.process_stats import resident_bytes
-from analyzer.web.short_turns import SHORT_TURNS
 
 _NEVER: Final = 1 << 30
 _LEAST_GROWN_BYTES: Final = 512 << 20
@@ -30,14 +29,6 @@ async def collecting_rarely() -> AsyncIterator[None]:
         yield
     finally:
         collecting.cancel()
-
-
-@asynccontextmanager
-async def responsive() -> AsyncIterator[None]:
-    """Collect garbage rarely and let threads take short turns: for processes that take no OTLP."""
-    with SHORT_TURNS:
-        async with collecting_rarely():
-            yield
 
 
 async def collect_garbage(

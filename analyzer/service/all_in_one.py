@@ -19,35 +19,44 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model
+from aiohttp import web
+
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model, tls_files
 from analyzer.executor.models.budget import HourlyBudget
+from analyzer.executor.remote import RemoteAnalyst
 from analyzer.service.analyses import stepping_elsewhere
 from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
 from analyzer.service.early_warning import EarlyLane, open_early_warning, start_early_looks
 from analyzer.service.kafka_lane import KafkaLane, open_kafka, start_reading, start_spilling
 from analyzer.service.lifetime import Lifetime
-from analyzer.service.page_sources import web_parts
+from analyzer.service.pages_process import PagesProcess, answering
 from analyzer.service.service_metrics import KafkaCounts, ServiceMetrics
 from analyzer.service.start_lanes import (
     AnalysisParts,
     count_issues,
     open_budget,
+    open_commands,
     open_issues,
     open_routes,
     open_senders,
     open_track_records,
+    start_corrections,
     start_deliveries,
     start_forwarder,
     start_pipeline,
+    start_scores_back,
 )
 from analyzer.telemetry.otlp_metrics import export_metrics
 from analyzer.telemetry.verdict_counters import VerdictCounters
-from analyzer.web.app import WebParts, web_server
+from analyzer.web.guard import GuardRules
+from analyzer.web.probes import Probe, Probes, guarded
 from collector_processor.core.analysis import Analyst
-from collector_processor.core.headers import Cors
+from collector_processor.core.headers import Cors, tenant_among
+from collector_processor.core.http_server import bind
 from collector_processor.core.records import StoredVerdict
 from collector_processor.core.scores import Lane
 from collector_processor.forwarding.forwarder import Forwarder
@@ -55,7 +64,7 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.outbox import OutboxDelivery
 from collector_processor.forwarding.sender import Sender
 from collector_processor.mapping_files import open_reader
-from collector_processor.otlp import Address, Cause, Exporter, Signal, Sink
+from collector_processor.otlp import Address, Cause, Exporter, MalformedRequestError, Signal, Sink
 from collector_processor.otlp.destination import own_listener
 from collector_processor.otlp.tls import TlsFiles
 from collector_processor.pipeline.examine import Examiner, owns_all
@@ -68,6 +77,7 @@ from collector_processor.receivers import (
     Receiver,
     Trimmer,
 )
+from collector_processor.receivers.http_receiver import Beside
 from collector_processor.receivers.intake import Intake, IntakeRules, holds_nothing
 from collector_processor.receivers.overload import glibc
 from collector_processor.settings import Settings, SettingsError, WriteBack
@@ -157,6 +167,7 @@ class _Service:
         self._refusals: Final[Counter[Cause]] = Counter()
         self._is_ready = False
         self._is_warm = False
+        self._web: Address = settings.listeners[2]
 
     async def start(self, given: Mapping[Signal, Exporter] | None) -> Running:
         """Open everything, the listeners last."""
@@ -167,10 +178,17 @@ class _Service:
         lifetime.background(look_for_damage(base.files, settings.store_place))
         lifetime.background(expire(base.files, base.now_ns))
         lifetime.background(self._warm_up())
-        parts = self._web_parts(base, lanes)
-        listeners = await open_listeners(settings, lifetime, door, parts, self._refusals)
+        metrics = self._metrics(base, lanes)
+        lifetime.background(export_metrics(settings, metrics.collect, base.exporters, base.instance_id))
+        probe = Probes(
+            is_ready=lambda: self._is_ready and self._is_warm,
+            metrics=metrics.registry,
+            stores=conditions(base.files),
+        )
+        self._start_pages(base, lanes, probe, metrics)
+        listeners = await self._open_listeners(door, probe, metrics)
         self._is_ready = True
-        return self._running(base, parts, listeners)
+        return self._running(base, listeners)
 
     async def _open_base(self, given: Mapping[Signal, Exporter] | None) -> _Base:
         settings, lifetime, instance_id = self._settings, self._lifetime, secrets.token_hex(8)
@@ -180,7 +198,7 @@ class _Service:
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
         issues = open_issues(settings, lifetime, files, counters.move)
-        earned = open_track_records(lifetime, files)
+        earned = open_track_records(lifetime, files.database)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         senders = open_senders(settings, lifetime, exporters)
         await lifetime.stack.enter_async_context(lifetime.watched)
@@ -262,21 +280,43 @@ class _Service:
             wake=wake,
         )
 
-    def _web_parts(self, base: _Base, lanes: _Lanes) -> WebParts:
-        """Return the parts of the pages, and of ``/metrics`` among them; metrics are exported too."""
-        settings, lifetime = self._settings, self._lifetime
-        metrics = self._metrics(base, lanes)
-        lifetime.background(export_metrics(settings, metrics.collect, base.exporters, base.instance_id))
-        return web_parts(
-            settings,
-            lifetime,
-            base.files,
-            lanes.examiner,
-            base.analysis,
-            is_ready=lambda: self._is_ready and self._is_warm,
-            registry=metrics.registry,
-            renewals=metrics.renewals,
+    def _start_pages(self, base: _Base, lanes: _Lanes, probe: Probe, metrics: ServiceMetrics) -> None:
+        """Start the process of the pages, and the tasks that apply what it and other processes write."""
+        settings, lifetime, analysis = self._settings, self._lifetime, base.analysis
+        corrections = start_corrections(settings, lifetime, base.files, lanes.examiner, analysis.issues)
+        start_scores_back(settings, lifetime, corrections)
+        commands = open_commands(settings, base.files, lanes.examiner, analysis.issues)
+        lifetime.background(commands.run())
+
+        async def carry_out() -> None:
+            await corrections.follow()
+            await commands.follow()
+
+        sockets = bind(settings.listeners[2])
+        for one in sockets:
+            lifetime.watched.callback(one.close)
+        self._web = replace(settings.listeners[2], port=sockets[0].getsockname()[1])
+        pages = PagesProcess(
+            settings=settings,
+            is_analysing=isinstance(self._analyst, RunAnalyst | RemoteAnalyst),
+            sockets=sockets,
+            answer=answering(probe, carry_out),
         )
+        metrics.pages_restarts = lambda: pages.restarts
+        lifetime.until_drained(pages.run())
+
+    async def _open_listeners(self, door: Sink, probe: Probe, metrics: ServiceMetrics) -> Listeners:
+        settings, lifetime, heap = self._settings, self._lifetime, glibc()
+        lifetime.background(trim_periodically(heap.trim))
+        doors = Doors(
+            trimmer=Trimmer(heap),
+            refusals=self._refusals,
+            tls=tls_files(settings, metrics.renewals),
+            beside=guarded(probe_rules(settings), probe),
+        )
+        lifetime.stack.callback(doors.trimmer.close)
+        grpc, http = await open_listeners(settings, lifetime, door, doors)
+        return Listeners(grpc=grpc, http=http, web=self._web)
 
     def _metrics(self, base: _Base, lanes: _Lanes) -> ServiceMetrics:
         analysis, issue_service = base.analysis, base.analysis.issues.service
@@ -301,9 +341,11 @@ class _Service:
             kafka=KafkaCounts if base.kafka is None else base.kafka.counts,
         )
 
-    def _running(self, base: _Base, parts: WebParts, listeners: Listeners) -> Running:
+    def _running(self, base: _Base, listeners: Listeners) -> Running:
+        thread, store = base.files.thread, base.files.store
+
         async def undelivered() -> int:
-            waiting = await base.files.thread.run(base.files.store.outbox_size)
+            waiting = await thread.run(store.outbox_size)
             return waiting + sum(counts.held for counts in base.ledger.snapshot().values())
 
         return Running(
@@ -311,8 +353,8 @@ class _Service:
             http=listeners.http,
             web=listeners.web,
             instance_id=base.instance_id,
-            recent=parts.recent,
-            find=parts.find,
+            recent=lambda limit: thread.run(store.recent, limit),
+            find=lambda run_id: thread.run(store.find, run_id),
             failure=self._lifetime.failure,
             undelivered=undelivered,
             rejected=lambda: sum(counts.rejected for counts in base.ledger.snapshot().values()),
@@ -356,46 +398,45 @@ def refuse_own_endpoint(settings: Settings, listeners: Sequence[Address]) -> Non
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """What the receivers share."""
+
+    trimmer: Trimmer
+    refusals: Counter[Cause] = field(default_factory=Counter)
+    """Counts refused requests."""
+    tls: TlsFiles | None = None
+    beside: Mapping[str, Beside] = field(default_factory=dict)
+    """Answers further paths of the port of OTLP/HTTP."""
+
+
 async def open_listeners(
-    settings: Settings, lifetime: Lifetime, intake: Intake, parts: WebParts, refusals: Counter[Cause]
-) -> Listeners:
-    """Start the listeners; refused requests are counted in ``refusals``.
+    settings: Settings, lifetime: Lifetime, sink: Sink, doors: Doors
+) -> tuple[Address, Address]:
+    """Start the receivers over gRPC and HTTP, and return their addresses.
 
     Raises:
         SettingsError: an endpoint turns out to be one of our own ports.
         CollectorError: a port is not available.
     """
-    grpc_listen, http_listen, web_listen = settings.listeners
-    heap = glibc()
-    lifetime.background(trim_periodically(heap.trim))
-    trimmer = Trimmer(heap)
-    lifetime.stack.callback(trimmer.close)
-    receivers = make_receivers(settings, intake, parts.tls, trimmer, refusals)
+    receivers = make_receivers(settings, sink, doors)
     _warn_of_clear_text(settings)
-    web = web_server(parts, web_listen)
-    web_port = await web.start()
-    lifetime.watched.push_async_callback(web.stop)
     ports: list[int] = []
     for receiver in receivers:
         ports.append(await receiver.start())
         lifetime.stack.push_async_callback(receiver.stop, _DOORS_GRACE_S)
-    opened = Listeners(
-        grpc=replace(grpc_listen, port=ports[0]),
-        http=replace(http_listen, port=ports[1]),
-        web=replace(web_listen, port=web_port),
-    )
-    refuse_own_endpoint(settings, (opened.grpc, opened.http))
+    grpc_listen, http_listen, _ = settings.listeners
+    opened = replace(grpc_listen, port=ports[0]), replace(http_listen, port=ports[1])
+    refuse_own_endpoint(settings, opened)
     return opened
 
 
-def make_receivers(
-    settings: Settings, sink: Sink, tls: TlsFiles | None, trimmer: Trimmer, refusals: Counter[Cause]
-) -> tuple[Receiver, Receiver]:
+def make_receivers(settings: Settings, sink: Sink, doors: Doors) -> tuple[Receiver, Receiver]:
     """Return the gRPC and HTTP receivers, not yet listening; they share one memory budget."""
     grpc_listen, http_listen, _ = settings.listeners
 
     def refused(cause: Cause) -> None:
-        refusals[cause] += 1
+        doors.refusals[cause] += 1
 
     rules = AdmissionRules(
         token=settings.token,
@@ -405,9 +446,27 @@ def make_receivers(
         refused=refused,
     )
     limits = HttpLimits(bytes=settings.receiving_bytes)
+    tls, when_full = doors.tls, doors.trimmer.when_full
     return (
-        GrpcReceiver(sink, grpc_listen, rules, tls, buffer_bytes=limits.bytes, when_full=trimmer.when_full),
-        HttpReceiver(sink, http_listen, rules, tls, limits=limits, when_full=trimmer.when_full),
+        GrpcReceiver(sink, grpc_listen, rules, tls, buffer_bytes=limits.bytes, when_full=when_full),
+        HttpReceiver(sink, http_listen, rules, tls, limits=limits, when_full=when_full, beside=doors.beside),
+    )
+
+
+def probe_rules(settings: Settings) -> GuardRules:
+    """Return the rules for probes on the port of OTLP/HTTP: those of the pages."""
+
+    def names_tenant(request: web.BaseRequest) -> bool:
+        try:
+            return bool(tenant_among(request.headers.items(), settings.tenant_header_names))
+        except MalformedRequestError:
+            return True
+
+    return GuardRules(
+        token=settings.token,
+        metrics_token=settings.metrics_token,
+        allowed_hosts=settings.allowed_host_names,
+        names_tenant=names_tenant,
     )
 
 

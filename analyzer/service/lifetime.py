@@ -39,9 +39,16 @@ class Lifetime:
 
     def background(self, work: Coroutine[None, None, None]) -> None:
         """Run a part for as long as the service; its failure ends the service with that error."""
+        self._run(work, self.stack)
+
+    def until_drained(self, work: Coroutine[None, None, None]) -> None:
+        """Run a part as ``background`` does, and on until the other parts are drained."""
+        self._run(work, self.watched)
+
+    def _run(self, work: Coroutine[None, None, None], stack: AsyncExitStack) -> None:
         task = asyncio.create_task(work)
         task.add_done_callback(self._ended)
-        self.stack.push_async_callback(_cancel, task)
+        stack.push_async_callback(_cancel, task)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None and not self.failure.done():

@@ -1,19 +1,29 @@
-"""Composition of ``blamespan serve pages``: the pages and the API over a store that another process writes.
+"""The pages and the API over a store that another process writes: a process of their own.
 
-Any number of such processes show the same runs. People may label runs, and resolve and mute issues; the
-process that owns the store applies labels to verdicts and traces within seconds.
+As a module, it is the process that ``blamespan serve`` starts (``pages_process.py``). ``serve pages`` runs any
+number of them elsewhere, over PostgreSQL. Pages read the store, and write labels, the state of
+issues and commands to it (``commands.py``). The process that owns the store applies them: at once if it
+started the pages, else within seconds.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import socket
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+import uvloop
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.executor.composition import open_cleaner, tls_files
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
@@ -21,24 +31,37 @@ from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.receivers import counting_rules
+from analyzer.methods.choice import Called, Choice, Offer, Opinions
+from analyzer.service.analyses import stepping_elsewhere
+from analyzer.service.commands import CommandGiver, nothing
 from analyzer.service.lifetime import Lifetime
+from analyzer.service.open_remote import asking, opinions_of, share_spending
+from analyzer.service.pages_process import Service, connected
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
+from analyzer.service.start_lanes import open_track_records
+from analyzer.service.upload_process import UploadReader
+from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.process_stats import ProcessStats
-from analyzer.web.api import Labels
+from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts, web_server
 from analyzer.web.pages.front import shown_settings
 from analyzer.web.pages.run_pages import Pages
+from analyzer.web.probes import Probe, Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.requested_analyses import JobLimits, Jobs
 from analyzer.web.views.run_page import TraceLink
+from collector_processor.core.analysis import NOTHING_EARNED, Analyst, Earned
 from collector_processor.core.http_server import HttpServer
 from collector_processor.core.records import StoredVerdict
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Tenant
+from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings
 from collector_processor.store.jobs import ReplicaRows
 from collector_processor.store.verdicts import RunStore
+from semconv.model import Attribution, Trajectory
 
 WEB: Final = "web"
 """Kind of replica that serves pages."""
@@ -67,70 +90,207 @@ def open_pages_alone(settings: Settings, stack: AsyncExitStack, lifetime: Lifeti
     announcer = Announcer(ReplicaRows(store.db), store.thread.run, WEB, {})
     stack.push_async_callback(announcer.leave)
     lifetime.background(announcer.run())
-    runs = RunStore(store.db)
-    issues = _issues(settings, store, stack)
-    workflows = WorkflowReader(
-        IssueStore(store.database.connect()), time.time_ns, is_fair_sample=settings.is_fair_sample
-    )
-    stack.callback(workflows.close)
-    parts = WebParts(
-        is_ready=lambda: True,
-        stores={"verdicts": store.thread.condition},
-        recent=lambda limit: store.thread.run(runs.recent, limit),
-        find=lambda run_id: store.thread.run(runs.find, run_id),
-        metrics=registry,
-        labels=_labels(store, runs),
-        issues=issues,
-        workflows=workflows,
-        token=settings.token,
-        metrics_token=settings.metrics_token,
-        tenant_header_names=settings.tenant_header_names,
-        allowed_hosts=settings.allowed_host_names,
-        tls=tls_files(settings),
-        pages=_pages(settings, store, issues, stack),
-    )
-    return web_server(parts, settings.listeners[2])
+    probe = Probes(is_ready=lambda: True, metrics=registry, stores={"verdicts": store.thread.condition})
+    parts = _Parts(settings=settings, store=store, stack=stack, clean=open_cleaner(settings), probe=probe)
+    return web_server(parts.web(), settings.listeners[2])
 
 
-def _issues(settings: Settings, store: SharedStore, stack: AsyncExitStack) -> IssueService:
-    own, labels = IssueStore(store.db), LabelStore(store.db)
-    service = IssueService(
-        counting=IssueCounting(own, labels, counting_rules(settings)),
-        store=own,
-        reader=IssueStore(store.database.connect()),
-        in_db=store.thread.run,
-    )
-    stack.callback(service.close)
-    return service
-
-
-def _labels(store: SharedStore, runs: RunStore) -> Labels:
-    labels, now_ns = LabelStore(store.db), time.time_ns
-
-    def take(verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
-        with runs.transaction():
-            return accept_label(labels, verdict, statement, now_ns(), verdicts=runs)
-
-    async def of(tenant: Tenant, run_id: str) -> Sequence[Label]:
-        return await store.thread.run(labels.labels, tenant, run_id)
-
-    return Labels(give=lambda verdict, statement: store.thread.run(take, verdict, statement), of=of)
-
-
-def _pages(settings: Settings, store: SharedStore, issues: IssueService, stack: AsyncExitStack) -> Pages:
-    archive = RunArchive(store.database)
-    stack.callback(archive.close)
-    now_ns: Callable[[], int] = time.time_ns
-    reader = IssueReader(
-        issues, IssueStore(store.database.connect()), now_ns, is_fair_sample=settings.is_fair_sample
-    )
-    stack.callback(reader.close)
-    return Pages(
-        runs=archive,
+async def _open_pages_of(
+    settings: Settings, stack: AsyncExitStack, lifetime: Lifetime, service: Service, *, is_analysing: bool
+) -> HttpServer:
+    """Return the server of the pages of a service that started this process."""
+    store = open_shared_store(settings, stack)
+    parts = _Parts(
+        settings=settings,
+        store=store,
+        stack=stack,
         clean=open_cleaner(settings),
-        reader=open_reader(settings.mappings),
-        issues=reader,
-        trace_link=TraceLink(template=settings.trace_url or ""),
-        settings=shown_settings(settings),
-        now_ns=now_ns,
+        probe=service.probe,
+        carry_out=service.carry_out,
+        signs_out_durably=True,
     )
+    if is_analysing:
+        analyst = await _open_analyst(settings, stack, lifetime)
+        budget = budget_of(analyst)
+        if budget is not None:
+            await share_spending(store, budget)
+        parts.requested = _requested(parts, analyst, lifetime)
+    return web_server(parts.web(), settings.listeners[2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Requested:
+    """The parts that analyse what people request."""
+
+    jobs: Jobs | None = None
+    card: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def _open_analyst(settings: Settings, stack: AsyncExitStack, lifetime: Lifetime) -> Analyst:
+    if settings.analyzer_endpoint is not None:
+        return await stack.enter_async_context(asking(settings))
+    return stepping_elsewhere(settings, open_analyst(settings), lifetime)
+
+
+def _requested(parts: _Parts, analyst: Analyst, lifetime: Lifetime) -> _Requested:
+    settings = parts.settings
+    opinions = opinions_of(settings, analyst)
+    ranker = analyst.attributor.ranker if isinstance(analyst, RunAnalyst) else None
+    if opinions is None:
+        return _Requested()
+    jobs = Jobs(
+        _PreparedOpinions(opinions=opinions, prepare=lambda: prepare_model(settings)),
+        UploadReader(settings, parts.clean),
+        JobLimits(at_once=settings.concurrency),
+        earned=open_track_records(lifetime, parts.store.database),
+    )
+    parts.stack.push_async_callback(jobs.close)
+    return _Requested(jobs=jobs, card={} if ranker is None else ranker.card)
+
+
+@dataclass(slots=True, kw_only=True)
+class _PreparedOpinions:
+    """Opinions whose model is imported before the first one: it takes seconds and a hundred megabytes."""
+
+    opinions: Opinions
+    prepare: Callable[[], Awaitable[None]]
+    _is_prepared: bool = False
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def offer(self) -> Offer:
+        """Return the methods and models on offer."""
+        return await self.opinions.offer()
+
+    async def ask(
+        self, trajectory: Trajectory, choice: Choice, called: Called, earned: Earned = NOTHING_EARNED
+    ) -> Attribution:
+        """Analyse by a choice on offer."""
+        async with self._turn:
+            if not self._is_prepared:
+                await self.prepare()
+                self._is_prepared = True
+        return await self.opinions.ask(trajectory, choice, called, earned)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Parts:
+    """The parts of the pages over one store."""
+
+    settings: Settings
+    store: SharedStore
+    stack: AsyncExitStack
+    clean: Cleaner
+    probe: Probe
+    carry_out: Callable[[], Awaitable[None]] = nothing
+    """Has what was written to the store applied now."""
+    signs_out_durably: bool = False
+    """Whether ended sessions are kept in the data directory."""
+    requested: _Requested = field(default_factory=_Requested)
+
+    def web(self) -> WebParts:
+        """Return all that the application needs."""
+        settings, store = self.settings, self.store
+        runs, issues = RunStore(store.db), self._issues()
+        giver = CommandGiver(db=store.db, thread=store.thread, poke=self.carry_out)
+        own = IssueStore(store.database.connect())
+        workflows = WorkflowReader(own, time.time_ns, is_fair_sample=settings.is_fair_sample)
+        self.stack.callback(workflows.close)
+        is_remembered = self.signs_out_durably and settings.token
+        return WebParts(
+            probe=self.probe,
+            recent=lambda limit: store.thread.run(runs.recent, limit),
+            find=lambda run_id: store.thread.run(runs.find, run_id),
+            labels=self._labels(runs),
+            deleting=Deleting(run=giver.delete_run, tenant=giver.delete_tenant),
+            issues=issues,
+            workflows=workflows,
+            token=settings.token,
+            metrics_token=settings.metrics_token,
+            tenant_header_names=settings.tenant_header_names,
+            allowed_hosts=settings.allowed_host_names,
+            signed_out=settings.data_dir / "signed-out" if is_remembered else None,
+            tls=tls_files(settings),
+            pages=self._pages(issues, giver),
+        )
+
+    def _issues(self) -> IssueService:
+        store = self.store
+        own, labels = IssueStore(store.db), LabelStore(store.db)
+        service = IssueService(
+            counting=IssueCounting(own, labels, counting_rules(self.settings)),
+            store=own,
+            reader=IssueStore(store.database.connect()),
+            in_db=store.thread.run,
+        )
+        self.stack.callback(service.close)
+        return service
+
+    def _labels(self, runs: RunStore) -> Labels:
+        store, labels = self.store, LabelStore(self.store.db)
+        clean = make_redactor(read_kinds(self.settings.redact), self.settings.redact_patterns).redact
+
+        def take(verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
+            with runs.transaction():
+                return accept_label(labels, verdict, statement, time.time_ns(), verdicts=runs, clean=clean)
+
+        async def give(verdict: StoredVerdict, statement: Statement) -> AcceptedLabel:
+            accepted = await store.thread.run(take, verdict, statement)
+            await self.carry_out()
+            return accepted
+
+        async def of(tenant: Tenant, run_id: str) -> Sequence[Label]:
+            return await store.thread.run(labels.labels, tenant, run_id)
+
+        return Labels(give=give, of=of)
+
+    def _pages(self, issues: IssueService, giver: CommandGiver) -> Pages:
+        settings, store = self.settings, self.store
+        archive = RunArchive(store.database)
+        self.stack.callback(archive.close)
+        own = IssueStore(store.database.connect())
+        reader = IssueReader(issues, own, time.time_ns, is_fair_sample=settings.is_fair_sample)
+        self.stack.callback(reader.close)
+        return Pages(
+            runs=archive,
+            clean=self.clean,
+            reader=open_reader(settings.mappings),
+            jobs=self.requested.jobs,
+            issues=reader,
+            trace_link=TraceLink(template=settings.trace_url or ""),
+            settings=shown_settings(settings),
+            second=giver,
+            now_ns=time.time_ns,
+            card=self.requested.card,
+        )
+
+
+async def _serve(channel: int, listening: Sequence[int]) -> None:
+    """Serve pages until the service ends."""
+    said, service = await connected(channel)
+    if said is None:
+        return
+    settings = Settings.model_validate(said["settings"])
+    async with AsyncExitStack() as stack:
+        lifetime = Lifetime(stack)
+        await stack.enter_async_context(lifetime.watched)
+        ended = asyncio.create_task(service.listen())
+        server = await _open_pages_of(settings, stack, lifetime, service, is_analysing=said["is_analysing"])
+        await server.start_on([socket.socket(fileno=one) for one in listening])
+        stack.push_async_callback(server.stop)
+        await service.ready()
+        await asyncio.wait({ended, lifetime.failure}, return_when=asyncio.FIRST_COMPLETED)
+    if lifetime.failure.done():
+        lifetime.failure.result()
+
+
+def main(channel: int, *listening: int) -> None:
+    """Serve pages on sockets that listen, until the service at the other end of ``channel`` ends."""
+    for name in (signal.SIGINT, signal.SIGTERM):  # of a terminal or an orchestrator: the service decides
+        signal.signal(name, signal.SIG_IGN)
+    configure_logging()
+    uvloop.run(_serve(channel, listening))
+    os._exit(0)  # without waiting for threads that still read an upload
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -90,6 +90,8 @@ class ServiceMetrics(Collector):
     process: ProcessStats = field(default_factory=ProcessStats)
     executor: ExecutorCounters = field(default_factory=ExecutorCounters)
     """Prepared traces and worker processes."""
+    pages_restarts: Callable[[], int] = int
+    """Number of processes of the pages that ended by themselves."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
@@ -168,6 +170,7 @@ class ServiceMetrics(Collector):
         yield table.PROCESSES.single(self.executor.processes)
         yield table.PROCESS_STARTS.single(self.executor.started)
         yield table.PROCESS_DEATHS.single(self.executor.ended)
+        yield table.PAGES_RESTARTS.single(self.pages_restarts())
 
     def _budget(self) -> Iterator[Family]:
         if self.budget is not None:

@@ -15,13 +15,14 @@ from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.labels.correcting import Corrections
+from analyzer.issues.labels.correcting import Corrections, SecondOpinions
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.issues.receivers import counting_rules, receivers_of
 from analyzer.methods.registry import AUTO
 from analyzer.service.analyses import open_executor
+from analyzer.service.commands import CommandTask
 from analyzer.service.durable import Files
 from analyzer.service.early_warning import EarlyWarning
 from analyzer.service.lifetime import Lifetime
@@ -39,6 +40,7 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.forwarding.outbox import OutboxDelivery
 from collector_processor.forwarding.sender import Sender, exporting
 from collector_processor.journal import Journal
+from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.pipeline.commit import Leaving
 from collector_processor.pipeline.examine import (
@@ -55,6 +57,7 @@ from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
+from collector_processor.store.database.places import Database
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.run_text import RunTextRows
 from collector_processor.store.verdicts import RunStore
@@ -190,12 +193,12 @@ def _examiner(
     )
 
 
-def open_track_records(lifetime: Lifetime, files: Files) -> ReadEarned:
+def open_track_records(lifetime: Lifetime, database: Database) -> ReadEarned:
     """Return a reader of what models have earned, on a connection and a thread of its own.
 
     It reads some megabytes: on the store's thread, commits would wait for it.
     """
-    db, thread = files.database.connect(), StoreThread(name="track-records")
+    db, thread = database.connect(), StoreThread(name="track-records")
     lifetime.stack.callback(db.close)
     lifetime.stack.callback(thread.close)
     stores = LabelStore(db), RunStore(db), OpinionStore(db)
@@ -227,6 +230,22 @@ def start_corrections(
     )
     lifetime.background(corrections.run())
     return corrections
+
+
+def open_commands(settings: Settings, files: Files, examiner: Examiner, issues: Issues) -> CommandTask:
+    """Return the task that carries out the commands of other processes."""
+    second = SecondOpinions(
+        commits=examiner,
+        store=files.store,
+        opinions=OpinionStore(files.db),
+        beside=issues.beside,
+        kept=keeping(settings),
+        policy=carrier_policy(settings),
+        now_ns=time.time_ns,
+    )
+    return CommandTask(
+        second=second, db=files.db, reader=open_reader(settings.mappings), lanes=settings.score_lanes
+    )
 
 
 def start_scores_back(settings: Settings, lifetime: Lifetime, corrections: Corrections) -> None:

@@ -168,6 +168,12 @@ PROCESS_DEATHS: Final = counter(
     "Worker processes that crashed or were killed: out of memory, or over the CPU limit of an analysis."
     " Other processes take over their traces.",
 )
+PAGES_RESTARTS: Final = counter(
+    "blamespan_pages_restarts",
+    "{restart}",
+    "Processes of the pages that ended by themselves and were started again; spans and verdicts do not wait"
+    " for them.",
+)
 STORE_FAULTY: Final = gauge(
     "blamespan_store_faulty{store}",
     "1",
@@ -391,7 +397,8 @@ METRICS: Final = (
     *ITEMS, HELD, KAFKA_RECORDS, KAFKA_REFUSED_COMMITS, KAFKA_PARTITIONS, KAFKA_SPILLED_PARTS,
     KAFKA_SPILLED_BYTES, MALFORMED, OPEN_TRACES,
     EXAMINATIONS, EARLY_WARNINGS, EARLY_LOOKS, EVICTED,
-    PREPARED, PREPARING_S, PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, STORE_FAULTY, TLS_FAILED,
+    PREPARED, PREPARING_S, PROCESSES, PROCESS_STARTS, PROCESS_DEATHS, PAGES_RESTARTS,
+    STORE_FAULTY, TLS_FAILED,
     QUEUE_SIZE, QUEUE_CAPACITY, QUEUE_FULLNESS, QUEUE_AGE, OLDEST_ACTIONABLE, SEND_FAILURES, REFUSALS,
     UPTIME, CPU, MEMORY, BUILD_INFO,
     VERDICTS_SENT, VERDICTS_REFUSED, VERDICTS_UNSUPPORTED, REDACTED,

@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import Metric, exposition
-from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.issues.issue_service import IssueService
@@ -31,7 +29,7 @@ from analyzer.web.api import (
     nothing_in_memory,
 )
 from analyzer.web.events import EVENTS, Changes
-from analyzer.web.guard import METRICS, GuardRules, Handler, Sessions, guarding, session_key
+from analyzer.web.guard import GuardRules, Handler, Sessions, guarding, session_key
 from analyzer.web.pages.compare_pages import CompareContext, compare_routes
 from analyzer.web.pages.front import Front, sign_in_routes, styling
 from analyzer.web.pages.list_pages import ListContext, list_routes
@@ -42,6 +40,7 @@ from analyzer.web.pages.side_pages import health_routes, issue_pages
 from analyzer.web.pages.step_pages import step_routes
 from analyzer.web.pages.try_pages import again_routes, try_routes
 from analyzer.web.pages.workflow_pages import WorkflowContext, workflow_pages
+from analyzer.web.probes import Probe, Probes, probe_routes
 from analyzer.web.reads.label_queue import LabelQueue
 from analyzer.web.reads.page_records import RunQuery
 from analyzer.web.reads.recent_work import RecentWork
@@ -52,10 +51,9 @@ from analyzer.web.rendering import Renderer, renderer
 from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, run_document
 from analyzer.web.run_list import InvalidFilter
 from analyzer.web.schemas import openapi
-from analyzer.web.short_turns import in_short_turns
 from analyzer.web.signed_out import SignedOut
 from analyzer.web.workflow_api import workflow_routes
-from collector_processor.core.disk import Condition, StoreError
+from collector_processor.core.disk import StoreError
 from collector_processor.core.headers import tenant_among
 from collector_processor.core.http_server import HttpServer
 from collector_processor.core.records import StoredVerdict
@@ -66,22 +64,17 @@ logger = logging.getLogger(__name__)
 
 _MAX_BODY: Final = 64 << 10
 """Largest label, in bytes."""
-NO_STORES: Final[Mapping[str, Condition]] = {}
-_OPENMETRICS: Final = "application/openmetrics-text"
-"""Requested by Prometheus; the only format with exemplars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebParts:
     """Dependencies of the API and the pages."""
 
-    is_ready: Callable[[], bool]
+    probe: Probe
+    """Answers about health, readiness and metrics."""
     recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
-    metrics: CollectorRegistry
     labels: Labels
-    stores: Mapping[str, Condition] = field(default_factory=dict)
-    """Conditions of the journal and the store, by name."""
     deleting: Deleting | None = None
     """``None`` if nothing can be deleted."""
     issues: IssueService | None = None
@@ -134,9 +127,7 @@ def make_app(parts: WebParts) -> web.Application:
         wants_certificate=parts.tls is not None and parts.tls.client_ca is not None,
         is_signed_in=sessions.is_signed_in,
     )
-    app = web.Application(
-        middlewares=[guarding(rules), _say_refusal, in_short_turns], client_max_size=_MAX_BODY
-    )
+    app = web.Application(middlewares=[guarding(rules), _say_refusal], client_max_size=_MAX_BODY)
 
     async def find(request: web.Request) -> StoredVerdict:
         return await _find_one(parts, request)
@@ -146,7 +137,7 @@ def make_app(parts: WebParts) -> web.Application:
     forget = nothing_in_memory if memory is None else memory.forget
     app.add_routes(
         [
-            *common_routes(parts.is_ready, parts.metrics, parts.stores),
+            *probe_routes(parts.probe),
             *run_api_routes(_run_reads(parts, find, None if memory is None else memory.whole)),
             web.get("/api/openapi.json", _openapi),
             *label_routes(parts.labels, find),
@@ -243,7 +234,7 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
             *again_routes(context),
             *issue_pages(context),
             *workflow_pages(WorkflowContext(shared=context, workflows=parts.workflows)),
-            *health_routes(context, parts.metrics, recent),
+            *health_routes(context, parts.probe, recent),
             *sign_in_routes(front, parts.token),
             web.get(EVENTS, changes.listen),
         ]
@@ -288,52 +279,9 @@ async def _openapi(_request: web.Request) -> web.Response:
     return web.json_response(await asyncio.to_thread(openapi))
 
 
-@dataclass(frozen=True, slots=True)
-class _Collected:
-    """Metric families returned by a registry, to be written on a thread."""
-
-    families: tuple[Metric, ...]
-
-    def collect(self) -> tuple[Metric, ...]:
-        return self.families
-
-
-_DEGRADED: Final = {"journal": "spans are refused", "verdicts": "spans flow on and verdicts wait"}
-"""Consequences of a fault, by store."""
-
-
-def common_routes(
-    is_ready: Callable[[], bool], metrics: CollectorRegistry, stores: Mapping[str, Condition] = NO_STORES
-) -> list[web.RouteDef]:
+def common_routes(is_ready: Callable[[], bool], metrics: CollectorRegistry) -> list[web.RouteDef]:
     """Return the routes that every process has: the probes, and the metrics."""
-
-    async def healthz(_request: web.Request) -> web.Response:
-        """Answer 200 while the process lives: a restart repairs no disk. Open to all: names no causes."""
-        faults = [(name, one.fault) for name, one in stores.items() if one.fault]
-        lines = ["degraded" if faults else "ok"]
-        lines += [f"the store of {name} {fault}: {_DEGRADED[name]}" for name, fault in faults]
-        return web.Response(text="\n".join([*lines, ""]))
-
-    async def readyz(_request: web.Request) -> web.Response:
-        """Answer 503 while spans are refused, so that a balancer asks another process."""
-        journal = stores.get("journal")
-        ready = is_ready() and (journal is None or journal.fault is None)
-        return web.Response(text="ready\n" if ready else "not ready\n", status=200 if ready else 503)
-
-    async def show_metrics(request: web.Request) -> web.Response:
-        accepted = ",".join(request.headers.getall("Accept", [])).lower().split(",")
-        found = _Collected(tuple(metrics.collect()))  # at one moment; writing it takes longer
-        if any(one.partition(";")[0].strip() == _OPENMETRICS for one in accepted):
-            written = await asyncio.to_thread(openmetrics.generate_latest, found)
-            return _exposed(written, f"{_OPENMETRICS}; version=1.0.0")
-        written = await asyncio.to_thread(exposition.generate_latest, found)
-        return _exposed(written, "text/plain; version=0.0.4")
-
-    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get(METRICS, show_metrics)]
-
-
-def _exposed(body: bytes, version: str) -> web.Response:
-    return web.Response(body=body, headers={"Content-Type": f"{version}; charset=utf-8"})
+    return probe_routes(Probes(is_ready=is_ready, metrics=metrics))
 
 
 async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from analyzer.inquiry.verdict import POOLED
 from analyzer.inquiry.whole_run import WholeRun
-from analyzer.issues.labels.correcting import SecondOpinions
+from analyzer.issues.labels.correcting import KeptOpinions
 from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
 from analyzer.web.long_answers import long_answer
 from analyzer.web.reads.archive import RunArchive
@@ -49,7 +49,7 @@ class RunReads:
     find: FindOne
     tenant_of: TenantOf
     now_ns: Callable[[], int] = time.time_ns
-    second: SecondOpinions | None = None
+    second: KeptOpinions | None = None
     """``None`` if second opinions are not kept."""
     steps: ReadSteps | None = None
     """``None`` if no steps are kept."""

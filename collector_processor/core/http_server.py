@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from aiohttp import web
@@ -59,6 +60,34 @@ class _RefuseConnection(asyncio.Protocol):
         if isinstance(transport, asyncio.Transport):
             transport.write(_BUSY)
         transport.close()
+
+
+def bind(address: Address) -> list[socket.socket]:
+    """Return sockets that listen at an address, for a server in another process.
+
+    Connections wait in their backlog until a process accepts them.
+
+    Raises:
+        ListenError: the address is in use or not this machine's.
+    """
+    bound: list[socket.socket] = []
+    port = address.port
+    try:
+        found = socket.getaddrinfo(address.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, place in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((place[0], port, *place[2:]))
+            one.listen(_BACKLOG)
+            port = int(one.getsockname()[1])
+    except OSError as error:
+        for one in bound:
+            one.close()
+        raise ListenError(address, reason_of(error)) from error
+    return bound
 
 
 async def listening(
@@ -113,7 +142,7 @@ class HttpServer:
             keepalive_timeout=_IDLE_S,
             shutdown_timeout=grace_s,
         )
-        self._listener: asyncio.Server | None = None
+        self._listeners: Final[list[asyncio.Server]] = []
 
     async def start(self) -> int:
         """Listen, and return the bound port.
@@ -124,13 +153,31 @@ class HttpServer:
         await self._runner.setup()
         assert self._runner.server is not None
         # Clients without a certificate get a readable error, and probes an answer.
-        self._listener = await listening(self._runner.server, self._listen, self._tls, ssl.CERT_OPTIONAL)
-        return int(self._listener.sockets[0].getsockname()[1])
+        listener = await listening(self._runner.server, self._listen, self._tls, ssl.CERT_OPTIONAL)
+        self._listeners.append(listener)
+        return int(listener.sockets[0].getsockname()[1])
+
+    async def start_on(self, sockets: Iterable[socket.socket]) -> None:
+        """Accept the connections of sockets that listen already.
+
+        Raises:
+            ListenError: a TLS file cannot be read.
+        """
+        await self._runner.setup()
+        assert self._runner.server is not None
+        connect = limit_connections(self._runner.server, DEFAULT_CONNECTIONS)
+        try:
+            context = None if self._tls is None else ServerTls(self._tls, ssl.CERT_OPTIONAL).context()
+            for one in sockets:
+                serve = asyncio.get_running_loop().create_server
+                self._listeners.append(await serve(connect, sock=one, ssl=context))
+        except (OSError, ValueError) as error:
+            raise ListenError(self._listen, reason_of(error)) from error
 
     def close(self) -> None:
         """Accept no more connections."""
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     async def stop(self) -> None:
         """Stop listening, and end responses in progress."""

@@ -1,6 +1,6 @@
 """OTLP receiver over HTTP: protobuf or JSON, compressed or not; the sink gets protobuf.
 
-Uses aiohttp's low-level server: three fixed paths need no router, and bodies are decompressed here, with a
+Uses aiohttp's low-level server: a few fixed paths need no router, and bodies are decompressed here, with a
 limit.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from aiohttp import HttpVersion11, web
 
@@ -51,6 +51,8 @@ from collector_processor.receivers.overload import (
 logger = logging.getLogger(__name__)
 _SIGNALS: Final[Mapping[str, Signal]] = {http_path(signal): signal for signal in Signal}
 _PATHS: Final = ", ".join(_SIGNALS)
+Beside: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+NOTHING_BESIDE: Final[Mapping[str, Beside]] = {}
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
 
 
@@ -88,6 +90,7 @@ class HttpReceiver:
         timeouts: HttpTimeouts | None = None,
         limits: HttpLimits | None = None,
         when_full: WhenFull = keep_memory,
+        beside: Mapping[str, Beside] = NOTHING_BESIDE,
     ) -> None:
         """Create it; ``start`` listens.
 
@@ -99,6 +102,7 @@ class HttpReceiver:
             timeouts: for slow clients.
             limits: over all clients together.
             when_full: called for each request refused because we are full.
+            beside: answers GET requests of further paths, such as health; it decides who may ask.
         """
         self._sink = sink
         self._listen = listen
@@ -108,6 +112,7 @@ class HttpReceiver:
         self._max_connections = (limits or HttpLimits()).connections
         self._budget = BufferBudget((limits or HttpLimits()).bytes)
         self._when_full = when_full
+        self._beside = beside
         self._unpacking = Unpacking(rules.max_bytes)
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -142,7 +147,9 @@ class HttpReceiver:
         await self._server.shutdown(max(grace_s / 2, 0.01))
         self._listener = self._server = None
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path in self._beside and request.method in {"GET", "HEAD"}:
+            return await self._beside[request.path](request)
         response = await self._answer_without_cors(request)
         response.headers.update(self._rules.cors.answer(request.headers))
         return response

@@ -21,7 +21,7 @@ _TABLES: Final = (
     "run_totals",
     "run_history",
     "opinion",
-    "experiment",
+    "command",
     "trial_arm",
     "kept_spans",
     "kept_run",

@@ -233,12 +233,13 @@ _table(
     Index("opinion_by_time", "given_ns"),
 )
 _table(
-    "experiment",
-    id_(),
-    *texts("tenant", "run_id"),
+    "command",
+    *key("id"),
+    *texts("kind", "tenant", "run_id"),
     int_("given_ns"),
     text_("document"),
-    Index("experiment_by_run", "tenant", "run_id"),
+    text_("outcome", nullable=True),
+    Index("command_by_run", "tenant", "run_id"),
 )
 _table(
     "label",

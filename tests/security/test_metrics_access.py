@@ -16,6 +16,7 @@ from prometheus_client.registry import CollectorRegistry
 from analyzer.executor.composition import open_analyst
 from analyzer.service.open_remote import analyzer_server
 from analyzer.web.guard import GuardRules, guarding
+from analyzer.web.probes import Probes
 from collector_processor.settings import load_settings
 from tests.unit.test_web import PARTS, Ask, OneFailure, ask
 
@@ -23,7 +24,12 @@ __all__ = ["ask"]
 
 REGISTRY = CollectorRegistry()
 REGISTRY.register(OneFailure())
-TENANTS = replace(PARTS, metrics=REGISTRY, token="s3cret", tenant_header_names=("x-scope-orgid",))
+TENANTS = replace(
+    PARTS,
+    probe=Probes(is_ready=lambda: True, metrics=REGISTRY),
+    token="s3cret",
+    tenant_header_names=("x-scope-orgid",),
+)
 OWN = replace(TENANTS, metrics_token="operator")
 
 

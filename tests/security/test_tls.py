@@ -18,6 +18,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.executor.composition import tls_files
 from analyzer.web.app import WebParts, web_server
+from analyzer.web.probes import Probes
 from collector_processor.core.http_server import ListenError
 from collector_processor.exporters import open_exporter
 from collector_processor.otlp import (
@@ -163,11 +164,10 @@ async def ask(port: int, path: str, trust: ssl.SSLContext) -> int:
 
 async def test_the_api_wants_a_certificate_and_probes_need_none(ours: Identity, theirs: Identity) -> None:
     parts = WebParts(
-        is_ready=lambda: True,
+        probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
         recent=PARTS.recent,
         find=PARTS.find,
         labels=PARTS.labels,
-        metrics=CollectorRegistry(),
         tls=ours.server(theirs.authority),
     )
     server = web_server(parts, LOOPBACK)

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client.registry import CollectorRegistry
 
 from analyzer.cli.main import run as blamespan
 from analyzer.web.app import web_server
+from analyzer.web.probes import Probes
 from collector_processor.otlp import Address
 from collector_processor.otlp.tls import TlsFiles
 from tests.security.authority import issue
@@ -33,7 +35,10 @@ async def serving(
     tls: TlsFiles | None = None,
 ) -> AsyncIterator[None]:
     """Serve the port, and set the settings of a service with such a port."""
-    server = web_server(replace(PARTS, is_ready=lambda: ready, tls=tls), Address(host=listen, port=0))
+    server = web_server(
+        replace(PARTS, probe=Probes(is_ready=lambda: ready, metrics=CollectorRegistry()), tls=tls),
+        Address(host=listen, port=0),
+    )
     port = await server.start()
     monkeypatch.setenv("BLAMESPAN_WEB_LISTEN", f"{listen}:{port}")
     if tls is not None:

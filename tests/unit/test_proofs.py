@@ -15,14 +15,14 @@ from analyzer.experiment.candidates import ArmKey, Candidate, Fix
 from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials, attribution_of
 from analyzer.experiment.sequential import Arm, Comparison, Decision
 from analyzer.inquiry.conversation import Label
+from analyzer.issues.labels.commands import CommandKind, Commands
 from analyzer.issues.labels.correcting import Outcome, follow_labels
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import accept_label, proved_runs, training_runs
-from analyzer.issues.labels.opinion_store import WaitingExperiments
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.lab.evaluation.training import fit_linear
-from analyzer.service.page_sources import Proving
+from analyzer.service.commands import CommandTask
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
@@ -84,7 +84,7 @@ def found_on(room: Room, step: int, decision: Decision) -> Attribution:
 
 
 @pytest.fixture
-async def proving(room: Room) -> Proving:
+async def proving(room: Room) -> CommandTask:
     """The service's side: a run whose verdict blames step 0 and whose spans are kept."""
     room.judge(blame(0, "signals"))
     rules = make_redactor(())
@@ -93,12 +93,12 @@ async def proving(room: Room) -> Proving:
     room.second.store.spans.keep_all(
         [PackedSpans(tenant=NO_TENANT, run_id=TRACE, is_failure=True, packed=packed)], 5
     )
-    return Proving(second=room.second, db=room.bench.db)
+    return CommandTask(second=room.second, db=room.bench.db)
 
 
 def hand_over(room: Room, step: int, decision: Decision) -> None:
     document = write_answer(found_on(room, step, decision)).decode()
-    WaitingExperiments(room.bench.db).add(NO_TENANT, TRACE, START, document)
+    Commands(room.bench.db).add(CommandKind.EXPERIMENT, NO_TENANT, TRACE, START, document)
 
 
 @pytest.mark.usefixtures("proving")
@@ -119,18 +119,18 @@ def test_a_proof_is_handed_over_though_the_store_refuses_its_trials(
     assert packed is not None
     with pytest.raises(StoreError):
         experiment_runs.hand_over(proved, RUN, KeptTrace(verdict=room.verdict(), spans=unpack_spans(packed)))
-    assert [one.run_id for one in WaitingExperiments(room.bench.db).all()] == [TRACE]
+    assert [one.run_id for one in Commands(room.bench.db).waiting()] == [TRACE]
 
 
 @pytest.mark.parametrize("document", ["", "{}", "[1]", '{"run_id": "another"}', "\x00"])
 async def test_a_damaged_result_is_dropped_and_changes_nothing(
-    room: Room, proving: Proving, document: str
+    room: Room, proving: CommandTask, document: str
 ) -> None:
-    queue = WaitingExperiments(room.bench.db)
-    queue.add(NO_TENANT, TRACE, START, document)
-    queue.add(NO_TENANT, "no such run", START, document)
+    queue = Commands(room.bench.db)
+    queue.add(CommandKind.EXPERIMENT, NO_TENANT, TRACE, START, document)
+    queue.add(CommandKind.EXPERIMENT, NO_TENANT, "no such run", START, document)
     await proving.follow()
-    assert (queue.all(), room.verdict().version, room.sent()) == ([], 1, [])
+    assert (queue.waiting(), room.verdict().version, room.sent()) == ([], 1, [])
 
 
 @pytest.mark.usefixtures("proving")
@@ -139,7 +139,7 @@ def test_a_proof_of_a_step_that_nothing_blamed_says_what_to_do(room: Room) -> No
     assert proved.fix.startswith(f"Check this answer of {proved.agent}, and ask again")
 
 
-async def test_a_persons_word_stands_against_a_proof(room: Room, proving: Proving) -> None:
+async def test_a_persons_word_stands_against_a_proof(room: Room, proving: CommandTask) -> None:
     store, labels = room.second.store, room.bench.labels
     accept_label(labels, room.verdict(), Statement(kind=LabelKind.NOT_A_FAILURE), 6, verdicts=store)
     follow_labels(store, labels, room.second.policy, 7)
@@ -149,7 +149,7 @@ async def test_a_persons_word_stands_against_a_proof(room: Room, proving: Provin
 
 
 async def test_a_proof_is_a_version_of_the_verdict_and_supersedes_the_carriers(
-    room: Room, proving: Proving
+    room: Room, proving: CommandTask
 ) -> None:
     hand_over(room, 1, Decision.PROVED)
     await proving.follow()
@@ -188,7 +188,7 @@ async def test_a_proof_is_a_version_of_the_verdict_and_supersedes_the_carriers(
     assert [one.method for one in await room.second.of(NO_TENANT, TRACE)] == ["experiment"]
 
 
-async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, proving: Proving) -> None:
+async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, proving: CommandTask) -> None:
     hand_over(room, 0, Decision.PROVED)
     await proving.follow()
     now = room.verdict()
@@ -197,7 +197,7 @@ async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, provi
     assert not [name for name, _ in room.sent() if name.startswith("withdrawn")]
 
 
-async def test_no_opinion_supersedes_a_proof(room: Room, proving: Proving) -> None:
+async def test_no_opinion_supersedes_a_proof(room: Room, proving: CommandTask) -> None:
     hand_over(room, 1, Decision.PROVED)
     await proving.follow()
     assert await room.second.take(WANTED, room.trajectory, blame(0)) is Outcome.PROOF_STANDS
@@ -213,7 +213,7 @@ async def test_no_opinion_supersedes_a_proof(room: Room, proving: Proving) -> No
     assert write_back(late, room.second.policy).verdict == before
 
 
-async def test_a_refutation_withdraws_the_blame_of_its_step_alone(room: Room, proving: Proving) -> None:
+async def test_a_refutation_withdraws_the_blame_of_its_step_alone(room: Room, proving: CommandTask) -> None:
     refuted = found_on(room, 0, Decision.REFUTED)
     elsewhere = replace(WANTED, digest="of another step")
     assert refuted.proof is not None
@@ -245,13 +245,13 @@ async def test_an_experiment_that_decides_nothing_on_the_blamed_step_leaves_the_
     assert attribution.status == "undetermined"
 
 
-async def test_a_deleted_run_takes_its_waiting_results_along(room: Room, proving: Proving) -> None:
+async def test_a_deleted_run_takes_its_waiting_results_along(room: Room, proving: CommandTask) -> None:
     hand_over(room, 1, Decision.PROVED)
     delete_run(proving.db, NO_TENANT, TRACE)
-    assert WaitingExperiments(room.bench.db).all() == []
+    assert Commands(room.bench.db).waiting() == []
 
 
-async def test_a_proof_teaches_a_ranker_less_than_a_persons_label(room: Room, proving: Proving) -> None:
+async def test_a_proof_teaches_a_ranker_less_than_a_persons_label(room: Room, proving: CommandTask) -> None:
     store, labels, opinions = room.second.store, room.bench.labels, room.second.opinions
     hand_over(room, 1, Decision.PROVED)
     await proving.follow()
@@ -263,7 +263,7 @@ async def test_a_proof_teaches_a_ranker_less_than_a_persons_label(room: Room, pr
     assert labelled.label == Label(agent="writer", step=1, trust=1.0)
 
 
-async def test_a_refutation_teaches_that_its_step_is_not_to_blame(room: Room, proving: Proving) -> None:
+async def test_a_refutation_teaches_that_its_step_is_not_to_blame(room: Room, proving: CommandTask) -> None:
     hand_over(room, 0, Decision.REFUTED)
     await proving.follow()
     second = room.second
@@ -274,7 +274,7 @@ async def test_a_refutation_teaches_that_its_step_is_not_to_blame(room: Room, pr
 
 @pytest.mark.parametrize("decision", [Decision.PROVED, Decision.REFUTED])
 async def test_a_run_that_an_experiment_decided_on_is_kept_for_training(
-    room: Room, proving: Proving, decision: Decision
+    room: Room, proving: CommandTask, decision: Decision
 ) -> None:
     hand_over(room, 0, decision)
     await proving.follow()

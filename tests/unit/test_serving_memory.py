@@ -2,17 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import weakref
 from contextlib import suppress
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import make_mocked_request
 
-from analyzer.cli.responsive import collect_garbage, responsive
+from analyzer.cli.responsive import collect_garbage, collecting_rarely
 from analyzer.service.all_in_one import trim_periodically
-from analyzer.web.short_turns import SWITCH_S, in_short_turns
 
 
 async def test_memory_is_given_back_again_and_again_until_the_end() -> None:
@@ -64,41 +60,14 @@ async def test_old_garbage_is_collected_only_when_memory_has_doubled() -> None:
     assert collected == [6, 12]
 
 
-async def test_a_serving_process_leaves_old_objects_alone_and_lets_threads_take_short_turns() -> None:
-    thresholds, interval_s = gc.get_threshold(), sys.getswitchinterval()
+async def test_a_serving_process_leaves_old_objects_alone() -> None:
+    thresholds = gc.get_threshold()
     try:
-        async with responsive():
+        async with collecting_rarely():
             await asyncio.sleep(0)
             assert gc.get_freeze_count() > 0
             assert gc.get_threshold()[:2] == thresholds[:2]
             assert gc.get_threshold()[2] > 1 << 20
-            assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
-        assert sys.getswitchinterval() == interval_s
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
-
-
-async def test_threads_take_short_turns_while_any_request_but_a_stream_is_answered() -> None:
-    usual_s, free = sys.getswitchinterval(), asyncio.Event()
-
-    async def answer(_request: web.BaseRequest) -> web.Response:
-        await free.wait()
-        return web.Response()
-
-    def ask(path: str) -> asyncio.Task[web.StreamResponse]:
-        request = make_mocked_request("GET", path)
-        return asyncio.create_task(in_short_turns(request, answer))
-
-    stream = ask("/events")
-    await asyncio.sleep(0)
-    assert sys.getswitchinterval() == usual_s
-    first, second = ask("/runs"), ask("/api/runs")
-    await asyncio.sleep(0)
-    assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
-    first.cancel()
-    await asyncio.wait({first})
-    assert sys.getswitchinterval() == pytest.approx(SWITCH_S), "the other is still being answered"
-    free.set()
-    await asyncio.gather(second, stream)
-    assert sys.getswitchinterval() == usual_s

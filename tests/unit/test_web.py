@@ -18,6 +18,7 @@ from analyzer.telemetry.metric_table import FAILURES
 from analyzer.telemetry.verdict_counters import Counter
 from analyzer.web.api import Labels
 from analyzer.web.app import WebParts, make_app
+from analyzer.web.probes import Probes
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from tests.verdicts import stored
@@ -50,10 +51,9 @@ async def labels_of(_tenant: Tenant, _run_id: str) -> Sequence[Label]:
 
 
 PARTS = WebParts(
-    is_ready=lambda: True,
+    probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
     recent=recent,
     find=find,
-    metrics=CollectorRegistry(),
     labels=Labels(give=give, of=labels_of),
 )
 
@@ -102,7 +102,7 @@ async def test_a_limit_that_is_none_is_said(ask: Ask, limit: str) -> None:
 
 
 async def test_readiness_turns_false_and_health_does_not(ask: Ask) -> None:
-    client = await ask(replace(PARTS, is_ready=lambda: False))
+    client = await ask(replace(PARTS, probe=Probes(is_ready=lambda: False, metrics=CollectorRegistry())))
     assert (await client.get("/readyz")).status == 503
     assert (await client.get("/healthz")).status == 200
 
@@ -161,7 +161,7 @@ async def test_metrics_have_exemplars_where_openmetrics_is_asked_for(
 ) -> None:
     registry = CollectorRegistry()
     registry.register(OneFailure())
-    client = await ask(replace(PARTS, metrics=registry))
+    client = await ask(replace(PARTS, probe=Probes(is_ready=lambda: True, metrics=registry)))
     answer = await client.get("/metrics", headers={"Accept": accept})
     assert (answer.status, answer.content_type) == (200, content_type)
     text = await answer.text()

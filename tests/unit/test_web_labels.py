@@ -16,6 +16,7 @@ from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, as_label
 from analyzer.web.api import Labels, read_statement
 from analyzer.web.app import WebParts, make_app
+from analyzer.web.probes import Probes
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
@@ -57,10 +58,9 @@ class Memory:
 
     def parts(self) -> WebParts:
         return WebParts(
-            is_ready=lambda: True,
+            probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
             recent=self.recent,
             find=self.find,
-            metrics=CollectorRegistry(),
             labels=Labels(give=self.give, of=self.of),
             tenant_header_names=("x-scope-orgid",),
         )

@@ -28,6 +28,7 @@ from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts, web_server
 from analyzer.web.pages.front import shown_settings
 from analyzer.web.pages.run_pages import Pages
+from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunName, ShownIssue
 from analyzer.web.reads.workflow_reads import WorkflowReader
@@ -147,10 +148,9 @@ class Stage:
             now_ns=self.now_ns,
         )
         parts = WebParts(
-            is_ready=lambda: True,
+            probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
             recent=self._recent,
             find=self._find,
-            metrics=CollectorRegistry(),
             labels=Labels(give=self._give, of=self._labels_of),
             deleting=Deleting(run=self._delete, tenant=self._delete_tenant),
             workflows=WorkflowReader(IssueStore(database.connect()), self.now_ns, is_fair_sample=True),

@@ -33,7 +33,6 @@ from typing import Any, Final
 
 from opentelemetry import context
 
-from analyzer.executor.models.pausing_imports import pausing_imports
 from analyzer.inquiry.errors import ModelError, ModelFailure, ModelNeeded
 from analyzer.inquiry.method import Prompt, Reply
 from collector_processor.rebuild.redaction import redact
@@ -286,10 +285,9 @@ def _litellm() -> Any:
 
 def _warm_up() -> None:
     """Import litellm, and call an unreachable server to trigger the first call's lazy imports (0.4 s)."""
-    with pausing_imports():
-        litellm = _litellm()
-        with suppress(*litellm.LITELLM_EXCEPTION_TYPES), _unobserved():
-            asyncio.run(_call_nobody(litellm))
+    litellm = _litellm()
+    with suppress(*litellm.LITELLM_EXCEPTION_TYPES), _unobserved():
+        asyncio.run(_call_nobody(litellm))
 
 
 async def _call_nobody(litellm: Any) -> None:

@@ -18,14 +18,14 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts, packed_run
 from analyzer.issues.issue_store import as_noted
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.opinion_store import Opinion, OpinionStore, of_request
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, place_of
 from collector_processor.core.analysis import Analysis, CommitPort, KeepRun
 from collector_processor.core.disk import StoreError
@@ -291,6 +291,26 @@ class Wanted:
     """Digest of the kept run."""
 
 
+class KeptOpinions(Protocol):
+    """Stores second opinions and corrects verdicts by them, here or through another process."""
+
+    async def of(self, tenant: Tenant, run_id: str) -> Sequence[Opinion]:
+        """Return the opinions on a run, newest first."""
+        ...
+
+    async def known(self, asked: Wanted) -> Opinion | None:
+        """Return the stored opinion on exactly this request; ``None`` if there is none."""
+        ...
+
+    async def take(self, asked: Wanted, trajectory: Trajectory, attribution: Attribution) -> Outcome:
+        """Store an opinion, and commit it as a new version of the verdict if it differs.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondOpinions:
     """Stores second opinions and corrects verdicts by them. Not pure."""
@@ -310,12 +330,7 @@ class SecondOpinions:
 
     async def known(self, asked: Wanted) -> Opinion | None:
         """Return the stored opinion on exactly this request; ``None`` if there is none."""
-        found = await self.of(asked.tenant, asked.run_id)
-        wanted = (asked.method, asked.model, asked.digest)
-        return next(
-            (one for one in found if (one.method, one.model, one.run_digest) == wanted and one.is_answer),
-            None,
-        )
+        return of_request(await self.of(asked.tenant, asked.run_id), asked.method, asked.model, asked.digest)
 
     async def take(self, asked: Wanted, trajectory: Trajectory, attribution: Attribution) -> Outcome:
         """Store an opinion, and commit it as a new version of the verdict if it differs.

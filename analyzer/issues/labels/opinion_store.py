@@ -1,4 +1,4 @@
-"""Second opinions on runs and results of experiments: tables of the store. Synchronous; one thread at a time.
+"""Second opinions on runs: a table of the store. Synchronous; one thread at a time.
 
 An opinion that cost money is never requested twice: it is stored with the run's verdict, and found by method,
 model and the digest of the analysed content. Bounded; the oldest are deleted.
@@ -17,8 +17,6 @@ from collector_processor.store.database.places import StorePlace, connected
 
 MAX_OF_A_RUN: Final = 50
 MAX_OPINIONS: Final = 20_000
-MAX_WAITING: Final = 1_000
-"""Experiments that wait for the service; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +110,15 @@ class OpinionStore:
         return [_opinion(row) for row in rows]
 
 
+def of_request(opinions: Iterable[Opinion], method: str, model: str, digest: str) -> Opinion | None:
+    """Return the opinion on exactly this request; ``None`` if there is none."""
+    wanted = (method, model, digest)
+    return next(
+        (one for one in opinions if (one.method, one.model, one.run_digest) == wanted and one.is_answer),
+        None,
+    )
+
+
 def blamed_steps(
     db: StoreConnection, runs: Sequence[tuple[Tenant, str]]
 ) -> dict[tuple[Tenant, str], tuple[int, ...]]:
@@ -124,62 +131,6 @@ def blamed_steps(
             name = (opinion.tenant, opinion.run_id)
             found[name] = (*found.get(name, ()), step)
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """An experiment's result that the service has not read yet."""
-
-    id: int
-    tenant: Tenant
-    run_id: str
-    given_ns: int
-    document: str
-    """The attribution, in the format of ``executor/codec.py``."""
-
-
-class WaitingExperiments:
-    """Rows of ``experiment``: written by the command, read and deleted by the service."""
-
-    def __init__(self, db: StoreConnection) -> None:
-        """Use the tables of an open store."""
-        self._db: Final = db
-
-    def add(self, tenant: Tenant, run_id: str, given_ns: int, document: str) -> None:
-        """Hand a result to the service, durably.
-
-        Raises:
-            StoreError: the store refuses.
-        """
-        with self._db.transaction():
-            self._db.execute(
-                "INSERT INTO experiment (tenant, run_id, given_ns, document) VALUES (?, ?, ?, ?)",
-                (tenant, run_id, given_ns, document),
-            )
-            self._db.execute(
-                "DELETE FROM experiment WHERE id IN"
-                " (SELECT id FROM experiment ORDER BY id DESC LIMIT ? OFFSET ?)",
-                (MAX_WAITING, MAX_WAITING),
-            )
-
-    def all(self) -> list[Waiting]:
-        """Return the waiting results, in the order they were added."""
-        rows = self._db.execute("SELECT id, tenant, run_id, given_ns, document FROM experiment ORDER BY id")
-        return [
-            Waiting(id=row[0], tenant=Tenant(row[1]), run_id=row[2], given_ns=row[3], document=row[4])
-            for row in rows
-        ]
-
-    def done(self, waiting: Waiting) -> None:
-        """Delete a result that has been read.
-
-        Raises:
-            StoreError: the store refuses.
-        """
-        with self._db.transaction():
-            self._db.execute(
-                "DELETE FROM experiment WHERE id = ? AND given_ns = ?", (waiting.id, waiting.given_ns)
-            )
 
 
 def _opinion(row: Sequence[Any]) -> Opinion:

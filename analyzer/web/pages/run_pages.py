@@ -13,7 +13,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.issues.labels.correcting import SecondOpinions
+from analyzer.issues.labels.correcting import KeptOpinions
 from analyzer.issues.labels.kept_run import KeptRun
 from analyzer.issues.labels.kept_trace import otlp_json, read_kept
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
@@ -57,7 +57,7 @@ class Pages:
     """``None`` if recurring failures are not stored."""
     trace_link: TraceLink = field(default_factory=TraceLink)
     settings: tuple[ShownSetting, ...] = ()
-    second: SecondOpinions | None = None
+    second: KeptOpinions | None = None
     """Keeps second opinions; ``None`` if they are only shown."""
     card: Mapping[str, Any] = field(default_factory=dict)
     """Card of the ranker in use; empty without one."""

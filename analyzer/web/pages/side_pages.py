@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
 from aiohttp import web
-from prometheus_client.registry import CollectorRegistry
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.web.guard import require_stated_origin
+from analyzer.web.guard import METRICS, require_stated_origin
 from analyzer.web.pages.front import routed
 from analyzer.web.pages.run_pages import PageContext
+from analyzer.web.probes import Probe
 from analyzer.web.reads.page_records import RunQuery, RunRow, ShownIssue
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.run_list import MOST_ASKED
@@ -26,10 +29,11 @@ _BACKLOG: Final = ("blamespan_open_traces", "blamespan_examinations")
 _ITEMS: Final = "blamespan_items_"
 
 
-def health_routes(context: PageContext, metrics: CollectorRegistry, recent: RecentWork) -> list[web.RouteDef]:
+def health_routes(context: PageContext, probe: Probe, recent: RecentWork) -> list[web.RouteDef]:
     """Return the route of the health page."""
 
     async def health(context: PageContext, request: web.Request) -> web.StreamResponse:
+        metrics = await _metrics(probe)
         return await context.front.show(
             request,
             "health.html",
@@ -42,10 +46,16 @@ def health_routes(context: PageContext, metrics: CollectorRegistry, recent: Rece
     return routed(context, ("GET", "/health", health))
 
 
-def items_of(metrics: CollectorRegistry) -> dict[str, dict[str, int]]:
+async def _metrics(probe: Probe) -> list[Metric]:
+    """Return the metrics of the process that takes spans; none while it does not answer."""
+    found = await probe(METRICS, "")
+    return list(text_string_to_metric_families(found.body)) if found.status == HTTPStatus.OK else []
+
+
+def items_of(metrics: Iterable[Metric]) -> dict[str, dict[str, int]]:
     """Return the numbers of items received, forwarded, lost and so on, by signal."""
     found: dict[str, dict[str, int]] = {}
-    for family in metrics.collect():
+    for family in metrics:
         if family.name.startswith(_ITEMS):
             for sample in family.samples:
                 counts = found.setdefault(family.name.removeprefix(_ITEMS), {})
@@ -53,11 +63,11 @@ def items_of(metrics: CollectorRegistry) -> dict[str, dict[str, int]]:
     return found
 
 
-def backlog_of(metrics: CollectorRegistry) -> dict[str, int]:
+def backlog_of(metrics: Iterable[Metric]) -> dict[str, int]:
     """Return the work waiting and in progress by the metrics' descriptions."""
     return {
         family.documentation: int(family.samples[0].value)
-        for family in metrics.collect()
+        for family in metrics
         if family.name in _BACKLOG and family.samples
     }
 

@@ -20,7 +20,7 @@ import typer
 import uvloop
 
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.cli.responsive import collecting_rarely, responsive
+from analyzer.cli.responsive import collecting_rarely
 from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
@@ -229,9 +229,8 @@ async def _show_until_stopped(settings: Settings, output: OutputFormat) -> None:
         port = await server.start()
         stack.push_async_callback(server.stop)
         address = Address(host=settings.listeners[2].host, port=port)
-        async with responsive():
-            _announce_page(address, output)
-            await _until_stopped(stopped, lifetime.failure)
+        _announce_page(address, output)
+        await _until_stopped(stopped, lifetime.failure)
 
 
 def _announce_page(address: Address, output: OutputFormat) -> None:
@@ -248,9 +247,8 @@ async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> No
         server = await _prepared(settings, lifetime)
         port = await server.start()
         try:
-            async with responsive():
-                _announce_analyzer(settings, port, output)
-                await _until_stopped(stopped, lifetime.failure)
+            _announce_analyzer(settings, port, output)
+            await _until_stopped(stopped, lifetime.failure)
         finally:
             await asyncio.shield(server.stop(ANALYZER_SHUTDOWN_S))
 

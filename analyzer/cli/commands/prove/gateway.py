@@ -27,7 +27,6 @@ from analyzer.cli.output import (
     print_json,
 )
 from analyzer.cli.recorded_runs import LogsOption, load_runs, reader_here
-from analyzer.cli.responsive import responsive
 from analyzer.experiment.experiment_output import tool_lines
 from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
 from analyzer.experiment.replay.gateway_server import Gateway, serving
@@ -238,7 +237,7 @@ async def _serve(
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)
-    async with serving(options) as running, responsive():
+    async with serving(options) as running:
         opened = running.open(tape, change, lifetime_s=lifetime_s, trial=trial)
         _announce(running, opened, tape, output)
         await stopped.wait()

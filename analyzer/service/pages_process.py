@@ -1,0 +1,211 @@
+"""Supervisor of the pages' process: starts it, answers its questions, and restarts it. Not pure.
+
+The two processes hold the ends of one socket. Through it go the settings, then questions of the pages and
+answers, each a line of JSON; and each process notices by it that the other one has ended, however it did. The
+sockets on which pages are served belong to the service: connections wait in them while a process starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from analyzer.executor.worker_process import command_of
+from analyzer.web.probes import Probe, ProbeAnswer
+from collector_processor.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+MODULE: Final = "analyzer.service.pages_alone"
+READY: Final = "ready"
+"""Said by the pages once they serve."""
+COMMANDS: Final = "commands"
+"""Asks to carry out what the pages have written; answered when that is done."""
+PROBE: Final = "probe"
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 30.0
+_LONG_LIFE_S: Final = 60.0
+"""Seconds after which the end of a process counts as its first."""
+_END_S: Final = 6.0
+"""Seconds for the pages to end by themselves: responses in progress have 5 s."""
+_ANSWER_S: Final = 5.0
+_COMMANDS_S: Final = 20.0
+_LONGEST_LINE: Final = 64 << 20
+_GONE: Final = ProbeAnswer(status=503, body="the process that takes spans does not answer\n")
+
+Question: TypeAlias = Mapping[str, Any]
+Answering: TypeAlias = Callable[[Question], Awaitable[Mapping[str, Any]]]
+
+
+def answering(probe: Probe, carry_out: Callable[[], Awaitable[None]]) -> Answering:
+    """Return a function that answers the questions of the pages."""
+
+    async def answer(question: Question) -> Mapping[str, Any]:
+        match question["ask"]:
+            case kind if kind == PROBE:
+                return asdict(await probe(question["path"], question["accept"]))
+            case kind if kind == COMMANDS:
+                await carry_out()
+        return {}
+
+    return answer
+
+
+@dataclass(slots=True, kw_only=True)
+class PagesProcess:
+    """One process at a time that serves the pages, until cancelled."""
+
+    settings: Settings
+    is_analysing: bool
+    """Whether people may request analyses."""
+    sockets: Sequence[socket.socket]
+    """Sockets that listen; the caller closes them."""
+    answer: Answering
+    command: Sequence[str] = field(default_factory=lambda: command_of(MODULE))
+    first_pause_s: float = FIRST_PAUSE_S
+    restarts: int = 0
+    """Processes that ended by themselves."""
+    pid: int | None = None
+    """The process that serves now."""
+    _is_ready: bool = False
+
+    async def run(self) -> None:
+        """Keep a process running; whatever ends it, it never ends the service."""
+        pause_s = self.first_pause_s
+        while True:
+            began_s = time.monotonic()
+            try:
+                status: object = await self._live()
+            except OSError as error:
+                status = error.strerror
+            if time.monotonic() - began_s > _LONG_LIFE_S:
+                pause_s = self.first_pause_s
+            self.restarts += 1
+            logger.error("the pages' process ended", extra={"status": status, "started_again_in_s": pause_s})
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _live(self) -> int:
+        """Start a process and answer it until it ends; return its status."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            process = await asyncio.to_thread(self._started, theirs)
+            kept = ours.dup()
+        self.pid, self._is_ready = process.pid, False
+        try:
+            reader, writer = await asyncio.open_connection(sock=kept, limit=_LONGEST_LINE)
+            start = {"settings": self.settings.model_dump(mode="json"), "is_analysing": self.is_analysing}
+            writer.write(_line(start))
+            await self._answer_all(reader, writer)
+        finally:
+            self.pid = None
+            await asyncio.shield(asyncio.to_thread(_ended, process, _END_S if self._is_ready else 0.0))
+        return process.returncode
+
+    def _started(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        files = (theirs.fileno(), *(one.fileno() for one in self.sockets))
+        return subprocess.Popen(  # noqa: S603 - our own program
+            [*self.command, *map(str, files)],
+            stdin=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            pass_fds=files,
+            process_group=0,  # Ctrl-C is for the service only
+        )
+
+    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers: set[asyncio.Task[None]] = set()
+        try:
+            with suppress(ConnectionError, ValueError):  # the process has ended, or is none of ours
+                while line := await reader.readline():
+                    question = json.loads(line)
+                    self._is_ready = self._is_ready or question["ask"] == READY
+                    task = asyncio.create_task(self._answer_one(question, writer))
+                    answers.add(task)
+                    task.add_done_callback(answers.discard)
+        finally:
+            writer.close()
+            for task in answers:
+                task.cancel()
+
+    async def _answer_one(self, question: Question, writer: asyncio.StreamWriter) -> None:
+        try:
+            answer = await self.answer(question)
+        except Exception:  # containment: a question of the pages must not end the service
+            logger.exception("a question of the pages could not be answered")
+            answer = {}
+        writer.write(_line({**answer, "id": question["id"]}))
+
+
+def _ended(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(patience_s)
+        return
+    process.kill()
+    process.wait()
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document).encode() + b"\n"
+
+
+class Service:
+    """The service, as the pages' process sees it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader: Final = reader
+        self._writer: Final = writer
+        self._asked: Final[dict[int, asyncio.Future[Question]]] = {}
+        self._ids: Final = count()
+
+    async def listen(self) -> None:
+        """Take answers until the service ends."""
+        with suppress(ConnectionError):
+            while line := await self._reader.readline():
+                answer = json.loads(line)
+                asked = self._asked.pop(answer.pop("id"), None)
+                if asked is not None and not asked.done():
+                    asked.set_result(answer)
+
+    async def ready(self) -> None:
+        """Say that pages are served."""
+        await self._ask({"ask": READY}, _ANSWER_S)
+
+    async def carry_out(self) -> None:
+        """Have commands and labels in the store carried out now; return when that is done, or too late."""
+        await self._ask({"ask": COMMANDS}, _COMMANDS_S)
+
+    async def probe(self, path: str, accept: str = "") -> ProbeAnswer:
+        """Return the service's answer to a probe: 503 if it gives none."""
+        found = await self._ask({"ask": PROBE, "path": path, "accept": accept}, _ANSWER_S)
+        return ProbeAnswer(**found) if found else _GONE
+
+    async def _ask(self, question: dict[str, Any], patience_s: float) -> Question | None:
+        id_ = next(self._ids)
+        asked: asyncio.Future[Question] = asyncio.get_running_loop().create_future()
+        self._asked[id_] = asked
+        self._writer.write(_line({**question, "id": id_}))
+        try:
+            async with asyncio.timeout(patience_s):
+                return await asked
+        except TimeoutError:
+            return None
+        finally:
+            self._asked.pop(id_, None)
+
+
+async def connected(file: int) -> tuple[Mapping[str, Any] | None, Service]:
+    """Connect to the service by an inherited socket; return what it says first, ``None`` if it is gone."""
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=file), limit=_LONGEST_LINE)
+    said = await reader.readline()
+    return (json.loads(said) if said else None), Service(reader, writer)
