@@ -45,12 +45,7 @@ def told(name: str, moment: float, **attributes: Any) -> Event:
 def test_a_subagents_steps_are_inside_the_tool_that_spawned_it() -> None:
     trajectory = ordered(
         interaction("Fix the test."),
-        claude(
-            2,
-            "llm_request",
-            query_source="repl_main_thread",
-            response__model_output="I ask a reviewer.",
-        ),
+        claude(2, "llm_request", query_source="repl_main_thread", response__model_output="I ask a reviewer."),
         claude(3, "tool", end=90, tool_name="Task", subagent_type="reviewer"),
         claude(4, "llm_request", parent=3, query_source="agent:custom:reviewer"),
         claude(5, "tool", parent=3, tool_name="Read", file_path="a.py"),
@@ -167,8 +162,6 @@ def test_the_headings_of_detailed_tracing_are_taken_off() -> None:
 
 def test_a_tool_that_begins_while_the_reply_streams_is_not_beside_it() -> None:
     trajectory = ordered(
-        interaction("x"),
-        claude(2, "llm_request", end=60),
-        claude(3, "tool", end=90, tool_name="Bash"),
+        interaction("x"), claude(2, "llm_request", end=60), claude(3, "tool", end=90, tool_name="Bash")
     )
     assert [step.group for step in trajectory.steps] == [None, None]
