@@ -20,18 +20,9 @@ def claude(
     logs: Sequence[Event] = (),
     **attributes: Any,
 ) -> Span:
-    named = {key.replace("__", "."): value for key, value in attributes.items()}
-    named["span.type"] = kind
-    return span(
-        number,
-        parent=parent,
-        name=f"claude_code.{kind}",
-        scope=SCOPE,
-        attributes=named,
-        events=events,
-        logs=logs,
-        end=end,
-    )
+    named = {key.replace("__", "."): value for key, value in attributes.items()} | {"span.type": kind}
+    told: Any = {"attributes": named, "events": events, "logs": logs, "end": end}
+    return span(number, parent=parent, name=f"claude_code.{kind}", scope=SCOPE, **told)
 
 
 def interaction(prompt: str, *logs: Event) -> Span:
@@ -52,12 +43,8 @@ def test_a_subagents_steps_are_inside_the_tool_that_spawned_it() -> None:
         claude(6, "tool.execution", parent=5, success=True),
         claude(10, "llm_request", query_source="repl_main_thread"),
     )
-    assert outline(trajectory) == [
-        ("claude_code", "llm"),
-        ("reviewer", "llm"),
-        ("reviewer", "tool"),
-        ("claude_code", "llm"),
-    ]
+    reviewing = [("reviewer", "llm"), ("reviewer", "tool")]
+    assert outline(trajectory) == [("claude_code", "llm"), *reviewing, ("claude_code", "llm")]
     assert trajectory.task == "Fix the test."
     assert (trajectory.steps[0].output, trajectory.steps[2].input) == ("I ask a reviewer.", "a.py")
 
