@@ -5,6 +5,7 @@ from __future__ import annotations
 from analyzer.api.local import attribute, read_runs
 from semconv.model import Status, Step, StepKind
 
+TASK = "When is high tide at Dover tomorrow?"
 ERROR = "ConnectionError: the tide service cannot be reached"
 
 
@@ -15,6 +16,7 @@ def told_steps(data: bytes, *, error: str = ERROR) -> tuple[Step, Step, Step]:
     assert {step.agent for step in run.trajectory.steps} == {"harbour_desk"}
     assert (tool.kind, tool.target, tool.input) == (StepKind.TOOL, "tide_table", '{"port": "Dover"}')
     assert tool.error == error
+    assert run.trajectory.task == TASK
     assert last.output == "High tide at Dover is at 14:20 tomorrow."
     return first, tool, last
 

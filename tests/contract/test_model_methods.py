@@ -64,7 +64,7 @@ RULED = st.fixed_dictionaries(
 )
 
 
-def all_ruled(holding: bool) -> dict[str, Any]:  # noqa: FBT001 - what is drawn
+def all_ruled(holding: bool) -> dict[str, Any]:
     return {"answers": [{"step": n, "holds": holding, "quote": "1,450"} for n in range(len(RUN.steps))]}
 
 

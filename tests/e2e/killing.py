@@ -113,7 +113,7 @@ class Agents:
         for thread in self._threads:
             thread.join()
 
-    def _work(self, chance: random.Random, way: Way, is_patient: bool) -> None:  # noqa: FBT001 - a thread's
+    def _work(self, chance: random.Random, way: Way, is_patient: bool) -> None:
         while not self._ended.is_set():
             run = make_run(chance, plain_span if way == "json" else odd_span)
             self.runs.append(run)

@@ -19,55 +19,24 @@ from collector_processor.otlp.otlp_json import REQUESTS, use_parser_spelling
 from tests.security.mutations import mutate_json
 from tests.unit.test_otlp_json import CAPTURES, FULL, traces
 
-LOGS: dict[str, Any] = {
-    "resourceLogs": [
-        {
-            "resource": {"attributes": [{"key": "n", "value": {"doubleValue": 7}}], "entityRefs": []},
-            "scopeLogs": [
-                {
-                    "scope": {"name": "s", "unknown": [1]},
-                    "logRecords": [
-                        {
-                            "timeUnixNano": "5",
-                            "severityNumber": 17,
-                            "severityText": None,
-                            "body": {"kvlistValue": {"values": [{"key": "k", "value": {}}]}},
-                            "eventName": "e",
-                        }
-                    ],
-                }
-            ],
-        }
-    ]
+RECORD: dict[str, Any] = {
+    "timeUnixNano": "5",
+    "severityNumber": 17,
+    "severityText": None,
+    "body": {"kvlistValue": {"values": [{"key": "k", "value": {}}]}},
+    "eventName": "e",
 }
-METRICS: dict[str, Any] = {
-    "resourceMetrics": [
-        {
-            "scopeMetrics": [
-                {
-                    "metrics": [
-                        {
-                            "name": "tokens",
-                            "unit": "1",
-                            "sum": {
-                                "aggregationTemporality": 2,
-                                "isMonotonic": True,
-                                "dataPoints": [
-                                    {"timeUnixNano": "5", "asInt": "7", "attributes": []},
-                                    {"timeUnixNano": "6", "asDouble": 1.5, "flags": 0},
-                                ],
-                            },
-                        },
-                        {
-                            "name": "delay",
-                            "gauge": {"dataPoints": [{"startTimeUnixNano": "1", "asInt": "-3"}]},
-                        },
-                    ]
-                }
-            ]
-        }
-    ]
-}
+SCOPED = {"scope": {"name": "s", "unknown": [1]}, "logRecords": [RECORD]}
+RESOURCE = {"attributes": [{"key": "n", "value": {"doubleValue": 7}}], "entityRefs": []}
+LOGS: dict[str, Any] = {"resourceLogs": [{"resource": RESOURCE, "scopeLogs": [SCOPED]}]}
+POINTS = [
+    {"timeUnixNano": "5", "asInt": "7", "attributes": []},
+    {"timeUnixNano": "6", "asDouble": 1.5, "flags": 0},
+]
+TOKENS = {"aggregationTemporality": 2, "isMonotonic": True, "dataPoints": POINTS}
+DELAY = {"dataPoints": [{"startTimeUnixNano": "1", "asInt": "-3"}]}
+SUMS = [{"name": "tokens", "unit": "1", "sum": TOKENS}, {"name": "delay", "gauge": DELAY}]
+METRICS: dict[str, Any] = {"resourceMetrics": [{"scopeMetrics": [{"metrics": SUMS}]}]}
 
 
 def parsed(signal: Signal, document: Any) -> Message | None:

@@ -35,40 +35,21 @@ spans = st.fixed_dictionaries(
         "links": st.lists(links(), max_size=2),
     },
 )
+severities = st.sampled_from(range(len(SEVERITIES)))
 records = st.fixed_dictionaries(
     {"body": st.fixed_dictionaries({"stringValue": texts})},
-    optional={
-        "traceId": trace_ids,
-        "spanId": span_ids,
-        "severityNumber": st.sampled_from(range(len(SEVERITIES))),
-    },
+    optional={"traceId": trace_ids, "spanId": span_ids, "severityNumber": severities},
 )
-metrics = st.fixed_dictionaries(
-    {
-        "name": texts,
-        "sum": st.fixed_dictionaries(
-            {
-                "aggregationTemporality": st.sampled_from(range(len(TEMPORALITIES))),
-                "dataPoints": st.lists(
-                    st.fixed_dictionaries(
-                        {"asInt": st.just("4"), "exemplars": st.lists(links(), max_size=2)}
-                    ),
-                    max_size=2,
-                ),
-            }
-        ),
-    }
-)
+points = st.fixed_dictionaries({"asInt": st.just("4"), "exemplars": st.lists(links(), max_size=2)})
+temporalities = st.sampled_from(range(len(TEMPORALITIES)))
+sums = {"aggregationTemporality": temporalities, "dataPoints": st.lists(points, max_size=2)}
+metrics = st.fixed_dictionaries({"name": texts, "sum": st.fixed_dictionaries(sums)})
 FIELDS = {
     Signal.TRACES: ("resourceSpans", "scopeSpans", "spans", "instrumentationLibrarySpans"),
     Signal.LOGS: ("resourceLogs", "scopeLogs", "logRecords", "instrumentationLibraryLogs"),
     Signal.METRICS: ("resourceMetrics", "scopeMetrics", "metrics", "instrumentationLibraryMetrics"),
 }
-ITEMS: dict[Signal, st.SearchStrategy[Any]] = {
-    Signal.TRACES: spans,
-    Signal.LOGS: records,
-    Signal.METRICS: metrics,
-}
+ITEMS: dict[Signal, st.SearchStrategy[Any]] = dict(zip(FIELDS, (spans, records, metrics), strict=True))
 
 
 @st.composite
@@ -99,14 +80,9 @@ def in_base64(_: st.DrawFn, text: str) -> str:
 def named(draw: st.DrawFn, number: int, type_name: str, names: tuple[str, ...]) -> object:
     """The number of an enum in another spelling; ``type_name`` is ``SPAN_KIND`` and the like."""
     name, camel = names[number], type_name.title().replace("_", "")
-    spelling: object = draw(
-        st.sampled_from(
-            (
-                *(number, float(number), str(number), f" {number} ", name, name.lower(), name.title()),
-                *(f"{type_name}_{name}", f"{camel}.{name}", f"{camel}{name.title()}"),
-            )
-        )
-    )
+    bare = (number, float(number), str(number), f" {number} ", name, name.lower(), name.title())
+    typed = (f"{type_name}_{name}", f"{camel}.{name}", f"{camel}{name.title()}")
+    spelling: object = draw(st.sampled_from((*bare, *typed)))
     return spelling
 
 
@@ -152,7 +128,6 @@ def test_a_respelled_request_decodes_to_the_same_protobuf(
 ) -> None:
     signal, clean = request
     spell_id = data.draw(st.sampled_from((in_hex, in_base64)))
-    other = data.draw(
-        st.composite(lambda draw: with_libraries(draw, signal, respelled(draw, clean, spell_id)))()
-    )
+    rewriting = st.composite(lambda draw: with_libraries(draw, signal, respelled(draw, clean, spell_id)))
+    other = data.draw(rewriting())
     assert to_protobuf(signal, json.dumps(other).encode()) == to_protobuf(signal, json.dumps(clean).encode())

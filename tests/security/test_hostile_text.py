@@ -18,14 +18,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from analyzer.inquiry.present import (
-    attributes_table,
-    console,
-    plain,
-    run_heading,
-    steps_table,
-    verdict_panel,
-)
+from analyzer.inquiry.present import attributes_table, console, plain, run_heading, steps_table, verdict_panel
 from analyzer.lab.evaluation.plot import to_svg
 from analyzer.methods.without_model import Signals
 from analyzer.service.all_in_one import running_service
@@ -69,7 +62,7 @@ def hostile_run(text: str) -> Trajectory:
         failed_tool(f"clerk {text}", error=text, target=text, input=text),
         tool(f"clerk {text}", text, target=text),
         step(text or "x", text, instructions=text, tools=text),
-        task=text, output=text, reference=text, warnings=(text,), run_id=text,
+        task=text, output=text, reference=text, warnings=(text,), run_id=text
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
@@ -48,28 +49,16 @@ from semconv.model import (
 TRACE = TraceId("0af7651916cd43dd8448eb211c80319c")
 ROOT, CHAT = SpanId("00000000000000aa"), SpanId("00000000000000bb")
 RESOURCE = Resource(attributes={"service.name": "shop", "team": "blue"})
+SPAN = Span(trace_id=TRACE, span_id=ROOT, name="", start_ns=20_000, end_ns=50_000, resource=RESOURCE)
 SPANS = (
-    Span(
-        trace_id=TRACE, span_id=ROOT, name="invoke_workflow", start_ns=1_000, end_ns=90_000, resource=RESOURCE
-    ),
-    Span(
-        trace_id=TRACE,
-        span_id=CHAT,
-        parent_id=ROOT,
-        name="chat",
-        start_ns=20_000,
-        end_ns=50_000,
-        resource=RESOURCE,
-        trace_state="vendor=1",
-        flags=0x101,
-    ),
+    replace(SPAN, span_id=ROOT, name="invoke_workflow", start_ns=1_000, end_ns=90_000),
+    replace(SPAN, span_id=CHAT, parent_id=ROOT, name="chat", trace_state="vendor=1", flags=0x101),
 )
 RUN = Trace(spans=SPANS)
+STEP = Step(index=0, agent="calculator", kind=StepKind.LLM, trace_id=TRACE, span_id=CHAT, output="$450")
 TRAJECTORY = Trajectory(
     run_id=TRACE,
-    steps=(
-        Step(index=0, agent="calculator", kind=StepKind.LLM, trace_id=TRACE, span_id=CHAT, output="$450"),
-    ),
+    steps=(STEP,),
     agents=("calculator",),
     dialects=("blamespan",),
     root_trace_id=TRACE,
@@ -91,21 +80,19 @@ PASSED = Abstention(status=Status.NO_FAILURE, reason="the run did its task")
 def judgement(
     verdict: Blame | Abstention = BLAME, version: int = 1, supersedes: str | None = None
 ) -> Judgement:
-    return Judgement(
-        trajectory=TRAJECTORY,
-        attribution=Attribution(run_id=TRACE, verdict=verdict, method="signals"),
-        version=version,
-        supersedes=supersedes,
-    )
+    told = Attribution(run_id=TRACE, verdict=verdict, method="signals")
+    return Judgement(trajectory=TRAJECTORY, attribution=told, version=version, supersedes=supersedes)
+
+
+def marked(told: Judgement | None = None, **policy: Any) -> tuple[Span, ...]:
+    """Return the carriers of a judgement on the run."""
+    return carriers(told or judgement(), RUN, CarrierPolicy(**policy))
 
 
 def test_the_decisive_carrier_is_a_child_of_the_decisive_span_and_copies_its_resource() -> None:
-    decisive, _ = carriers(judgement(), RUN, CarrierPolicy())
-    assert (decisive.trace_id, decisive.parent_id, decisive.name) == (
-        TRACE,
-        CHAT,
-        "calculator: contradicts tool",
-    )
+    decisive, _ = marked()
+    assert (decisive.trace_id, decisive.parent_id) == (TRACE, CHAT)
+    assert decisive.name == "calculator: contradicts tool"
     assert decisive.resource == RESOURCE
     assert (decisive.start_ns, decisive.end_ns) == (20_000, 21_000)
     assert (decisive.trace_state, decisive.flags) == ("vendor=1", 1)
@@ -131,43 +118,46 @@ def test_the_setting_says_which_carriers_are_errors(
         assert (decisive.status, decisive.attributes.get("error")) == expected
 
 
+FAILURE_ID = "221642f76cfc2bb1879c562c710ab252"
+ON_BOTH = {
+    "blamespan.carrier": True,
+    "error": True,
+    "blamespan.run.id": TRACE,
+    "blamespan.failure.id": FAILURE_ID,
+    "blamespan.failure.status": "attributed",
+    "blamespan.failure.version": 1,
+    "blamespan.failure.method": "signals",
+    "blamespan.failure.model": "none",
+    "blamespan.failure.fallback": "none",
+    "blamespan.failure.explanation": "the tool said 480, mail [e-mail]",
+    "blamespan.failure.agent.name": "calculator",
+    "blamespan.failure.step.index": 0,
+    "blamespan.failure.accused": True,
+    "blamespan.failure.step.span_id": CHAT,
+    "blamespan.failure.mode": "contradicts_tool",
+    "blamespan.failure.confidence": 0.8,
+    "blamespan.failure.fix": "report 480",
+    "openinference.span.kind": "EVALUATOR",
+    "evaluations.0.evaluation.score": 0.0,
+    "evaluations.0.evaluation.explanation": "the tool said 480, mail [e-mail]",
+    "evaluations.0.evaluation.annotator_kind": "CODE",
+    "evaluations.0.evaluation.identifier": FAILURE_ID,
+}
+
+
 def test_what_stands_on_the_decisive_carrier() -> None:
-    decisive, _ = carriers(judgement(), RUN, CarrierPolicy())
-    assert decisive.attributes == snapshot(
-        {
-            "blamespan.carrier": True,
-            "error": True,
-            "blamespan.run.id": "0af7651916cd43dd8448eb211c80319c",
-            "blamespan.failure.decisive": True,
-            "blamespan.failure.rank": 1,
-            "blamespan.step.index": 0,
-            "blamespan.step.kind": "llm",
-            "blamespan.step.agent.name": "calculator",
-            "blamespan.step.agent.source": "span",
-            "blamespan.step.content.state": "complete",
-            "blamespan.failure.id": "221642f76cfc2bb1879c562c710ab252",
-            "blamespan.failure.status": "attributed",
-            "blamespan.failure.version": 1,
-            "blamespan.failure.method": "signals",
-            "blamespan.failure.model": "none",
-            "blamespan.failure.fallback": "none",
-            "blamespan.failure.explanation": "the tool said 480, mail [e-mail]",
-            "blamespan.failure.agent.name": "calculator",
-            "blamespan.failure.step.index": 0,
-            "blamespan.failure.accused": True,
-            "blamespan.failure.step.span_id": "00000000000000bb",
-            "blamespan.failure.mode": "contradicts_tool",
-            "blamespan.failure.confidence": 0.8,
-            "blamespan.failure.fix": "report 480",
-            "openinference.span.kind": "EVALUATOR",
-            "evaluations.0.evaluation.name": "failure_attribution",
-            "evaluations.0.evaluation.score": 0.0,
-            "evaluations.0.evaluation.label": "contradicts_tool",
-            "evaluations.0.evaluation.explanation": "the tool said 480, mail [e-mail]",
-            "evaluations.0.evaluation.annotator_kind": "CODE",
-            "evaluations.0.evaluation.identifier": "221642f76cfc2bb1879c562c710ab252",
-        }
-    )
+    decisive, _ = marked()
+    assert decisive.attributes == ON_BOTH | {
+        "blamespan.failure.decisive": True,
+        "blamespan.failure.rank": 1,
+        "blamespan.step.index": 0,
+        "blamespan.step.kind": "llm",
+        "blamespan.step.agent.name": "calculator",
+        "blamespan.step.agent.source": "span",
+        "blamespan.step.content.state": "complete",
+        "evaluations.0.evaluation.name": "failure_attribution",
+        "evaluations.0.evaluation.label": "contradicts_tool",
+    }
 
 
 MOVED = ValueOrigin(
@@ -214,58 +204,34 @@ def test_a_value_that_no_step_says_stands_on_no_carrier() -> None:
 
 
 def test_what_stands_on_the_roots_carrier() -> None:
-    _, root = carriers(judgement(), RUN, CarrierPolicy())
+    _, root = marked()
     assert (root.parent_id, root.start_ns, root.end_ns) == (ROOT, 1_000, 2_000)
     assert root.links == (Link(trace_id=TRACE, span_id=CHAT),)
-    assert root.attributes == snapshot(
-        {
-            "blamespan.carrier": True,
-            "error": True,
-            "blamespan.run.id": "0af7651916cd43dd8448eb211c80319c",
-            "blamespan.run.complete": True,
-            "blamespan.run.step.count": 1,
-            "blamespan.run.agents": ("calculator",),
-            "blamespan.run.dialects": ("blamespan",),
-            "blamespan.failure.id": "221642f76cfc2bb1879c562c710ab252",
-            "blamespan.failure.status": "attributed",
-            "blamespan.failure.version": 1,
-            "blamespan.failure.method": "signals",
-            "blamespan.failure.model": "none",
-            "blamespan.failure.fallback": "none",
-            "blamespan.failure.explanation": "the tool said 480, mail [e-mail]",
-            "blamespan.failure.agent.name": "calculator",
-            "blamespan.failure.step.index": 0,
-            "blamespan.failure.accused": True,
-            "blamespan.failure.step.span_id": "00000000000000bb",
-            "blamespan.failure.mode": "contradicts_tool",
-            "blamespan.failure.confidence": 0.8,
-            "blamespan.failure.fix": "report 480",
-            "openinference.span.kind": "EVALUATOR",
-            "evaluations.0.evaluation.name": "task_success",
-            "evaluations.0.evaluation.score": 0.0,
-            "evaluations.0.evaluation.label": "fail",
-            "evaluations.0.evaluation.explanation": "the tool said 480, mail [e-mail]",
-            "evaluations.0.evaluation.annotator_kind": "CODE",
-            "evaluations.0.evaluation.identifier": "221642f76cfc2bb1879c562c710ab252",
-        }
-    )
+    assert root.attributes == ON_BOTH | {
+        "blamespan.run.complete": True,
+        "blamespan.run.step.count": 1,
+        "blamespan.run.agents": ("calculator",),
+        "blamespan.run.dialects": ("blamespan",),
+        "evaluations.0.evaluation.name": "task_success",
+        "evaluations.0.evaluation.label": "fail",
+    }
 
 
 def test_no_carrier_bears_an_attribute_that_would_make_it_a_model_call() -> None:
-    for carrier in carriers(judgement(), RUN, CarrierPolicy()):
+    for carrier in marked():
         assert not [name for name in carrier.attributes if name.startswith("gen_ai.")]
 
 
 def test_a_verdict_without_blame_writes_only_the_roots_carrier() -> None:
-    (root,) = carriers(judgement(PASSED), RUN, CarrierPolicy())
+    (root,) = marked(judgement(PASSED))
     assert root.parent_id == ROOT
     assert root.attributes["blamespan.failure.status"] == "no_failure"
     assert "error" not in root.attributes
 
 
 def test_the_same_version_gives_the_same_span_ids_and_another_version_others() -> None:
-    first = [span.span_id for span in carriers(judgement(), RUN, CarrierPolicy())]
-    assert first == [span.span_id for span in carriers(judgement(), RUN, CarrierPolicy())]
+    first = [span.span_id for span in marked()]
+    assert first == [span.span_id for span in marked()]
     second = [span.span_id for span in carriers(judgement(version=2), RUN, CarrierPolicy())]
     assert not set(first) & set(second)
     assert len(set(first)) == 2
@@ -331,12 +297,8 @@ def test_the_status_of_carriers_that_blame_is_a_setting() -> None:
 
 def test_the_evaluation_event_belongs_to_the_decisive_span() -> None:
     _, log = evaluation_logs(judgement(), RUN, CarrierPolicy(), now_ns=7)
-    assert (log.trace_id, log.span_id, log.event.name, log.event.time_ns) == (
-        TRACE,
-        CHAT,
-        "gen_ai.evaluation.result",
-        7,
-    )
+    assert (log.trace_id, log.span_id) == (TRACE, CHAT)
+    assert (log.event.name, log.event.time_ns) == ("gen_ai.evaluation.result", 7)
     assert log.event.attributes["gen_ai.evaluation.name"] == "failure_attribution"
     assert log.event.attributes["gen_ai.evaluation.score.label"] == "contradicts_tool"
     assert log.event.attributes["blamespan.failure.agent.name"] == "calculator"
@@ -348,9 +310,8 @@ def test_the_evaluation_event_says_in_a_list_of_logs_what_it_is_about() -> None:
     assert isinstance(log.event.body, str)
     assert log.event.body.startswith("calculator broke the run at step ")
     assert "480" not in log.event.body, "prose stays out of it"
-    (raw,) = (
-        ExportLogsServiceRequest.FromString(encode_logs([log])).resource_logs[0].scope_logs[0].log_records
-    )
+    sent = ExportLogsServiceRequest.FromString(encode_logs([log]))
+    (raw,) = sent.resource_logs[0].scope_logs[0].log_records
     assert (raw.severity_number, raw.severity_text, raw.body.string_value) == (13, "WARN", log.event.body)
     (back,) = decode_logs(encode_logs([log]))
     assert (back.severity, back.event.body) == (13, log.event.body)
@@ -388,6 +349,9 @@ def test_a_changed_verdict_names_the_one_it_supersedes_and_withdraws_it_where_it
     assert [one.parent_id for one in withdrawal(new, gone, RUN, CarrierPolicy())] == [ROOT]
 
 
+LONG_NAME = "the senior research assistant"
+
+
 @pytest.mark.parametrize(
     ("agent", "mode", "name"),
     [
@@ -395,11 +359,7 @@ def test_a_changed_verdict_names_the_one_it_supersedes_and_withdraws_it_where_it
         ("calculator", "", "failure: calculator"),
         ("weather_agent", "wrong_computation", "failure: weather_agent (wrong computation)"),
         ("senior research assistant", "loop", "failure: senior research assistant (loop)"),
-        (
-            "the senior research assistant of Berlin",
-            "gave_up",
-            "failure: the senior research assi… (gave up)",
-        ),
+        (f"{LONG_NAME} of Berlin", "gave_up", "failure: the senior research assi… (gave up)"),
         ("two\nlines", "loop", "failure: two lines (loop)"),
         ("a" * 99, "m" * 99, f"failure: {'a' * 34}…"),
     ],
@@ -428,10 +388,10 @@ SUSPICION = replace(BLAME, status=Status.SUSPECTED, confidence=0.3, failed_proba
 
 
 def test_a_suspicion_says_how_likely_the_run_failed_beside_how_likely_it_was_this_step() -> None:
-    for carrier in carriers(judgement(SUSPICION), RUN, CarrierPolicy()):
+    for carrier in marked(judgement(SUSPICION)):
         assert carrier.attributes["blamespan.failure.confidence"] == 0.3
         assert carrier.attributes["blamespan.failure.probability"] == 0.9
-    for carrier in carriers(judgement(), RUN, CarrierPolicy()):
+    for carrier in marked():
         assert "blamespan.failure.probability" not in carrier.attributes
     _, log = evaluation_logs(judgement(SUSPICION), RUN, CarrierPolicy(), 1)
     assert log.event.body == (
@@ -465,17 +425,10 @@ def test_a_run_is_scored_only_where_somebody_said_how_it_ended(
     told = replace(judgement(verdict), trajectory=replace(TRAJECTORY, outcome=outcome))
     told = replace(told, attribution=replace(told.attribution, method=method))
     log = evaluation_logs(told, RUN, CarrierPolicy(), 7)[0]
-    given = log.event.attributes
+    given, root = log.event.attributes, marked(told)[-1].attributes
     assert (log.span_id, given["gen_ai.evaluation.name"]) == (ROOT, "task_success")
-    assert (given.get("gen_ai.evaluation.score.value"), given["gen_ai.evaluation.score.label"]) == (
-        score,
-        label,
-    )
-    root = carriers(told, RUN, CarrierPolicy())[-1].attributes
-    assert (root.get("evaluations.0.evaluation.score"), root["evaluations.0.evaluation.label"]) == (
-        score,
-        label,
-    )
+    assert given.get("gen_ai.evaluation.score.value") == root.get("evaluations.0.evaluation.score") == score
+    assert given["gen_ai.evaluation.score.label"] == root["evaluations.0.evaluation.label"] == label
 
 
 @pytest.mark.parametrize(("verdict", "score"), [(BLAME, 0.0), (SUSPICION, None)])
@@ -504,7 +457,7 @@ def test_one_search_finds_all_that_is_blamed() -> None:
         made = carriers(judgement(verdict), RUN, CarrierPolicy())
         assert made
         assert all(each.attributes["blamespan.failure.accused"] is True for each in made)
-    (passed,) = carriers(judgement(PASSED), RUN, CarrierPolicy())
+    (passed,) = marked(judgement(PASSED))
     assert "blamespan.failure.accused" not in passed.attributes
 
 

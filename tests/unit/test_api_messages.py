@@ -24,16 +24,13 @@ def said(text: str) -> dict[str, Any]:
 
 
 def test_the_agent_that_took_over_speaks_after_a_handoff_of_the_agents_sdk() -> None:
+    thought = {"type": "summary_text", "text": "no tool needed"}
     found = run(
         [
             USER,
             function_call("transfer_to_harbour_desk", "c1"),
             function_output("c1", '{"assistant": "Harbour Desk"}'),
-            {
-                "type": "reasoning",
-                "id": "r1",
-                "summary": [{"type": "summary_text", "text": "no tool needed"}],
-            },
+            {"type": "reasoning", "id": "r1", "summary": [thought]},
             function_call("tide_table", "c2"),
             function_output("c2", ERROR),
             said(ANSWER),
@@ -54,24 +51,13 @@ def test_other_results_hand_nothing_over(result: str) -> None:
 
 
 def test_tools_that_openai_runs_have_call_and_result_in_one_item() -> None:
+    mcp = {"type": "mcp_call", "id": "m1", "name": "tides", "arguments": "{}", "output": None, "error": ERROR}
+    code = {"type": "code_interpreter_call", "id": "i1", "code": "1 + 1", "status": "completed"}
     found = run(
         [
             USER,
-            {
-                "type": "mcp_call",
-                "id": "m1",
-                "name": "tides",
-                "arguments": "{}",
-                "output": None,
-                "error": ERROR,
-            },
-            {
-                "type": "code_interpreter_call",
-                "id": "i1",
-                "code": "1 + 1",
-                "status": "completed",
-                "outputs": [{"type": "logs", "logs": "2"}],
-            },
+            mcp,
+            code | {"outputs": [{"type": "logs", "logs": "2"}]},
             {"type": "web_search_call", "id": "w1", "status": "completed", "action": {"query": "tide"}},
             said(ANSWER),
         ]
@@ -85,15 +71,12 @@ def test_tools_that_openai_runs_have_call_and_result_in_one_item() -> None:
 
 def test_outputs_of_custom_tools_and_shells_belong_to_their_calls() -> None:
     shell = [{"stdout": "1 failed", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}]
+    patched = [{"type": "input_text", "text": "ok"}]
     found = run(
         [
             USER,
             {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "*** Begin"},
-            {
-                "type": "custom_tool_call_output",
-                "call_id": "c1",
-                "output": [{"type": "input_text", "text": "ok"}],
-            },
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": patched},
             {"type": "shell_call", "call_id": "c2", "action": {"commands": ["make test"]}},
             {"type": "shell_call_output", "call_id": "c2", "output": shell},
             said("Done."),
@@ -152,6 +135,14 @@ def test_a_run_state_of_the_agents_sdk_names_the_agents() -> None:
     assert [step.agent for step in found.steps] == ["Triage", "Triage", "Desk"]
 
 
+def text(said: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said, **more}
+
+
+def turn(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(blocks)}
+
+
 def tool_use(name: str, call_id: str, **given: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": given}
 
@@ -164,20 +155,12 @@ def test_a_result_is_no_human_and_may_come_with_words_of_one() -> None:
     found = run(
         [
             USER,
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "x"},
-                    tool_use("tide_table", "t1", port="Dover"),
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    tool_result("t1", [{"type": "text", "text": "low 08:05"}]),
-                    {"type": "text", "text": "And the high one?"},
-                ],
-            },
+            turn(
+                "assistant",
+                {"type": "thinking", "thinking": "hm"},
+                tool_use("tide_table", "t1", port="Dover"),
+            ),
+            turn("user", tool_result("t1", [text("low 08:05")]), text("And the high one?")),
             {"role": "assistant", "content": ANSWER},
         ]
     )
@@ -189,35 +172,18 @@ def test_a_result_is_no_human_and_may_come_with_words_of_one() -> None:
 
 def test_tools_that_anthropic_runs_stand_in_the_answer() -> None:
     search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "tide"}}
-    page = {
-        "type": "web_search_result",
-        "title": "Tides",
-        "url": "https://t.example",
-        "encrypted_content": "QQ==",
-    }
+    page = {"type": "web_search_result", "title": "Tides", "encrypted_content": "QQ=="}
     refused = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
-    cited = [
-        {"type": "text", "text": "High tide is ", "citations": []},
-        {"type": "text", "text": "at 14:20.", "citations": [{"cited_text": "14:20"}]},
-    ]
-    found = run(
-        {
-            "system": [{"type": "text", "text": "You are the clerk."}],
-            "messages": [
-                USER,
-                {
-                    "role": "assistant",
-                    "content": [
-                        search,
-                        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [page]},
-                        {**search, "id": "s2"},
-                        {"type": "web_search_tool_result", "tool_use_id": "s2", "content": refused},
-                        *cited,
-                    ],
-                },
-            ],
-        }
+    answer = turn(
+        "assistant",
+        search,
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [page]},
+        {**search, "id": "s2"},
+        {"type": "web_search_tool_result", "tool_use_id": "s2", "content": refused},
+        text("High tide is ", citations=[]),
+        text("at 14:20.", citations=[{"cited_text": "14:20"}]),
     )
+    found = run({"system": [text("You are the clerk.")], "messages": [USER, answer]})
     assert [(agent, tool, bool(error)) for agent, tool, _, error in tools(found)] == [
         ("clerk", "web_search", False),
         ("clerk", "web_search", True),
@@ -226,32 +192,22 @@ def test_tools_that_anthropic_runs_stand_in_the_answer() -> None:
     assert found.output == "High tide is at 14:20."
 
 
+def sdk(*blocks: dict[str, Any], within: str | None = None, by: str = "") -> dict[str, Any]:
+    """A message of the Agent SDK: the model's, or else one with results for it."""
+    return {"content": list(blocks), "parent_tool_use_id": within} | ({"model": by} if by else {"uuid": "u"})
+
+
 def test_messages_of_the_agent_sdk_have_no_roles() -> None:
+    task = {"id": "t1", "name": "Task", "input": {"subagent_type": "pilot", "prompt": "Ask."}}
     found = run(
         {"subtype": "init", "data": {"cwd": "/work"}},
         {"content": TASK, "uuid": "u1", "parent_tool_use_id": None},
-        {
-            "content": [{"id": "t1", "name": "Task", "input": {"subagent_type": "pilot", "prompt": "Ask."}}],
-            "model": "claude",
-            "parent_tool_use_id": None,
-        },
-        {
-            "content": [{"id": "t2", "name": "tide_table", "input": {}}],
-            "model": "claude",
-            "parent_tool_use_id": "t1",
-        },
-        {
-            "content": [{"tool_use_id": "t2", "content": ERROR, "is_error": True}],
-            "uuid": "u2",
-            "parent_tool_use_id": "t1",
-        },
-        {"content": [{"text": "It is 14:20."}], "model": "claude", "parent_tool_use_id": "t1"},
-        {
-            "content": [{"tool_use_id": "t1", "content": "It is 14:20.", "is_error": None}],
-            "uuid": "u3",
-            "parent_tool_use_id": None,
-        },
-        {"content": [{"text": ANSWER}], "model": "claude", "parent_tool_use_id": None},
+        sdk(task, by="claude"),
+        sdk({"id": "t2", "name": "tide_table", "input": {}}, within="t1", by="claude"),
+        sdk({"tool_use_id": "t2", "content": ERROR, "is_error": True}, within="t1"),
+        sdk({"text": "It is 14:20."}, within="t1", by="claude"),
+        sdk({"tool_use_id": "t1", "content": "It is 14:20.", "is_error": None}),
+        sdk({"text": ANSWER}, by="claude"),
         {"subtype": "success", "is_error": False, "result": ANSWER, "session_id": "s"},
     )
     assert ("pilot", "tide_table", ERROR, ERROR) in tools(found)
@@ -269,13 +225,8 @@ def test_a_strands_session_keeps_each_message_with_its_number() -> None:
         {"role": "assistant", "content": [{"text": ANSWER}]},
     ]
     kept = [
-        {
-            "message": one,
-            "message_id": place,
-            "redact_message": None,
-            "created_at": f"2026-05-14T09:30:0{place}+00:00",
-        }
-        for place, one in enumerate(messages)
+        {"message": one, "message_id": at, "created_at": f"2026-05-14T09:30:0{at}+00:00"}
+        for at, one in enumerate(messages)
     ]
     found = run(*kept)
     assert tools(found) == [("assistant", "tide_table", ERROR, ERROR)]
@@ -293,29 +244,21 @@ def test_requests_that_repeat_the_dialogue_are_one_run_of_any_api() -> None:
 
 def test_swarm_names_the_agent_that_sends() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "transfer_to_desk", "arguments": "{}"}}
-    found = run(
-        [
-            USER,
-            {"role": "assistant", "content": None, "tool_calls": [call], "sender": "Triage"},
-            {
-                "role": "tool",
-                "tool_call_id": "c1",
-                "tool_name": "transfer_to_desk",
-                "content": '{"assistant": "Desk"}',
-            },
-            {"role": "assistant", "content": ANSWER, "sender": "Desk"},
-        ]
-    )
+    asks = {"role": "assistant", "content": None, "tool_calls": [call], "sender": "Triage"}
+    result = {"role": "tool", "tool_call_id": "c1", "content": '{"assistant": "Desk"}'}
+    found = run([USER, asks, result, {"role": "assistant", "content": ANSWER, "sender": "Desk"}])
     assert [step.agent for step in found.steps] == ["Triage", "Triage", "Desk"]
 
 
 def test_an_answer_of_converse_stands_under_output() -> None:
     answer = {"message": {"role": "assistant", "content": [{"text": ANSWER}]}}
     asked = [{"role": "user", "content": [{"text": TASK}]}]
-    assert (
-        run({"system": [{"text": "You are the clerk."}], "messages": asked, "output": answer}).output
-        == ANSWER
-    )
+    found = run({"system": [{"text": "You are the clerk."}], "messages": asked, "output": answer})
+    assert found.output == ANSWER
+
+
+def spoken(role: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "parts": list(parts)}
 
 
 @pytest.mark.parametrize("snake", [False, True])
@@ -324,31 +267,18 @@ def test_gemini_has_both_spellings_and_runs_code(*, snake: bool) -> None:
     code, ran = (
         ("executable_code", "code_execution_result") if snake else ("executableCode", "codeExecutionResult")
     )
-    found = run(
-        {
-            "contents": [
-                {"role": "user", "parts": [{"text": TASK}]},
-                {
-                    "role": "model",
-                    "parts": [{"text": "hm", "thought": True}, {call: {"name": "tide_table", "args": {}}}],
-                },
-                {
-                    "role": "user",
-                    "parts": [{result: {"name": "tide_table", "response": {"result": "14:20"}}}],
-                },
-                {
-                    "role": "model",
-                    "parts": [
-                        {code: {"language": "PYTHON", "code": "1/0"}},
-                        {ran: {"outcome": "OUTCOME_FAILED", "output": "ZeroDivisionError"}},
-                    ],
-                },
-            ],
-            "response": {
-                "candidates": [{"content": {"role": "model", "parts": [{"text": "High "}, {"text": "tide"}]}}]
-            },
-        }
-    )
+    contents = [
+        spoken("user", {"text": TASK}),
+        spoken("model", {"text": "hm", "thought": True}, {call: {"name": "tide_table", "args": {}}}),
+        spoken("user", {result: {"name": "tide_table", "response": {"result": "14:20"}}}),
+        spoken(
+            "model",
+            {code: {"language": "PYTHON", "code": "1/0"}},
+            {ran: {"outcome": "OUTCOME_FAILED", "output": "ZeroDivisionError"}},
+        ),
+    ]
+    answer = {"candidates": [{"content": spoken("model", {"text": "High "}, {"text": "tide"})}]}
+    found = run({"contents": contents, "response": answer})
     assert tools(found) == [
         ("assistant", "tide_table", "14:20", ""),
         ("assistant", "code_execution", "ZeroDivisionError", "ZeroDivisionError"),
@@ -357,52 +287,28 @@ def test_gemini_has_both_spellings_and_runs_code(*, snake: bool) -> None:
 
 
 def adk(author: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        "author": author,
-        "invocation_id": "e1",
-        "content": {"role": "model", "parts": list(parts)},
-        **more,
-    }
+    return {"author": author, "invocation_id": "e1", "content": spoken("model", *parts), **more}
+
+
+def adk_call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"function_call": {"id": name, "name": name, "args": arguments}}
+
+
+def adk_result(name: str, **response: Any) -> dict[str, Any]:
+    return {"function_response": {"id": name, "name": name, "response": response}}
 
 
 def test_agents_of_an_adk_session_are_its_authors() -> None:
-    found = run(
-        {
-            "app_name": "harbour",
-            "user_id": "u",
-            "id": "s1",
-            "events": [
-                adk("user", {"text": TASK}),
-                adk(
-                    "coordinator",
-                    {
-                        "function_call": {
-                            "id": "f1",
-                            "name": "transfer_to_agent",
-                            "args": {"agent_name": "harbour_desk"},
-                        }
-                    },
-                ),
-                adk(
-                    "coordinator",
-                    {
-                        "function_response": {
-                            "id": "f1",
-                            "name": "transfer_to_agent",
-                            "response": {"result": None},
-                        }
-                    },
-                ),
-                adk("harbour_desk", {"function_call": {"id": "f2", "name": "tide_table", "args": {}}}),
-                adk(
-                    "harbour_desk",
-                    {"function_response": {"id": "f2", "name": "tide_table", "response": {"error": ERROR}}},
-                ),
-                adk("harbour_desk", {"text": "High"}, partial=True),
-                adk("harbour_desk", {"text": ANSWER}),
-            ],
-        }
-    )
+    events = [
+        adk("user", {"text": TASK}),
+        adk("coordinator", adk_call("transfer_to_agent", agent_name="harbour_desk")),
+        adk("coordinator", adk_result("transfer_to_agent", result=None)),
+        adk("harbour_desk", adk_call("tide_table")),
+        adk("harbour_desk", adk_result("tide_table", error=ERROR)),
+        adk("harbour_desk", {"text": "High"}, partial=True),
+        adk("harbour_desk", {"text": ANSWER}),
+    ]
+    found = run({"app_name": "harbour", "user_id": "u", "id": "s1", "events": events})
     assert tools(found)[0][:2] == ("coordinator", "harbour_desk")
     assert tools(found)[1] == ("harbour_desk", "tide_table", ERROR, ERROR)
     assert [one[2] for one in told(found)][-1] == ANSWER
@@ -410,16 +316,6 @@ def test_agents_of_an_adk_session_are_its_authors() -> None:
 
 
 def test_an_error_of_adk_is_the_agents() -> None:
-    found = run(
-        [
-            adk("user", {"text": TASK}),
-            {
-                "author": "clerk",
-                "invocationId": "e1",
-                "content": None,
-                "errorCode": "429",
-                "errorMessage": "RESOURCE_EXHAUSTED",
-            },
-        ]
-    )
+    failed = {"author": "clerk", "invocationId": "e1", "content": None, "errorCode": "429"}
+    found = run([adk("user", {"text": TASK}), {**failed, "errorMessage": "RESOURCE_EXHAUSTED"}])
     assert [(step.agent, step.error) for step in found.steps] == [("clerk", "RESOURCE_EXHAUSTED")]

@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.programs.auto_instrument import (
-    Installed,
-    advice,
-    has_own_telemetry,
-    instrumenting,
-    python_of,
-)
+from analyzer.programs.auto_instrument import Installed, advice, has_own_telemetry, instrumenting, python_of
 from semconv.record import replace
 
 READY = Installed(
@@ -82,10 +76,7 @@ PLAIN = "from openai import OpenAI\n"
     ],
 )
 def test_a_program_that_names_telemetry_or_cannot_be_read_has_its_own(
-    command: list[str],
-    files: Mapping[str, str],
-    expected: bool,  # noqa: FBT001
-    tmp_path: Path,
+    command: list[str], files: Mapping[str, str], expected: bool, tmp_path: Path
 ) -> None:
     for name, source in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

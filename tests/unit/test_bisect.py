@@ -47,10 +47,7 @@ async def test_an_honest_oracle_and_an_error_rate_of_0_find_any_step_in_log2_que
     assert oracle.questions <= needed(count)
 
 
-@given(
-    st.lists(st.floats(0.001, 1), min_size=2, max_size=100),
-    st.integers(0, 99),
-)
+@given(st.lists(st.floats(0.001, 1), min_size=2, max_size=100), st.integers(0, 99))
 def test_no_belief_beforehand_can_make_certain_answers_take_longer(weights: list[float], place: int) -> None:
     sought, questions = place % len(weights), 0
     belief = blend(len(weights), list(enumerate(weights)), 0.999)

@@ -30,8 +30,7 @@ def test_one_proof_corrects_calls_that_prove_nothing() -> None:
 
 def test_what_begins_after_its_caller_ended_is_ahead() -> None:
     mended, found = repaired(
-        span(1, start=0, end=100, service="a"),
-        span(2, parent=1, start=5_000, end=5_050, service="b"),
+        span(1, start=0, end=100, service="a"), span(2, parent=1, start=5_000, end=5_050, service="b")
     )
     assert at(0) <= found[span_id(2)].start_ns <= found[span_id(2)].end_ns <= at(100)
     assert mended.warnings == ("clock skew of b corrected by up to 4.98e+03 ms (1)",)
@@ -46,8 +45,7 @@ def test_a_message_that_waited_in_a_queue_is_no_skew() -> None:
 
 def test_work_in_the_background_that_takes_longer_than_its_caller_is_no_skew() -> None:
     mended, _ = repaired(
-        span(1, start=0, end=100, service="a"),
-        span(2, parent=1, start=5_000, end=9_000, service="b"),
+        span(1, start=0, end=100, service="a"), span(2, parent=1, start=5_000, end=9_000, service="b")
     )
     assert mended.warnings == ()
 

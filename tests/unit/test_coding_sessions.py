@@ -267,7 +267,7 @@ def shell(call_id: str, command: str, output: Any) -> list[dict[str, Any]]:
         ("{not json", False),
     ],
 )
-def test_the_exit_code_of_a_command_says_whether_it_failed(output: str, failed: bool) -> None:  # noqa: FBT001
+def test_the_exit_code_of_a_command_says_whether_it_failed(output: str, failed: bool) -> None:
     lines = rollout(codex_says("Run it.", "user"), *shell("c", "run", output), codex_says("It ran."))
     tool = run_of(jsonl(lines)).steps[1]
     assert (tool.kind, tool.target, tool.is_failed) == (StepKind.TOOL, "shell", failed)

@@ -72,7 +72,7 @@ class Dying:
 
 @pytest.mark.parametrize("used_up_cpu", [False, True])
 async def test_a_step_that_kills_its_process_is_tried_again_unless_it_took_too_long(
-    used_up_cpu: bool,  # noqa: FBT001
+    used_up_cpu: bool,
 ) -> None:
     workers = [Dying(used_up_cpu=used_up_cpu)]
 

@@ -121,37 +121,19 @@ def test_the_same_content_gives_the_same_id_and_other_content_another() -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_the_marked_final_answer_is_the_output() -> None:
-    read = read_conversation(
-        {
-            "history": [
-                {"role": "A", "content": "hm"},
-                {"role": "O", "content": "noise\nFINAL ANSWER: 42\nbye"},
-            ]
-        }
-    )
-    assert read.trajectory.output == "42"
-
-
 @pytest.mark.parametrize(
-    "mark", ["**Final Answer:** 42", "**FINAL ANSWER**: **42**", "Final\u00a0answer: 42"]
+    ("said", "answer"),
+    [
+        pytest.param(("hm", "noise\nFINAL ANSWER: 42\nbye"), "42", id="marked"),
+        pytest.param(("So then.\n**Final Answer:** 42\nbye",), "42", id="its mark in bold"),
+        pytest.param(("So then.\n**FINAL ANSWER**: **42**\nbye",), "42", id="both in bold"),
+        pytest.param(("So then.\nFinal\u00a0answer: 42\nbye",), "42", id="a blank that does not break"),
+        pytest.param(("it is 42", " ", "TERMINATE"), "it is 42", id="followed by a sign-off"),
+    ],
 )
-def test_a_final_answer_may_be_set_in_bold(mark: str) -> None:
-    read = read_conversation({"history": [{"role": "O", "content": f"So then.\n{mark}\nbye"}]})
-    assert read.trajectory.output == "42"
-
-
-def test_nothing_said_is_no_answer() -> None:
-    said = ("it is 42", " ", "TERMINATE")
+def test_the_output_is_the_final_answer(said: tuple[str, ...], answer: str) -> None:
     read = read_conversation({"history": [{"role": "A", "content": text} for text in said]})
-    assert read.trajectory.output == "it is 42"
-
-
-def test_a_sign_off_is_no_answer() -> None:
-    read = read_conversation(
-        {"history": [{"role": "A", "content": "it is 42"}, {"role": "A", "content": "TERMINATE"}]}
-    )
-    assert read.trajectory.output == "it is 42"
+    assert read.trajectory.output == answer
 
 
 def test_without_a_question_the_first_request_is_the_task() -> None:

@@ -46,7 +46,7 @@ def test_a_wrong_duration_is_still_found() -> None:
         ("It took 37 minutes at a load of 7120.", False),
     ],
 )
-def test_the_time_between_two_times_of_day_is_given(answer: str, is_right: bool) -> None:  # noqa: FBT001
+def test_the_time_between_two_times_of_day_is_given(answer: str, is_right: bool) -> None:
     log = '[{"t": "03:20:10", "what": "closed"}, {"t": "03:57:31", "what": "open"}, {"load": 5120}]'
     assert accused(log, answer) is not is_right
 

@@ -133,7 +133,7 @@ FULL = Room(control=30, treatment=30)
 def test_a_step_is_dropped_if_a_proof_is_improbable(
     control: Arm,
     treatment: Arm,
-    is_dropped: bool,  # noqa: FBT001 - a parameter of the test
+    is_dropped: bool,
 ) -> None:
     assert is_futile(control, treatment, 0.05, FULL) is is_dropped
 

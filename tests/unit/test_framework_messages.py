@@ -21,10 +21,8 @@ def test_model_messages_of_the_ai_sdk_say_which_result_is_an_error() -> None:
         part = {"type": "tool-result", "toolCallId": "c1", "toolName": "tide_table", "output": output, **more}
         return {"role": "tool", "content": [part]}
 
-    call = {
-        "role": "assistant",
-        "content": [{"type": "tool-call", "toolCallId": "c1", "toolName": "tide_table", "input": {}}],
-    }
+    called = {"type": "tool-call", "toolCallId": "c1", "toolName": "tide_table", "input": {}}
+    call = {"role": "assistant", "content": [called]}
     last = {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]}
     failed = run([USER, call, result({"type": "error-text", "value": ERROR}), last])
     works = run([USER, call, result({"type": "json", "value": {"high": "14:20"}}), last])
@@ -33,28 +31,16 @@ def test_model_messages_of_the_ai_sdk_say_which_result_is_an_error() -> None:
 
 
 def test_version_4_of_the_ai_sdk_nests_the_call() -> None:
-    done = {
-        "state": "result",
-        "toolCallId": "c1",
-        "toolName": "tide_table",
-        "args": {"port": "Dover"},
-        "result": "14:20",
-    }
+    done = {"state": "result", "toolCallId": "c1", "toolName": "tide_table", "args": {}, "result": "14:20"}
     parts = [
         {"type": "step-start"},
         {"type": "reasoning", "reasoning": "hm"},
         {"type": "tool-invocation", "toolInvocation": done},
         {"type": "text", "text": ANSWER},
     ]
-    newer = run(
-        {
-            "id": "chat",
-            "messages": [
-                {"role": "user", "content": TASK, "parts": [{"type": "text", "text": TASK}]},
-                {"role": "assistant", "content": ANSWER, "parts": parts},
-            ],
-        }
-    )
+    asked = {"role": "user", "content": TASK, "parts": [{"type": "text", "text": TASK}]}
+    answer = {"role": "assistant", "content": ANSWER, "parts": parts}
+    newer = run({"id": "chat", "messages": [asked, answer]})
     older = run([USER, {"role": "assistant", "content": ANSWER, "toolInvocations": [done]}])
     assert tools(newer) == tools(older) == [("assistant", "tide_table", "14:20", "")]
     assert newer.output == older.output == ANSWER
@@ -62,117 +48,54 @@ def test_version_4_of_the_ai_sdk_nests_the_call() -> None:
 
 def test_a_call_that_waits_or_was_denied_is_no_failure() -> None:
     waits = {"type": "tool-pay", "toolCallId": "c1", "state": "approval-requested", "input": {}}
-    found = run(
-        [
-            {"role": "user", "parts": [{"type": "text", "text": "Pay."}]},
-            {"role": "assistant", "parts": [waits]},
-        ]
-    )
+    asked = {"role": "user", "parts": [{"type": "text", "text": "Pay."}]}
+    found = run([asked, {"role": "assistant", "parts": [waits]}])
     assert [step.error for step in found.steps] == [""]
 
 
-def sk(role: str, *items: dict[str, Any], name: str | None = None) -> dict[str, Any]:
-    return {"Role": {"Label": role}, "AuthorName": name, "Items": list(items)}
+def sk(role: str, kind: str, *, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A message of Semantic Kernel in .NET."""
+    return {"Role": {"Label": role}, "AuthorName": name, "Items": [{"$type": kind, **fields}]}
+
+
+def sk_python(role: str, kind: str, **fields: Any) -> dict[str, Any]:
+    author = {"name": "desk"} if role == "assistant" else {}
+    return {"role": role, **author, "items": [{"content_type": kind, **fields}]}
+
+
+def framework(role: str, kind: str, **fields: Any) -> dict[str, Any]:
+    """A message of Agent Framework in .NET."""
+    author = {"authorName": "desk"} if role == "assistant" else {}
+    return {"role": role, **author, "contents": [{"$type": kind, **fields}]}
+
+
+PLUGIN = {"PluginName": "harbour", "FunctionName": "tides"}
+NET = [
+    sk("user", "TextContent", Text=TASK),
+    sk("assistant", "FunctionCallContent", name="desk", Id="c1", Arguments={}, **PLUGIN),
+    sk("tool", "FunctionResultContent", CallId="c1", Result=ERROR, **PLUGIN),
+    sk("assistant", "TextContent", name="desk", Text=ANSWER),
+]
+PYTHON = [
+    sk_python("user", "text", text=TASK),
+    sk_python("assistant", "function_call", id="c1", name="harbour-tides", arguments="{}"),
+    sk_python("tool", "function_result", id="c1", name="harbour-tides", result=ERROR),
+    sk_python("assistant", "text", text=ANSWER),
+]
+THREAD = [
+    framework("user", "text", text=TASK),
+    framework("assistant", "functionCall", callId="c1", name="harbour-tides", arguments={}),
+    framework("tool", "functionResult", callId="c1", result=ERROR),
+    framework("assistant", "text", text=ANSWER),
+]
 
 
 @pytest.mark.parametrize(
     "messages",
     [
-        pytest.param(
-            [
-                sk("user", {"$type": "TextContent", "Text": TASK}),
-                sk(
-                    "assistant",
-                    {
-                        "$type": "FunctionCallContent",
-                        "Id": "c1",
-                        "PluginName": "harbour",
-                        "FunctionName": "tides",
-                        "Arguments": {},
-                    },
-                    name="desk",
-                ),
-                sk(
-                    "tool",
-                    {
-                        "$type": "FunctionResultContent",
-                        "CallId": "c1",
-                        "PluginName": "harbour",
-                        "FunctionName": "tides",
-                        "Result": ERROR,
-                    },
-                ),
-                sk("assistant", {"$type": "TextContent", "Text": ANSWER}, name="desk"),
-            ],
-            id="Semantic Kernel, .NET",
-        ),
-        pytest.param(
-            {
-                "messages": [
-                    {"role": "user", "items": [{"content_type": "text", "text": TASK}]},
-                    {
-                        "role": "assistant",
-                        "name": "desk",
-                        "items": [
-                            {
-                                "content_type": "function_call",
-                                "id": "c1",
-                                "name": "harbour-tides",
-                                "arguments": "{}",
-                            }
-                        ],
-                    },
-                    {
-                        "role": "tool",
-                        "items": [
-                            {
-                                "content_type": "function_result",
-                                "id": "c1",
-                                "name": "harbour-tides",
-                                "result": ERROR,
-                            }
-                        ],
-                    },
-                    {
-                        "role": "assistant",
-                        "name": "desk",
-                        "items": [{"content_type": "text", "text": ANSWER}],
-                    },
-                ]
-            },
-            id="Semantic Kernel, Python",
-        ),
-        pytest.param(
-            {
-                "storeState": {
-                    "messages": [
-                        {"role": "user", "contents": [{"$type": "text", "text": TASK}]},
-                        {
-                            "role": "assistant",
-                            "authorName": "desk",
-                            "contents": [
-                                {
-                                    "$type": "functionCall",
-                                    "callId": "c1",
-                                    "name": "harbour-tides",
-                                    "arguments": {},
-                                }
-                            ],
-                        },
-                        {
-                            "role": "tool",
-                            "contents": [{"$type": "functionResult", "callId": "c1", "result": ERROR}],
-                        },
-                        {
-                            "role": "assistant",
-                            "authorName": "desk",
-                            "contents": [{"$type": "text", "text": ANSWER}],
-                        },
-                    ]
-                }
-            },
-            id="Agent Framework, .NET thread",
-        ),
+        pytest.param(NET, id="Semantic Kernel, .NET"),
+        pytest.param({"messages": PYTHON}, id="Semantic Kernel, Python"),
+        pytest.param({"storeState": {"messages": THREAD}}, id="Agent Framework, .NET thread"),
     ],
 )
 def test_microsofts_frameworks_are_read_in_each_spelling(messages: Any) -> None:
@@ -186,47 +109,26 @@ def test_a_store_of_llama_index_holds_dialogues() -> None:
         return {"role": role, "additional_kwargs": more, "blocks": [{"block_type": "text", "text": text}]}
 
     asks = message("assistant", "", tool_calls=[CALL])
-    chat = [
-        message("user", TASK),
-        asks,
-        message("tool", "14:20", tool_call_id="c1"),
-        message("assistant", ANSWER),
-    ]
+    result = message("tool", "14:20", tool_call_id="c1")
+    chat = [message("user", TASK), asks, result, message("assistant", ANSWER)]
     found = runs({"chat_store": {"store": {"anna": chat, "ben": chat[:1] + chat[-1:]}}, "token_limit": 9})
     assert sorted(map(tools, found)) == [[], [("assistant", "tide_table", "14:20", "")]]
 
 
 def test_a_code_agent_of_smolagents_runs_its_code() -> None:
-    call = {
-        "id": "c1",
-        "type": "function",
-        "function": {"name": "python_interpreter", "arguments": "print(1/0)"},
-    }
-    last = {
-        "id": "c2",
-        "type": "function",
-        "function": {"name": "python_interpreter", "arguments": "final_answer(3)"},
-    }
+    def ran(number: int, code: str, words: str, observed: str | None, **more: Any) -> dict[str, Any]:
+        function = {"name": "python_interpreter", "arguments": code}
+        call = {"id": f"c{number}", "type": "function", "function": function}
+        said = {"step_number": number, "model_output": words, "tool_calls": [call]}
+        return {**said, "observations": observed, "error": None, **more}
+
+    error = {"type": "AgentExecutionError", "message": "ZeroDivisionError"}
     steps = [
         {"system_prompt": "You are the clerk."},
         {"task": TASK},
         {"plan": "First divide.", "model_output_message": {}},
-        {
-            "step_number": 1,
-            "model_output": "I divide.",
-            "tool_calls": [call],
-            "observations": None,
-            "error": {"type": "AgentExecutionError", "message": "ZeroDivisionError"},
-        },
-        {
-            "step_number": 2,
-            "model_output": "Done.",
-            "tool_calls": [last],
-            "observations": "Last output: 3",
-            "error": None,
-            "action_output": 3,
-            "is_final_answer": True,
-        },
+        ran(1, "print(1/0)", "I divide.", None, error=error),
+        ran(2, "final_answer(3)", "Done.", "Last output: 3", action_output=3, is_final_answer=True),
     ]
     found = run({"output": 3, "state": "success", "steps": steps})
     assert tools(found) == [
@@ -246,10 +148,14 @@ LOG = f'''2026-05-14 09:30:00: {PILOT}, status="started"
 '''
 
 
+def logged(folder: Path, text: str, name: str = "crew.txt") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def test_a_log_of_crewai_has_values_with_quotes_and_lines(tmp_path: Path) -> None:
-    path = tmp_path / "crew.txt"
-    path.write_text(LOG, encoding="utf-8")
-    (found,) = [run.trajectory for run in read_runs(path)]
+    (found,) = [run.trajectory for run in read_runs(logged(tmp_path, LOG))]
     assert told(found) == [
         ("Pilot", "llm", 'It is:\n- 14:20, says "agent="Pilot""'),
         ("Writer", "llm", "At 14:20."),
@@ -258,8 +164,7 @@ def test_a_log_of_crewai_has_values_with_quotes_and_lines(tmp_path: Path) -> Non
 
 
 def test_the_last_entry_of_a_log_that_is_cut_short_is_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "crew.txt"
-    path.write_text(LOG[:-9], encoding="utf-8")
+    path = logged(tmp_path, LOG[:-9])
     assert read_recording(path.read_bytes()).warnings == ("the last entry is cut short and was left out",)
     (found,) = [run.trajectory for run in read_runs(path)]
     assert found.agents == ("Pilot",)
@@ -282,9 +187,8 @@ def entry(
 
 def judged(folder: Path, *entries: str, form: str = "txt") -> list[tuple[str, str | None]]:
     """Return the status and the agent of each run of a log, in the ``.txt`` or the ``.json`` form."""
-    path = folder / f"crew.{form}"
     text = "".join(entries)
-    path.write_text(json.dumps(split_pairs(text)[0], indent=4) if form == "json" else text, encoding="utf-8")
+    path = logged(folder, json.dumps(split_pairs(text)[0]) if form == "json" else text, f"crew.{form}")
     return [(one.status.value, one.agent) for one in map(attribute, read_runs(path))]
 
 
@@ -323,10 +227,8 @@ def test_an_agent_of_a_crew_that_answers_is_not(tmp_path: Path, task: str, answe
 
 
 def test_a_lone_message_of_an_agent_that_gives_up_stays_unjudged(tmp_path: Path) -> None:
-    path = tmp_path / "chat.json"
     told = [{"role": "user", "content": TASK}, {"role": "assistant", "content": "I could not find the tide."}]
-    path.write_text(json.dumps(told), encoding="utf-8")
-    assert attribute(path).status is Status.NO_FAILURE
+    assert attribute(logged(tmp_path, json.dumps(told), "chat.json")).status is Status.NO_FAILURE
 
 
 @pytest.mark.parametrize("form", ["txt", "json"])
@@ -372,9 +274,8 @@ def test_a_crew_that_runs_for_each_of_its_inputs_has_a_run_for_each(tmp_path: Pa
 
 
 def test_an_agent_of_a_crew_called_none_has_no_name(tmp_path: Path) -> None:
-    path = tmp_path / "crew.txt"
-    path.write_text(entry("started", agent="None") + entry("completed", agent="None", output="14:20."))
-    (found,) = [run.trajectory for run in read_runs(path)]
+    log = entry("started", agent="None") + entry("completed", agent="None", output="14:20.")
+    (found,) = [run.trajectory for run in read_runs(logged(tmp_path, log))]
     assert found.agents == ("assistant",)
 
 
@@ -391,18 +292,18 @@ def test_jobs_of_other_agents_are_no_crew() -> None:
         runs(job, job)
 
 
-def test_an_entry_of_a_log_with_no_known_key_is_no_crew(tmp_path: Path) -> None:
-    path = tmp_path / "crew.txt"
-    path.write_text(entry("started") + '2026-05-14 09:30:01: tus="started"\n', encoding="utf-8")
-    with pytest.raises(UnreadableInput):
-        read_runs(path)
-
-
-def test_an_entry_of_another_log_is_no_crew(tmp_path: Path) -> None:
-    path = tmp_path / "app.log"
-    path.write_text('2026-05-14 09:30:00: level="INFO", message="started"\n', encoding="utf-8")
-    with pytest.raises(UnreadableInput, match="application"):
-        read_runs(path)
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        pytest.param(entry("started") + '2026-05-14 09:30:01: tus="started"\n', None, id="no known key"),
+        pytest.param(
+            '2026-05-14 09:30:00: level="INFO", message="started"\n', "application", id="another log"
+        ),
+    ],
+)
+def test_other_entries_are_no_crew(tmp_path: Path, text: str, refusal: str | None) -> None:
+    with pytest.raises(UnreadableInput, match=refusal):
+        read_runs(logged(tmp_path, text, "app.log"))
 
 
 ROWS: list[dict[str, Any]] = [

@@ -459,9 +459,7 @@ def test_decorated_agents_runs_and_model_calls_record_what_goes_in_and_out(recor
     assert recorder.attributes("invoke_workflow trip")[names.TASK_INPUT] == "Oslo?"
     assert recorder.attributes("invoke_workflow trip")[names.TASK_OUTPUT] == "m: Oslo?!"
     assert recorder.messages("invoke_agent guide")[0]["parts"][0]["content"] == "Oslo?"
-    assert recorder.messages("chat m") == [
-        {"role": "user", "parts": [{"type": "text", "content": "Oslo?"}]},
-    ]
+    assert recorder.messages("chat m") == [{"role": "user", "parts": [{"type": "text", "content": "Oslo?"}]}]
     (answer,) = recorder.messages("chat m", names.GEN_AI_OUTPUT_MESSAGES)
     assert answer["parts"][0]["content"] == "m: Oslo?!"
 

@@ -134,10 +134,7 @@ async def test_later_spans_of_a_known_trace_are_told_though_they_carry_no_marker
         await at.accept(request(span(1, attributes=AGENT, parent=9)))
         await at.accept(request(span(9)))
         await at.accept(request(span(9)), tenant="other")
-        assert [[span_id for span_id, *_ in arrival.notes] for arrival in at.fed] == [
-            [1],
-            [9],
-        ]
+        assert [[span_id for span_id, *_ in arrival.notes] for arrival in at.fed] == [[1], [9]]
         assert len(await rows_of(at.journal, KEY)) == 2
 
 

@@ -14,15 +14,7 @@ from analyzer.issues.counting import CountingRules
 from analyzer.issues.labels.label_store import PackedRun
 from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence import Count, IssueState, NoticeKind
-from analyzer.issues.report import (
-    NO_RUNS,
-    SAMPLED,
-    IssueReports,
-    Wanted,
-    checked,
-    share_text,
-    to_json,
-)
+from analyzer.issues.report import NO_RUNS, SAMPLED, IssueReports, Wanted, checked, share_text, to_json
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant

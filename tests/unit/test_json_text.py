@@ -18,7 +18,7 @@ JSON = st.recursive(
 
 
 @given(value=JSON, ascii_only=st.booleans())
-def test_what_can_be_written_is_read_as_it_was(value: object, ascii_only: bool) -> None:  # noqa: FBT001
+def test_what_can_be_written_is_read_as_it_was(value: object, ascii_only: bool) -> None:
     assert read_json(json.dumps(value, ensure_ascii=ascii_only)) == value
 
 

@@ -11,13 +11,7 @@ from analyzer.recordings.read_files import read_recording
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.rebuild.decode import decode, parse_traces
 from collector_processor.rebuild.encode import encode, encode_logs
-from collector_processor.rebuild.kept_spans import (
-    MAX_PACKED,
-    MAX_PLAIN,
-    KeptSpans,
-    SpanKeeper,
-    unpack_spans,
-)
+from collector_processor.rebuild.kept_spans import MAX_PACKED, MAX_PLAIN, KeptSpans, SpanKeeper, unpack_spans
 from collector_processor.rebuild.redaction import ALL_KINDS, Redactor, make_redactor
 from collector_processor.rebuild.stages import rebuild
 from semconv.model import Event, Link, LogRecord, Resource, Scope, Span, SpanId, TraceId

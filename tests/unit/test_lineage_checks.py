@@ -225,7 +225,7 @@ def test_a_result_of_another_period_is_out_of_date(task: str, label: str) -> Non
         ("The crates weigh 836 kg, the lorry is booked.", True),
     ],
 )
-def test_a_figure_that_an_agent_passes_on_in_another_unit_was_changed(second: str, is_right: bool) -> None:  # noqa: FBT001
+def test_a_figure_that_an_agent_passes_on_in_another_unit_was_changed(second: str, is_right: bool) -> None:
     first = "32 crates of 57.6 lb weigh 1,843.2 lb."
     listed = called("crates", "{}", '{"crates": 32, "each_lb": 57.6}')
     clue = found(
@@ -244,9 +244,7 @@ def test_a_figure_that_an_agent_passes_on_in_another_unit_was_changed(second: st
     ],
 )
 def test_the_length_of_a_page_is_not_the_number_that_was_asked_for(
-    task: str,
-    answer: str,
-    is_right: bool,  # noqa: FBT001
+    task: str, answer: str, is_right: bool
 ) -> None:
     page = '{"items": [{"id": "PL-1041"}, {"id": "PL-1077"}], "paging": {"page": 1, "pages": 3, "total": 5}}'
     clue = found(task, *called("plots", "{}", page), step("porter", answer))
@@ -273,7 +271,7 @@ def test_the_length_of_a_page_is_not_the_number_that_was_asked_for(
         ("- Rope: 3,996 EUR\n- Total of the year before: 5,871 EUR", True),
     ],
 )
-def test_a_total_is_what_the_lines_above_it_add_up_to(answer: str, is_right: bool) -> None:  # noqa: FBT001
+def test_a_total_is_what_the_lines_above_it_add_up_to(answer: str, is_right: bool) -> None:
     items = '{"rope": 3996.0, "nets": 1785.0, "seil": "1.250,40", "netze": "820,35", "boje": 310.0}'
     clue = found("What does it cost?", *called("prices", "{}", items), step("porter", answer))
     assert (clue is None) is is_right
@@ -328,10 +326,7 @@ def test_a_total_is_what_the_lines_above_it_add_up_to(answer: str, is_right: boo
     ],
 )
 def test_a_deed_of_any_name_after_a_check_that_refused_it(
-    check: tuple[str, str, str],
-    deed: tuple[str, str],
-    answer: str,
-    is_right: bool,  # noqa: FBT001
+    check: tuple[str, str, str], deed: tuple[str, str], answer: str, is_right: bool
 ) -> None:
     done = called(deed[0], json.dumps({"ref": deed[1]}), '{"ok": true}')
     clue = found("Please see to it.", *called(*check), *done, step("porter", answer))
@@ -368,10 +363,7 @@ ADUBOS = "cod;produto;cert. orgânica\nA14;Serra Verde;sim\nA22;Cama;não\nA31;T
     ],
 )
 def test_an_entry_that_lacks_what_the_task_asks_for(
-    task: str,
-    result: str,
-    answer: str,
-    is_right: bool,  # noqa: FBT001
+    task: str, result: str, answer: str, is_right: bool
 ) -> None:
     taken = next(name for name in ("Aske", "Dunmore", "Cama", "Serra Verde") if name in answer)
     order = called("confirm_order", json.dumps({"what": f"{taken} Lifting {taken}"}), '{"ok": true}')
@@ -387,7 +379,7 @@ def test_an_entry_that_lacks_what_the_task_asks_for(
         ("Release container MSKU7431902.", '{"container": "MSKU7431902"}', True),
     ],
 )
-def test_a_listed_neighbour_is_not_what_was_asked_for(task: str, arguments: str, is_right: bool) -> None:  # noqa: FBT001
+def test_a_listed_neighbour_is_not_what_was_asked_for(task: str, arguments: str, is_right: bool) -> None:
     yard = called("yard", "{}", '{"containers": ["MSKU7431902", "MSKU7431920"]}')
     clue = found(
         task, *yard, *called("issue_release", arguments, '{"ok": true}'), step("porter", "Released.")

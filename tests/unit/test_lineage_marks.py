@@ -78,7 +78,7 @@ def test_things_of_which_one_is_obsolete_are_no_versions(task: str, answer: str)
 def test_a_document_that_was_opened_is_that_of_its_entry() -> None:
     steps = (
         *called("search", "{}", '{"hits": [{"id": "DR-8-C", "status": "OBSOLETE"}, {"id": "DR-8-D", "status": "CURRENT"}]}'),  # noqa: E501 - as an API returns it
-        *called("open", '{"id": "DR-8-C"}', "Tighten to 22.5 Nm."),
+        *called("open", '{"id": "DR-8-C"}', "Tighten to 22.5 Nm.")
     )  # fmt: skip
     assert "marks as “OBSOLETE”" in said(found("Which torque?", *steps, step("porter", "Use 22.5 Nm.")))
     newer = [replace(one, input=one.input.replace("8-C", "8-D")) for one in steps]
@@ -97,7 +97,7 @@ def test_a_document_that_was_opened_is_that_of_its_entry() -> None:
         ("How much data did I have?", "18.4 GB.", False),
     ],
 )
-def test_the_older_of_two_values_is_not_what_holds_now(task: str, answer: str, is_old: bool) -> None:  # noqa: FBT001
+def test_the_older_of_two_values_is_not_what_holds_now(task: str, answer: str, is_old: bool) -> None:
     cached = called("profile", "{}", '{"left_gb": 18.4, "cached_at": "2025-06-09T08:00:12"}')
     live = called("usage", "{}", '{"left_gb": 2.1, "at": "2025-06-12T14:20:55"}')
     clue = found(task, *cached, *live, step("porter", answer))
@@ -159,7 +159,7 @@ def test_days_that_are_allowed_or_explained_are_right(task: str, start: str, ans
         ("Plan it, not before 11:00 and until 17:00.", "14:30", "16:30", False),
     ],
 )
-def test_hours_that_the_task_rules_out(task: str, start: str, end: str, is_barred: bool) -> None:  # noqa: FBT001
+def test_hours_that_the_task_rules_out(task: str, start: str, end: str, is_barred: bool) -> None:
     arguments = f'{{"start": "2025-06-12T{start}", "end": "2025-06-12T{end}"}}'
     clue = booked(task, arguments, "Planned for 12/06/2025.", "plan_slot")
     assert ("within these hours" in said(clue)) is is_barred
@@ -179,7 +179,7 @@ def test_hours_that_the_task_rules_out(task: str, start: str, end: str, is_barre
         ('"messages_sent": 0, "queued": 0', "I sent the reminder to everybody.", True),
     ],
 )
-def test_a_deed_whose_result_counts_nothing(key: str, answer: str, is_claimed: bool) -> None:  # noqa: FBT001
+def test_a_deed_whose_result_counts_nothing(key: str, answer: str, is_claimed: bool) -> None:
     clue = found(
         "Remove the test accounts.", *called("purge_rows", "{}", f"{{{key}}}"), step("porter", answer)
     )
@@ -258,7 +258,7 @@ def test_another_use_of_the_tool_does_not_read_on() -> None:
         ("Report 7: pH 6.7.", False),
     ],
 )
-def test_a_field_without_a_value_has_no_figure(answer: str, is_invented: bool) -> None:  # noqa: FBT001
+def test_a_field_without_a_value_has_no_figure(answer: str, is_invented: bool) -> None:
     report = called("lab_report", "{}", '{"results": {"pH": 6.7, "N_min": null}, "earlier": 12}')
     clue = found("What does the report say?", *report, step("porter", answer))
     assert ("for N_min, for which lab_report had no value" in said(clue)) is is_invented
@@ -303,9 +303,7 @@ def test_a_check_that_was_made_or_is_not_claimed_is_right(steps: tuple[Step, ...
     ],
 )
 def test_a_verdict_after_which_the_instructions_forbid_to_go_on(
-    rule: str,
-    decision: str,
-    is_barred: bool,  # noqa: FBT001
+    rule: str, decision: str, is_barred: bool
 ) -> None:
     check = called(
         "check_payee", '{"key": "K-77120", "amount": 2350}', f'{{"risk": {{"decision": "{decision}"}}}}'

@@ -343,7 +343,7 @@ LEAD = "sample,lead_mg\nK-1,0.004\nK-2,0.013\nK-3,0.009\nK-4,0.021\nK-5,0.011\nK
         ("K-2 and K-4 are far above it.", True),
     ],
 )
-def test_an_entry_beyond_the_limit_that_was_asked_for_is_not_left_out(answer: str, is_right: bool) -> None:  # noqa: FBT001
+def test_an_entry_beyond_the_limit_that_was_asked_for_is_not_left_out(answer: str, is_right: bool) -> None:
     clue = found("Name all samples above 0.010 mg.", *looked_up(LEAD), step("reader", answer))
     assert (clue is None) is is_right
 
@@ -366,9 +366,7 @@ def test_an_entry_beyond_the_limit_that_was_asked_for_is_not_left_out(answer: st
     ],
 )
 def test_the_decimal_point_of_a_conversion_moves_as_far_as_the_units_say(
-    result: str,
-    answer: str,
-    is_right: bool,  # noqa: FBT001
+    result: str, answer: str, is_right: bool
 ) -> None:
     clue = found("How much is it?", *looked_up(result), step("reader", answer))
     assert (clue is None) is is_right
@@ -378,7 +376,7 @@ def test_the_decimal_point_of_a_conversion_moves_as_far_as_the_units_say(
     ("answer", "is_right"),
     [("A vistoria é em 4 de março de 2027.", False), ("A vistoria é em 3 de abril de 2027.", True)],
 )
-def test_the_day_comes_first_in_languages_that_write_it_first(answer: str, is_right: bool) -> None:  # noqa: FBT001
+def test_the_day_comes_first_in_languages_that_write_it_first(answer: str, is_right: bool) -> None:
     given = "A vistoria da obra está marcada para 03/04/2027 pela manhã."
     clue = found("Quando é a vistoria da obra?", *looked_up(given), step("reader", answer))
     assert (clue is None) is is_right
@@ -412,7 +410,7 @@ def test_a_limit_is_that_of_the_column_it_measures() -> None:
         ("De wagen komt zo 18 november bij ons langs.", True),
     ],
 )
-def test_a_date_has_the_name_of_its_day(answer: str, is_right: bool) -> None:  # noqa: FBT001
+def test_a_date_has_the_name_of_its_day(answer: str, is_right: bool) -> None:
     clue = found("When does it come?", *looked_up('{"van": "2025-11-18T09:20"}'), step("reader", answer))
     assert (clue is None) is is_right
 
@@ -440,7 +438,7 @@ WHOLE = [
 @pytest.mark.parametrize(
     ("result", "is_right"), [*((one, False) for one in PAGES), *((one, True) for one in WHOLE)]
 )
-def test_the_first_page_is_not_the_whole_list(result: str, is_right: bool) -> None:  # noqa: FBT001
+def test_the_first_page_is_not_the_whole_list(result: str, is_right: bool) -> None:
     clue = found("List all contracts.", *looked_up(result), step("reader", "These are all of them."))
     assert (clue is None) is is_right
     assert clue is None or "no further page" in clue.reason

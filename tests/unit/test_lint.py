@@ -55,98 +55,36 @@ class Lack(NamedTuple):
 
 
 INFERRED: Attributes = {"acme.input_tokens": 3, "acme.output_tokens": 4, "acme.model": "m", "acme.mood": "x"}
+TASK = workflow(task="q")
+OLD_HANDOFF = span(2, parent=1, attributes={"gen_ai.operation.name": "handoff"})
+OUTER = openinference(1, "TOOL", parent=None, end=90, attributes={"tool.name": "s", "output.value": "r"})
+TWO_TOOLS = [tool(n, "s", start=30, end=50, result="r") for n in (3, 4)]
+HIDDEN = chat(2, heard=[said("user", "__REDACTED__")], agent_name="a")
+CUT = spoken(2, agent_name="a", dropped_attributes=300)
+EARLY = spoken(2, start=1, end=2, service="y")
+SET_OUTCOME = 'root.set_attribute("blamespan.task.outcome", "failure")'
+DISABLED = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
+NAMELESS = span(2, name="clerk", parent=1, end=90)
+BAD, WARN, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 CASES: list[tuple[str, Severity, int, int, Sequence[Span], str]] = [
-    ("unknown-dialect", Severity.ERROR, 1, 1, [span(1, scope="ag2-next", attributes={"ag2.x": 1})], "docs/"),
-    ("unknown-dialect", Severity.ERROR, 1, 2, [span(1), span(2, parent=1)], "docs/convention.md"),
-    ("inferred", Severity.WARNING, 1, 1, [span(1, attributes=INFERRED)], "blamespan map"),
-    (
-        "no-agent",
-        Severity.ERROR,
-        1,
-        2,
-        [workflow(task="q"), spoken(2), spoken(3, agent_name="a")],
-        "agent.name",
-    ),
-    (
-        "agent-not-on-calls",
-        Severity.INFO,
-        1,
-        1,
-        [agent(1, "a", parent=None, end=99), spoken(2)],
-        "agent.name",
-    ),
-    ("no-task", Severity.ERROR, 1, 1, [workflow(), chat(2, answer="x", agent_name="a")], "task.input"),
-    ("content-off", Severity.ERROR, 2, 3, [workflow(task="q"), chat(2), chat(3), spoken(4)], "=SPAN_ONLY"),
-    (
-        "content-hidden",
-        Severity.WARNING,
-        1,
-        1,
-        [workflow(task="q"), chat(2, heard=[said("user", "__REDACTED__")], agent_name="a")],
-        "=SPAN_ONLY",
-    ),
-    (
-        "attributes-dropped",
-        Severity.WARNING,
-        1,
-        2,
-        [workflow(task="q"), spoken(2, agent_name="a", dropped_attributes=300)],
-        "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=512",
-    ),
-    ("no-root", Severity.WARNING, 1, 2, [agent(n, "a", parent=None) for n in (1, 2)], "with run("),
-    ("context-lost", Severity.ERROR, 1, 2, [workflow(task="q"), spoken(2, parent=9)], "carry("),
-    ("no-call-id", Severity.INFO, 1, 1, [workflow(task="q"), spoken(2), tool(3, "s", result="r")], "call.id"),
-    (
-        "no-call-id",
-        Severity.WARNING,
-        2,
-        2,
-        [workflow(task="q"), spoken(2), *[tool(n, "s", start=30, end=50, result="r") for n in (3, 4)]],
-        "call.id",
-    ),
-    (
-        "unknown-outcome",
-        Severity.WARNING,
-        1,
-        1,
-        [ended("banana"), spoken(2, agent_name="a")],
-        'root.set_attribute("blamespan.task.outcome", "failure")',
-    ),
-    (
-        "no-handoff-target",
-        Severity.WARNING,
-        1,
-        1,
-        [workflow(task="q"), span(2, parent=1, attributes={"gen_ai.operation.name": "handoff"})],
-        "handoff.target",
-    ),
-    (
-        "doubled-instrumentation",
-        Severity.WARNING,
-        1,
-        2,
-        [
-            openinference(1, "TOOL", parent=None, end=90, attributes={"tool.name": "s", "output.value": "r"}),
-            tool(2, "s", parent=1, result="r"),
-        ],
-        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS",
-    ),
-    (
-        "agent-from-function",
-        Severity.INFO,
-        1,
-        1,
-        [workflow(task="q"), span(2, name="clerk", parent=1, end=90), spoken(3, parent=2)],
-        "agent.name",
-    ),
-    (
-        "clock-skew",
-        Severity.INFO,
-        1,
-        2,
-        [agent(1, "a", parent=None, end=90, service="x"), spoken(2, start=1, end=2, service="y")],
-        "chronyc",
-    ),
+    ("unknown-dialect", BAD, 1, 1, [span(1, scope="ag2-next", attributes={"ag2.x": 1})], "docs/"),
+    ("unknown-dialect", BAD, 1, 2, [span(1), span(2, parent=1)], "docs/convention.md"),
+    ("inferred", WARN, 1, 1, [span(1, attributes=INFERRED)], "blamespan map"),
+    ("no-agent", BAD, 1, 2, [TASK, spoken(2), spoken(3, agent_name="a")], "agent.name"),
+    ("agent-not-on-calls", INFO, 1, 1, [agent(1, "a", parent=None, end=99), spoken(2)], "agent.name"),
+    ("no-task", BAD, 1, 1, [workflow(), chat(2, answer="x", agent_name="a")], "task.input"),
+    ("content-off", BAD, 2, 3, [TASK, chat(2), chat(3), spoken(4)], "=SPAN_ONLY"),
+    ("content-hidden", WARN, 1, 1, [TASK, HIDDEN], "=SPAN_ONLY"),
+    ("attributes-dropped", WARN, 1, 2, [TASK, CUT], "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=512"),
+    ("no-root", WARN, 1, 2, [agent(n, "a", parent=None) for n in (1, 2)], "with run("),
+    ("context-lost", BAD, 1, 2, [TASK, spoken(2, parent=9)], "carry("),
+    ("no-call-id", INFO, 1, 1, [TASK, spoken(2), tool(3, "s", result="r")], "call.id"),
+    ("no-call-id", WARN, 2, 2, [TASK, spoken(2), *TWO_TOOLS], "call.id"),
+    ("unknown-outcome", WARN, 1, 1, [ended("banana"), spoken(2, agent_name="a")], SET_OUTCOME),
+    ("no-handoff-target", WARN, 1, 1, [TASK, OLD_HANDOFF], "handoff.target"),
+    ("doubled-instrumentation", WARN, 1, 2, [OUTER, tool(2, "s", parent=1, result="r")], DISABLED),
+    ("agent-from-function", INFO, 1, 1, [TASK, NAMELESS, spoken(3, parent=2)], "agent.name"),
+    ("clock-skew", INFO, 1, 2, [agent(1, "a", parent=None, end=90, service="x"), EARLY], "chronyc"),
 ]
 
 
@@ -195,7 +133,7 @@ PYTHONS = ("import", "with ", "propagate", "set_attribute", "OTEL_PYTHON", "OTEL
 def test_no_line_of_python_is_suggested_to_another_language(lack: Lack, language: str) -> None:
     told = {"telemetry.sdk.language": language}
     spans = [
-        replace(each, resource=replace(each.resource, attributes={**each.resource.attributes, **told}))
+        replace(each, resource=Resource(attributes={**each.resource.attributes, **told}))
         for each in lack.spans
     ]
     mend = "\n".join(found(*spans)[lack.rule].mend)
@@ -206,9 +144,8 @@ def test_no_line_of_python_is_suggested_to_another_language(lack: Lack, language
 def test_spring_is_told_of_its_own_properties() -> None:
     call = chat(2, agent_name="a", scope="org.springframework.boot")
     java = replace(call, resource=Resource(attributes={"telemetry.sdk.language": "java"}))
-    assert (
-        "spring.ai.chat.observations.log-prompt=true" in found(workflow(task="q"), java)["content-off"].mend
-    )
+    mend = found(TASK, java)["content-off"].mend
+    assert "spring.ai.chat.observations.log-prompt=true" in mend
 
 
 def test_a_dialect_without_a_scope_of_its_own_tells_its_switch() -> None:

@@ -72,12 +72,7 @@ async def test_the_budget_stops_before_the_call_that_would_exceed_it() -> None:
 
 async def test_a_free_or_unpriced_call_is_never_too_dear() -> None:
     model = ScriptedModel(replies=[reply(None)])
-    inquest = await attribute(
-        Asks(),
-        TWO_STEPS,
-        model.complete,
-        budget=Budget(usd=0.0),
-    )
+    inquest = await attribute(Asks(), TWO_STEPS, model.complete, budget=Budget(usd=0.0))
     assert inquest.attribution.status is Status.ATTRIBUTED
 
 

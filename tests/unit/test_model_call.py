@@ -44,6 +44,21 @@ BLOCKS = [
 USAGE = {"input_tokens": 7, "output_tokens": 3}
 
 
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]}
+
+
+def block(index: int, **content: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": content}
+
+
+def piece(index: int, **more: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": more}
+
+
+def answered(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
 def delta(**found: Any) -> dict[str, Any]:
     return {"model": "m-2", "choices": [{"index": 0, "delta": found, "finish_reason": None}]}
 
@@ -52,15 +67,11 @@ WHOLE: dict[str, tuple[str, Mapping[str, Any], bytes, str]] = {
     "chat": (
         "/v1/chat/completions",
         CHAT,
-        json.dumps(
-            {
-                "model": "m-2",
-                "choices": [
-                    {"message": {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}}
-                ],
-                "usage": {"prompt_tokens": 7, "completion_tokens": 3},
-            }
-        ).encode(),
+        answered(
+            model="m-2",
+            choices=[{"message": {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}}],
+            usage={"prompt_tokens": 7, "completion_tokens": 3},
+        ),
         "application/json; charset=utf-8",
     ),
     "chat, streamed": (
@@ -81,21 +92,7 @@ WHOLE: dict[str, tuple[str, Mapping[str, Any], bytes, str]] = {
     "responses": (
         "/openai/v1/responses",
         RESPONSES,
-        json.dumps(
-            {
-                "model": "m-2",
-                "output": [
-                    {"type": "reasoning", "summary": []},
-                    {
-                        "type": "message",
-                        "role": "assistant",
-                        "content": [{"type": "output_text", "text": "Let me see."}],
-                    },
-                    ITEM,
-                ],
-                "usage": USAGE,
-            }
-        ).encode(),
+        answered(model="m-2", output=[{"type": "reasoning", "summary": []}, SAID, ITEM], usage=USAGE),
         "application/json",
     ),
     "responses, streamed": (
@@ -103,14 +100,7 @@ WHOLE: dict[str, tuple[str, Mapping[str, Any], bytes, str]] = {
         RESPONSES,
         streamed(
             {"type": "response.created", "response": {"model": "m-2", "output": []}},
-            {
-                "type": "response.output_item.done",
-                "item": {
-                    "type": "message",
-                    "role": "assistant",
-                    "content": [{"type": "output_text", "text": "Let me see."}],
-                },
-            },
+            {"type": "response.output_item.done", "item": SAID},
             {"type": "response.output_item.done", "item": ITEM},
             {"type": "response.completed", "response": {"model": "m-2", "output": [], "usage": USAGE}},
         ),
@@ -119,7 +109,7 @@ WHOLE: dict[str, tuple[str, Mapping[str, Any], bytes, str]] = {
     "messages": (
         "/v1/messages",
         MESSAGES,
-        json.dumps({"model": "m-2", "content": BLOCKS, "usage": USAGE}).encode(),
+        answered(model="m-2", content=BLOCKS, usage=USAGE),
         "application/json",
     ),
     "messages, streamed": (
@@ -130,27 +120,11 @@ WHOLE: dict[str, tuple[str, Mapping[str, Any], bytes, str]] = {
                 "type": "message_start",
                 "message": {"model": "m-2", "content": [], "usage": {"input_tokens": 7}},
             },
-            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-            {
-                "type": "content_block_delta",
-                "index": 0,
-                "delta": {"type": "text_delta", "text": "Let me see."},
-            },
-            {
-                "type": "content_block_start",
-                "index": 1,
-                "content_block": {"type": "tool_use", "id": "c1", "name": "look_up", "input": {}},
-            },
-            {
-                "type": "content_block_delta",
-                "index": 1,
-                "delta": {"type": "input_json_delta", "partial_json": '{"city": "U'},
-            },
-            {
-                "type": "content_block_delta",
-                "index": 1,
-                "delta": {"type": "input_json_delta", "partial_json": 'lm"}'},
-            },
+            block(0, type="text", text=""),
+            piece(0, type="text_delta", text="Let me see."),
+            block(1, type="tool_use", id="c1", name="look_up", input={}),
+            piece(1, type="input_json_delta", partial_json='{"city": "U'),
+            piece(1, type="input_json_delta", partial_json='lm"}'),
             {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 3}},
         ),
         "text/event-stream",
@@ -171,48 +145,29 @@ def test_three_apis_say_the_same_whole_and_streamed(name: str) -> None:
     assert (found.input_tokens, found.output_tokens, found.error) == (7, 3, "")
 
 
+BY_CHAT = {"role": "tool", "tool_call_id": "c1", "content": "sunny"}
+BY_RESPONSES = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
+BY_MESSAGES = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "sunny"}]}
+
+
 @pytest.mark.parametrize(
-    ("path", "request_"),
+    ("path", "field", "messages"),
     [
-        (
-            "/v1/chat/completions",
-            {
-                "messages": [
-                    {"role": "assistant", "tool_calls": [CALL]},
-                    {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
-                ]
-            },
-        ),
-        (
-            "/v1/responses",
-            {"input": [ITEM, {"type": "function_call_output", "call_id": "c1", "output": "sunny"}]},
-        ),
+        ("/v1/chat/completions", "messages", [{"role": "assistant", "tool_calls": [CALL]}, BY_CHAT]),
+        ("/v1/responses", "input", [ITEM, BY_RESPONSES]),
         (
             "/v1/messages",
-            {
-                "messages": [
-                    {"role": "assistant", "content": BLOCKS[1:]},
-                    {
-                        "role": "user",
-                        "content": [
-                            {
-                                "type": "tool_result",
-                                "tool_use_id": "c1",
-                                "content": [{"type": "text", "text": "sunny"}],
-                            }
-                        ],
-                    },
-                ]
-            },
+            "messages",
+            [{"role": "assistant", "content": BLOCKS[1:]}, {"role": "user", "content": [BY_MESSAGES]}],
         ),
     ],
 )
-def test_a_tools_result_is_a_message_of_its_own(path: str, request_: Mapping[str, Any]) -> None:
-    found = read_model_call(passed(path, request_, b"{}"))
+def test_a_tools_result_is_a_message_of_its_own(path: str, field: str, messages: list[Any]) -> None:
+    found = read_model_call(passed(path, {field: messages}, b"{}"))
     assert found is not None
-    asked, answered = found.messages
+    asked, result = found.messages
     assert asked["tool_calls"][0]["function"]["name"] == "look_up"
-    assert (answered["role"], answered["tool_call_id"], answered["content"]) == ("tool", "c1", "sunny")
+    assert (result["role"], result["tool_call_id"], result["content"]) == ("tool", "c1", "sunny")
 
 
 SQL = "SELECT 1 -- free text, no JSON"
@@ -223,9 +178,7 @@ OTHER_CALLS: dict[str, tuple[str, Mapping[str, Any], bytes, str, tuple[str, str,
             {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": SQL},
             {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"},
         ]},
-        json.dumps(
-            {"output": [{"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": SQL}]}
-        ).encode(),
+        answered(output=[{"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": SQL}]),
         "application/json",
         ("c1", "sql", SQL),
     ),
@@ -251,9 +204,7 @@ OTHER_CALLS: dict[str, tuple[str, Mapping[str, Any], bytes, str, tuple[str, str,
                 {"role": "function", "name": "sql", "content": "1"},
             ],
         },
-        json.dumps(
-            {"choices": [{"message": {"function_call": {"name": "sql", "arguments": "{}"}}}]}
-        ).encode(),
+        answered(choices=[{"message": {"function_call": {"name": "sql", "arguments": "{}"}}}]),
         "application/json",
         ("", "sql", "{}"),
     ),
@@ -278,8 +229,8 @@ def test_custom_tools_and_former_functions_are_calls_with_results(name: str) -> 
     path, request, answer, kind, expected = OTHER_CALLS[name]
     found = read_model_call(passed(path, request, answer, kind))
     assert found is not None
-    asked, answered = found.messages
-    assert (answered["role"], answered["content"]) == ("tool", "1")
+    asked, result = found.messages
+    assert (result["role"], result["content"]) == ("tool", "1")
     for (call,) in (asked["tool_calls"], found.said[-1]["tool_calls"]):
         given = (call.get("id") or "", call["function"]["name"], call["function"]["arguments"])
         assert given == expected

@@ -44,10 +44,7 @@ def test_own_last_words_told_anew_are_left_out() -> None:
 
 def test_the_same_result_of_a_new_call_is_new() -> None:
     def result(call_id: str) -> dict[str, object]:
-        return {
-            "role": "tool",
-            "parts": [{"type": "tool_call_response", "id": call_id, "response": "ok"}],
-        }
+        return {"role": "tool", "parts": [{"type": "tool_call_response", "id": call_id, "response": "ok"}]}
 
     first, second = said("assistant", "", ("save", "1", "c1")), said("assistant", "", ("save", "2", "c2"))
     trajectory = ordered(

@@ -136,9 +136,7 @@ def unread(attributes: Attributes, *, start: float = 30, end: float = 35) -> Spa
         pytest.param({"acme.toolCallId": "c1"}, id="another dialect"),
     ],
 )
-def test_a_span_that_executes_a_requested_call_is_a_tool_whatever_its_dialect(
-    attributes: Attributes,
-) -> None:
+def test_a_span_that_executes_a_requested_call_is_a_tool_whatever_its_dialect(attributes: Attributes) -> None:
     made = unread(attributes)
     root = span(1, start=0, end=900, name="POST /ask")
     steps = ordered(root, call(2, PLAN, calls=FIND, name="Ida"), made, call(4, PLAN, answer="3")).steps

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from collector_processor.otlp import MalformedRequestError, Signal
@@ -53,9 +54,8 @@ FULL: dict[str, Any] = {
 def traces(*spans: dict[str, Any]) -> bytes:
     scope = {"scope": {"name": "s", "version": "1"}, "schemaUrl": "inner", "spans": spans}
     resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]}
-    return json.dumps(
-        {"resourceSpans": [{"resource": resource, "schemaUrl": "outer", "scopeSpans": [scope]}]}
-    ).encode()
+    group = {"resource": resource, "schemaUrl": "outer", "scopeSpans": [scope]}
+    return json.dumps({"resourceSpans": [group]}).encode()
 
 
 def only_span(document: bytes) -> Span:
@@ -69,10 +69,8 @@ def test_nothing_of_a_span_is_lost() -> None:
     assert found.span_id.hex() == SPAN
     assert found.parent_span_id.hex() == "eee19b7ec3c1b173"
     assert (found.trace_state, found.flags, found.name, found.kind) == ("a=b", 257, "I'm a server span ☃", 2)
-    assert (found.start_time_unix_nano, found.end_time_unix_nano) == (
-        1544712660000000000,
-        1544712661000000001,
-    )
+    times = (found.start_time_unix_nano, found.end_time_unix_nano)
+    assert times == (1544712660000000000, 1544712661000000001)
     values = {attribute.key: attribute.value for attribute in found.attributes}
     assert values["int"].int_value == -9007199254740993
     assert values["small"].int_value == 3
@@ -97,26 +95,15 @@ def test_resource_scope_and_schemas_stay() -> None:
 
 
 def test_enum_names_and_snake_case_are_tolerated() -> None:
-    document = {
-        "resource_spans": [
-            {
-                "scope_spans": [
-                    {
-                        "spans": [
-                            {
-                                "trace_id": TRACE,
-                                "span_id": SPAN,
-                                "parent_span_id": SPAN,
-                                "kind": "SPAN_KIND_CLIENT",
-                                "status": {"code": "STATUS_CODE_OK"},
-                                "links": [{"trace_id": TRACE, "span_id": SPAN}],
-                            }
-                        ]
-                    }
-                ]
-            }
-        ]
+    span = {
+        "trace_id": TRACE,
+        "span_id": SPAN,
+        "parent_span_id": SPAN,
+        "kind": "SPAN_KIND_CLIENT",
+        "status": {"code": "STATUS_CODE_OK"},
+        "links": [{"trace_id": TRACE, "span_id": SPAN}],
     }
+    document = {"resource_spans": [{"scope_spans": [{"spans": [span]}]}]}
     found = only_span(json.dumps(document).encode())
     assert (found.kind, found.status.code) == (Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_OK)
     assert found.parent_span_id == found.links[0].span_id == bytes.fromhex(SPAN)
@@ -126,26 +113,21 @@ def test_unknown_fields_are_passed_over() -> None:
     assert only_span(traces(FULL | {"futureField": {"a": [1]}})) == only_span(traces(FULL))
 
 
+def log_record(written: dict[str, Any]) -> LogRecord:
+    body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [written]}]}]}).encode()
+    message = ExportLogsServiceRequest.FromString(to_protobuf(Signal.LOGS, body))
+    (record,) = message.resource_logs[0].scope_logs[0].log_records
+    return record
+
+
 def test_ids_of_log_records_and_exemplars_are_hex_too() -> None:
     ids = {"traceId": TRACE, "spanId": SPAN}
-    logs = {
-        "resourceLogs": [{"scopeLogs": [{"logRecords": [ids | {"eventName": "e", "body": {"intValue": 1}}]}]}]
-    }
-    record = (
-        ExportLogsServiceRequest.FromString(to_protobuf(Signal.LOGS, json.dumps(logs).encode()))
-        .resource_logs[0]
-        .scope_logs[0]
-        .log_records[0]
-    )
+    record = log_record(ids | {"eventName": "e", "body": {"intValue": 1}})
     assert (record.trace_id.hex(), record.span_id.hex(), record.event_name) == (TRACE.lower(), SPAN, "e")
     metric = {"name": "m", "sum": {"dataPoints": [{"asInt": "4", "exemplars": [ids]}], "isMonotonic": True}}
     metrics = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}
-    found = (
-        ExportMetricsServiceRequest.FromString(to_protobuf(Signal.METRICS, json.dumps(metrics).encode()))
-        .resource_metrics[0]
-        .scope_metrics[0]
-        .metrics[0]
-    )
+    body = to_protobuf(Signal.METRICS, json.dumps(metrics).encode())
+    found = ExportMetricsServiceRequest.FromString(body).resource_metrics[0].scope_metrics[0].metrics[0]
     assert found.sum.data_points[0].exemplars[0].trace_id.hex() == TRACE.lower()
     assert (found.sum.data_points[0].as_int, found.sum.is_monotonic) == (4, True)
 
@@ -162,9 +144,8 @@ def test_ids_of_log_records_and_exemplars_are_hex_too() -> None:
     ids=json.dumps,
 )
 def test_a_span_with_a_bad_id_is_rejected_alone(bad: dict[str, Any]) -> None:
-    body = to_protobuf(
-        Signal.TRACES, traces({**FULL, "spanId": f"{1:016x}"}, FULL | bad, {**FULL, "spanId": f"{3:016x}"})
-    )
+    first, third = ({**FULL, "spanId": f"{number:016x}"} for number in (1, 3))
+    body = to_protobuf(Signal.TRACES, traces(first, FULL | bad, third))
     assert scan_traces(body).invalid == 1
     assert numbers_in(drop_invalid(body)[0]) == [1, 3]
 
@@ -186,10 +167,8 @@ def test_ids_may_be_base64_as_protobuf_writes_them() -> None:
 
 
 def test_base64_ids_of_logs_are_read_too() -> None:
-    records = [{"traceId": in_base64(TRACE), "spanId": in_base64(SPAN), "body": {"stringValue": "b"}}]
-    body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).encode()
-    message = ExportLogsServiceRequest.FromString(to_protobuf(Signal.LOGS, body))
-    (record,) = message.resource_logs[0].scope_logs[0].log_records
+    written = {"traceId": in_base64(TRACE), "spanId": in_base64(SPAN), "body": {"stringValue": "b"}}
+    record = log_record(written)
     assert (record.trace_id.hex(), record.span_id.hex()) == (TRACE.lower(), SPAN)
 
 
@@ -233,20 +212,15 @@ def test_half_a_surrogate_pair_does_not_lose_the_request() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b'"text"',
-        b"\xff\xfe\xfd",
-        b'{"resourceSpans": 1}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": 1e999}]}]}]}',
+        *(b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe\xfd", b'{"resourceSpans": 1}'),
         b'{"resourceSpans": [null]}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": ["text"]}]}]}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": 1}]}]}]}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "soon"}]}]}]}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": NaN}]}]}]}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": {"a": 1}}]}]}]}',
+        *(
+            b'{"resourceSpans": [{"scopeSpans": [{"spans": [%s]}]}]}' % span
+            for span in (
+                *(b'{"kind": 1e999}', b'"text"', b'{"name": 1}', b'{"attributes": {"a": 1}}'),
+                *(b'{"startTimeUnixNano": "soon"}', b'{"startTimeUnixNano": NaN}'),
+            )
+        ),
         b'{"a": ' + b"9" * 5000 + b"}",
         b"[" * 100_000,
         b'{"resourceSpans":' * 20_000,

@@ -32,8 +32,7 @@ def test_one_line_attributes_a_file_its_bytes_or_its_json() -> None:
 
 @pytest.mark.parametrize("sees", [True, False])
 def test_the_check_for_a_failure_knows_the_right_answer_whether_or_not_the_method_does(
-    capsys: pytest.CaptureFixture[str],
-    sees: bool,  # noqa: FBT001
+    capsys: pytest.CaptureFixture[str], sees: bool
 ) -> None:
     assert analyzer.attribute(SOUND).status == "no_failure"
     found = analyzer.attribute(SOUND, reference="an answer that the run does not give", with_reference=sees)

@@ -93,10 +93,5 @@ async def test_a_refused_request_leaves_sizes_and_ages_as_they_were(tmp_path: Pa
 
 def _entry(size: int, received_ns: int) -> Entry:
     return Entry(
-        signal=Signal.TRACES,
-        tenant=NO_TENANT,
-        hops=(),
-        received_ns=received_ns,
-        items=1,
-        body=bytes(size),
+        signal=Signal.TRACES, tenant=NO_TENANT, hops=(), received_ns=received_ns, items=1, body=bytes(size)
     )

@@ -121,10 +121,7 @@ async def test_over_grpc_a_small_request_passes_those_that_never_come() -> None:
     receiver = GrpcReceiver(
         sink, LOOPBACK, AdmissionRules(), buffer_bytes=1 << 20
     )  # two large ones at a time
-    async with (
-        listening(receiver) as port,
-        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
-    ):
+    async with listening(receiver) as port, grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         path = grpc_path(Signal.TRACES)
         make: Any = channel  # the stubs want serializers
         opened = make.stream_unary(path)
@@ -170,10 +167,7 @@ async def test_what_is_read_and_not_yet_stored_is_bounded_too() -> None:
 
     gate, body = asyncio.Event(), request(span(1, attributes={"text": "x" * 400_000}))
     receiver = GrpcReceiver(Slow(), LOOPBACK, AdmissionRules(), buffer_bytes=1 << 20)
-    async with (
-        listening(receiver) as port,
-        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
-    ):
+    async with listening(receiver) as port, grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         make: Any = channel
         call = make.unary_unary(grpc_path(Signal.TRACES))
         calls = [asyncio.ensure_future(call(body, timeout=60)) for _ in range(5)]

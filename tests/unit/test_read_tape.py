@@ -79,19 +79,17 @@ def chat(**attributes: AttributeValue) -> ReadTape:
     return read_tape(run_of(span(1, name="chat gpt", attributes={**known, **given})))
 
 
+CUT = '[{"role":"assistant","content":"85… [cut, 99 characters]"}]'
 CALLING = '[{"role":"assistant","parts":[{"type":"tool_call","name":"find","arguments":"{}"}]}]'
+PENDING = {"gen_ai__output__messages": CALLING}
 
 
 def test_a_call_is_on_the_tape_with_its_step_and_its_answer() -> None:
     found = chat(gen_ai__response__model="gpt-5", gen_ai__usage__input_tokens=12)
     assert isinstance(found, Tape)
     (only,) = found.calls
-    assert (only.step, only.answer.text, only.answer.model, only.answer.input_tokens) == (
-        0,
-        "85",
-        "gpt-5",
-        12,
-    )
+    answer = only.answer
+    assert (only.step, answer.text, answer.model, answer.input_tokens) == (0, "85", "gpt-5", 12)
     assert not only.has_system
 
 
@@ -104,18 +102,9 @@ def test_a_call_is_on_the_tape_with_its_step_and_its_answer() -> None:
         (Obstacle.BACKGROUND, {"request": '{"background": true}'}),
         (Obstacle.STORED_CONVERSATION, {"request": '{"conversation": {"id": "conv_1"}}'}),
         (Obstacle.PROVIDER_TOOL, {"answer": '{"output": [{"type": "web_search_call"}]}'}),
-        (
-            Obstacle.ENCRYPTED_REASONING,
-            {"gen_ai__output__messages": CALLING, "answer": '[{"type": "thinking", "signature": "x"}]'},
-        ),
-        (
-            Obstacle.ENCRYPTED_REASONING,
-            {"gen_ai__output__messages": CALLING, "answer": f'{{"signature": "{"Eq" * 20}"}}'},
-        ),
-        (
-            Obstacle.CUT,
-            {"gen_ai__output__messages": '[{"role":"assistant","content":"85… [cut, 99 characters]"}]'},
-        ),
+        (Obstacle.ENCRYPTED_REASONING, PENDING | {"answer": '[{"type": "thinking", "signature": "x"}]'}),
+        (Obstacle.ENCRYPTED_REASONING, PENDING | {"answer": f'{{"signature": "{"Eq" * 20}"}}'}),
+        (Obstacle.CUT, {"gen_ai__output__messages": CUT}),
         (Obstacle.CUT, {"one": "a" * 200, "other": "b" * 200}),
     ],
 )
@@ -128,17 +117,17 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(
     assert found.reason
 
 
+def spoken(asked: str, answer: str) -> dict[str, str]:
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": f'[{{"role":"user","content":"{asked}"}}]',
+        "gen_ai.output.messages": f'[{{"role":"assistant","content":"{answer}"}}]',
+    }
+
+
 def test_reasoning_without_a_pending_tool_and_declared_provider_tools_can_be_replayed() -> None:
     assert isinstance(chat(answer='[{"type": "thinking", "signature": "x"}]'), Tape)
-    searched = span(
-        1,
-        attributes={
-            "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": '[{"role":"user","content":"?"}]',
-            "gen_ai.output.messages": '[{"role":"assistant","content":"85"}]',
-            "answer": '{"output": [{"type": "web_search_call"}]}',
-        },
-    )
+    searched = span(1, attributes=spoken("?", "85") | {"answer": '{"output": [{"type": "web_search_call"}]}'})
     assert isinstance(read_tape(run_of(searched), allow_tools=frozenset({"web_search"})), Tape)
 
 
@@ -165,18 +154,8 @@ def test_a_tool_that_would_really_run_is_named_unless_it_was_declared() -> None:
 
 def test_a_continued_response_is_expanded_with_what_was_said_before() -> None:
     def part(number: int, text: str, request: str, id_: str) -> Span:
-        return span(
-            number,
-            start=number * 10,
-            end=number * 10 + 5,
-            attributes={
-                "gen_ai.operation.name": "chat",
-                "gen_ai.response.id": id_,
-                "gen_ai.input.messages": f'[{{"role":"user","content":"{text}"}}]',
-                "gen_ai.output.messages": f'[{{"role":"assistant","content":"to {text}"}}]',
-                "request": request,
-            },
-        )
+        told = {"gen_ai.response.id": id_, "request": request}
+        return span(number, attributes=spoken(text, f"to {text}") | told)
 
     second = part(2, "b", '{"previous_response_id": "resp_1"}', "resp_2")
     found = read_tape(run_of(part(1, "a", "{}", "resp_1"), second))

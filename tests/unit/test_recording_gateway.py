@@ -137,7 +137,7 @@ def test_the_wishes_of_the_user_are_kept() -> None:
     ("key", "may_pass"),
     [("sk-proj-1", True), ("sk-1", True), ("ollama", False), ("", False), ("sk-or-v1-1", False)],
 )
-def test_a_key_of_another_provider_never_reaches_the_usual_one(key: str, may_pass: bool) -> None:  # noqa: FBT001
+def test_a_key_of_another_provider_never_reaches_the_usual_one(key: str, may_pass: bool) -> None:
     headers = {"Authorization": f"Bearer {key}"}
     assert (refused_key("https://api.openai.com", headers) == "") is may_pass
     assert refused_key("http://localhost:11434", headers) == ""

@@ -7,6 +7,7 @@ import json
 import time
 from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -25,12 +26,10 @@ from collector_processor.rebuild.stages import rebuild
 from semconv.model import Outcome, OutcomeSource, StepKind
 from tests.factories import TRACE, chat, span_id, workflow
 
+MULTIPLY = {"id": "c1", "function": {"name": "multiply", "arguments": "[3, 48]"}}
 MESSAGES = [
     {"role": "user", "content": "What is 3 * 48?"},
-    {
-        "role": "assistant",
-        "tool_calls": [{"id": "c1", "function": {"name": "multiply", "arguments": "[3, 48]"}}],
-    },
+    {"role": "assistant", "tool_calls": [MULTIPLY]},
     {"role": "tool", "tool_call_id": "c1", "content": "144"},
     {"role": "assistant", "content": "It is 154."},
 ]
@@ -186,33 +185,21 @@ def test_a_conversation_that_names_nobody_is_refused_with_the_keys_it_may_have()
         read_recording(json.dumps(log).encode())
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("history:\n- {role: A, content: &a [x]}\n- {role: B, content: *a}\n", "aliases"),
-        ("history: [\n", "YAML that cannot be read"),
-        ("history:\n- !!python/object/apply:os.system ['true']\n", "the tag .*os.system"),
-        ("name: nothing of ours\n", "expected OTLP"),
-        ("- " * 200_000, "more than 100 levels"),
-        ("a: " + "[" * 200_000, "more than 100 levels"),
-        ("a: " + "{" * 200_000, "more than 100 levels"),
-        ("a: " + "1:" * 200_000 + "1", "expected OTLP"),
-        ("? [a]\n: b\n", "expected OTLP"),
-        ("a:\n  ? [a]\n  : b\n", "a key that is not text"),
-    ],
-    ids=[
-        "alias",
-        "broken",
-        "object",
-        "other",
-        "lists",
-        "flow",
-        "mappings",
-        "base 60",
-        "no key",
-        "list as key",
-    ],
-)
+NO_LOGS = {
+    "alias": ("history:\n- {role: A, content: &a [x]}\n- {role: B, content: *a}\n", "aliases"),
+    "broken": ("history: [\n", "YAML that cannot be read"),
+    "object": ("history:\n- !!python/object/apply:os.system ['true']\n", "the tag .*os.system"),
+    "other": ("name: nothing of ours\n", "expected OTLP"),
+    "lists": ("- " * 200_000, "more than 100 levels"),
+    "flow": ("a: " + "[" * 200_000, "more than 100 levels"),
+    "mappings": ("a: " + "{" * 200_000, "more than 100 levels"),
+    "base 60": ("a: " + "1:" * 200_000 + "1", "expected OTLP"),
+    "no key": ("? [a]\n: b\n", "expected OTLP"),
+    "list as key": ("a:\n  ? [a]\n  : b\n", "a key that is not text"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), NO_LOGS.values(), ids=NO_LOGS)
 def test_yaml_that_is_no_log_is_refused_in_a_sentence(text: str, said: str) -> None:
     with pytest.raises(UnreadableInput, match=said):
         read_recording(text.encode())
@@ -245,14 +232,11 @@ def observation(name: str, kind: str, second: int, **others: object) -> dict[str
     }  # fmt: skip
 
 
+BELOW = {"parentObservationId": "planner"}
 OBSERVATIONS = [
     observation("planner", "AGENT", 0, input={"question": "3 * 48?"}, endTime="2026-11-01T10:00:04Z"),
-    observation(
-        "chat", "GENERATION", 1, parentObservationId="planner", output={"role": "assistant", "content": "154"}
-    ),
-    observation(
-        "multiply", "TOOL", 2, parentObservationId="planner", level="ERROR", statusMessage="no such tool"
-    ),
+    observation("chat", "GENERATION", 1, **BELOW, output={"role": "assistant", "content": "154"}),
+    observation("multiply", "TOOL", 2, **BELOW, level="ERROR", statusMessage="no such tool"),
 ]
 
 
@@ -286,13 +270,9 @@ SCORES = [
 @pytest.mark.parametrize("place", ["trace", "document"])
 def test_scores_of_an_export_from_langfuse_are_evaluations(place: str) -> None:
     step = next(one for one in OBSERVATIONS if one["type"] == "GENERATION")
-    scores = [
-        {**one, "observationId": step["id"]} if one.get("observationId") == "STEP" else one for one in SCORES
-    ]
-    inner = {"id": "t", "name": "n"} | ({"scores": scores} if place == "trace" else {})
-    document = {"trace": inner, "observations": OBSERVATIONS} | (
-        {} if place == "trace" else {"scores": scores}
-    )
+    scores = json.loads(json.dumps(SCORES).replace("STEP", str(step["id"])))
+    document: dict[str, Any] = {"trace": {"id": "t", "name": "n"}, "observations": OBSERVATIONS}
+    (document["trace"] if place == "trace" else document)["scores"] = scores
     recorded = read_recording(json.dumps(document).encode())
     (run,) = rebuild(recorded.bodies(Signal.TRACES), [])
     trajectory = run.trajectory

@@ -5,12 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.inquiry.calibration import least_confidence
-from analyzer.lab.evaluation.significance import (
-    brier,
-    calibration_error,
-    coverage_curve,
-    error_if_calibrated,
-)
+from analyzer.lab.evaluation.significance import brier, calibration_error, coverage_curve, error_if_calibrated
 
 PAIRS = st.lists(st.tuples(st.sampled_from([0.1, 0.3, 0.5, 0.9]), st.booleans()), min_size=1, max_size=60)
 

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from analyzer.history import align_steps
 from analyzer.history.align_steps import align
-from analyzer.history.run_diff import (
-    Change,
-    Way,
-    compare_runs,
-    departure_in_words,
-    nearest_run,
-)
+from analyzer.history.run_diff import Change, Way, compare_runs, departure_in_words, nearest_run
 from analyzer.inquiry.whole_run import WholeRun, WholeStep, whole_steps
 from semconv.model import Trajectory
 from tests.operations import operations

@@ -71,11 +71,7 @@ def test_whatever_spans_say_a_database_can_store_the_totals(
     tokens: list[int], costs: list[float], end_ns: int
 ) -> None:
     calls = [
-        chat(
-            number + 2,
-            parent=1,
-            attributes={"gen_ai.usage.input_tokens": count, "gen_ai.usage.cost": cost},
-        )
+        chat(number + 2, parent=1, attributes={"gen_ai.usage.input_tokens": count, "gen_ai.usage.cost": cost})
         for number, (count, cost) in enumerate(zip(tokens, costs, strict=False))
     ]
     last = replace(calls[-1], end_ns=end_ns)

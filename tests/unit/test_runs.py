@@ -53,18 +53,11 @@ def test_a_joined_run_is_known_by_its_earliest_trace() -> None:
 
 
 def test_autogens_team_id_joins_traces() -> None:
-    traces = [
-        trace(
-            agent(
-                number,
-                name,
-                parent=None,
-                trace_id=trace_of(letter),
-                attributes={"gen_ai.agent.id": f"{name}_{TEAM}/{RUN}"},
-            )
-        )
-        for number, letter, name in ((1, "a", "triage"), (2, "b", "researcher"))
-    ]
+    traces = []
+    for number, letter, name in ((1, "a", "triage"), (2, "b", "researcher")):
+        named = {"gen_ai.agent.id": f"{name}_{TEAM}/{RUN}"}
+        turn = agent(number, name, parent=None, trace_id=trace_of(letter), attributes=named)
+        traces.append(trace(turn))
     assert sizes(group_runs(traces)) == [2]
     assert run_keys(traces[0]) & run_keys(traces[1]) == {f"autogen:{TEAM}"}
 
@@ -176,11 +169,9 @@ def test_langsmiths_traces_of_one_openai_workflow_are_one_run() -> None:
 def test_a_model_call_that_another_trace_shows_too_is_no_run() -> None:
     said = '{"generations": [{"id": "chatcmpl-58fece0ad9"}]}'
     shown = Trace(spans=(agent(1, "writer", parent=None), chat(2, agent_name="writer", answer=said)))
-    twin = replace(
-        chat(3, parent=None, trace_id=trace_of("e")), attributes={"gen_ai.response.id": "chatcmpl-58fece0ad9"}
-    )
-    other = replace(
-        chat(4, parent=None, trace_id=trace_of("e")), attributes={"gen_ai.response.id": "chatcmpl-other"}
+    twin, other = (
+        replace(in_trace("e", number), attributes={"gen_ai.response.id": f"chatcmpl-{end}"})
+        for number, end in ((3, "58fece0ad9"), (4, "other"))
     )
     assert len(group_runs([shown, Trace(spans=(twin,))])) == 1
     assert len(group_runs([shown, Trace(spans=(other,))])) == 2
@@ -201,14 +192,15 @@ def test_a_trace_of_several_workflows_is_several_runs() -> None:
     assert all(run.run_id.startswith(whole.spans[0].trace_id) for run in (first, second))
 
 
-def test_agents_side_by_side_are_one_run() -> None:
-    """They may be the steps of a program that is not instrumented."""
-    whole = trace(span(1), agent(2, "planner", parent=1), agent(3, "writer", parent=1))
-    assert group_runs([whole]) == (whole,)
-
-
-def test_a_workflow_with_a_stray_agent_beside_it_is_one_run() -> None:
-    whole = trace(span(1), workflow(2, parent=1), workflow(3, parent=1), agent(4, "stray", parent=1))
+@pytest.mark.parametrize(
+    "spans",
+    [
+        pytest.param((agent(2, "planner"), agent(3, "writer")), id="agents, maybe a program's steps"),
+        pytest.param((workflow(2, parent=1), workflow(3, parent=1), agent(4, "stray")), id="a stray agent"),
+    ],
+)
+def test_what_stands_side_by_side_is_one_run(spans: tuple[Span, ...]) -> None:
+    whole = trace(span(1), *spans)
     assert group_runs([whole]) == (whole,)
 
 

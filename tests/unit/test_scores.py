@@ -85,10 +85,8 @@ class TestWritten:
         policy = CarrierPolicy(lanes={ACME: (Lane("a"), Lane("b"))})
         assert changes(decision(), policy) == []
         entries = write_back(replace(decision(), tenant=ACME), policy).outgoing
-        assert [(out.signal, out.tenant) for out in entries if out.signal in {"a", "b"}] == [
-            ("a", ACME),
-            ("b", ACME),
-        ]
+        lanes = [(out.signal, out.tenant) for out in entries if out.signal in {"a", "b"}]
+        assert lanes == [("a", ACME), ("b", ACME)]
 
     def test_a_run_passed_only_by_somebodys_word(self) -> None:
         unsaid, said = judged(Status.NO_FAILURE), judged(Status.NO_FAILURE, method=PERSON)
@@ -143,11 +141,8 @@ class TestSettings:
             }
         )
         phoenix, langfuse = settings.score_targets
-        assert (phoenix.tenant, phoenix.url, phoenix.headers) == (
-            NO_TENANT,
-            "http://one:6006",
-            {"Authorization": "Bearer key"},
-        )
+        assert (phoenix.tenant, phoenix.url) == (NO_TENANT, "http://one:6006")
+        assert phoenix.headers == {"Authorization": "Bearer key"}
         assert (langfuse.tenant, langfuse.url) == ("x-scope-orgid=team-a", "https://two/base")
         assert langfuse.headers == {"Authorization": "Basic cDpz"}
         assert langfuse.variables == ["LANGFUSE_PUBLIC_KEY_TEAM_A", "LANGFUSE_SECRET_KEY_TEAM_A"]
@@ -171,14 +166,8 @@ class TestSettings:
     @pytest.mark.parametrize(
         "value",
         [
-            "phoenix",
-            "phoenix=",
-            "jaeger=http://x",
-            "phoenix@=http://x",
-            "phoenix=ftp://x",
-            "phoenix=http://user:secret@x",
-            "phoenix=http://x?key=secret",
-            "phoenix=http://x:99999",
+            *("phoenix", "phoenix=", "jaeger=http://x", "phoenix@=http://x", "phoenix=ftp://x"),
+            *("phoenix=http://user:secret@x", "phoenix=http://x?key=secret", "phoenix=http://x:99999"),
             "phoenix=http://x,phoenix=http://y",
             "phoenix@team-a=http://x,phoenix@TEAM_A=http://y",
         ],
@@ -253,26 +242,12 @@ async def sending(kind: ScoreBackend = ScoreBackend.LANGFUSE, **more: Any) -> As
 
 
 def a_change(*places: ScorePlace, withdrawn: tuple[ScorePlace, ...] = (), age_s: float = 0.0) -> ScoreChange:
-    scores = tuple(
-        Score(
-            place=place,
-            score=0.0,
-            label="fail",
-            explanation="because",
-            annotator="CODE",
-            metadata={names.RUN_ID: TRACE, names.FAILURE_ID: "one"},
-        )
-        for place in places
-    )
+    metadata = {names.RUN_ID: TRACE, names.FAILURE_ID: "one"}
+    given: Any = {"score": 0.0, "label": "fail", "explanation": "because", "annotator": "CODE"}
+    scores = tuple(Score(place=place, metadata=metadata, **given) for place in places)
     decided_ns = int((1_000_000.0 - age_s) * 1e9)
-    return ScoreChange(
-        tenant=NO_TENANT,
-        run_id=TRACE,
-        decided_ns=decided_ns,
-        started_ns=1767323045678901234,
-        scores=scores,
-        withdrawn=withdrawn,
-    )
+    times: Any = {"decided_ns": decided_ns, "started_ns": 1767323045678901234}
+    return ScoreChange(tenant=NO_TENANT, run_id=TRACE, scores=scores, withdrawn=withdrawn, **times)
 
 
 class TestLangfuse:
@@ -286,13 +261,9 @@ class TestLangfuse:
             moved = a_change(ROOT, attribution(5), withdrawn=(attribution(3),), age_s=-60.0)
             assert await to.send(moved) == Delivered()
             of_run, of_span = sorted(to.backend.scores.values(), key=lambda one: "observationId" in one)
-            assert {name: of_run[name] for name in ("traceId", "name", "dataType", "value", "comment")} == {
-                "traceId": TRACE,
-                "name": TASK_SUCCESS,
-                "dataType": "CATEGORICAL",
-                "value": "fail",
-                "comment": "because",
-            }
+            expected = {"dataType": "CATEGORICAL", "value": "fail", "comment": "because"}
+            expected |= {"traceId": TRACE, "name": TASK_SUCCESS}
+            assert {name: of_run[name] for name in expected} == expected
             assert of_run["timestamp"] == of_span["timestamp"] == "2026-01-02T03:04:05.678+00:00"
             assert (of_span["name"], of_span["observationId"]) == (FAILURE_ATTRIBUTION, span_id(5))
             assert {one["Authorization"] for one in to.backend.headers} == {"Basic cDpz"}

@@ -3,23 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.history.elements import (
-    MAX_ELEMENTS,
-    agents_in,
-    digest_of,
-    elements_of,
-    pack,
-    unpack,
-)
-from analyzer.history.spectrum import (
-    LEAST_PASSING,
-    Count,
-    Said,
-    Spectrum,
-    compare,
-    increase,
-    spectrum_of,
-)
+from analyzer.history.elements import MAX_ELEMENTS, agents_in, digest_of, elements_of, pack, unpack
+from analyzer.history.spectrum import LEAST_PASSING, Count, Said, Spectrum, compare, increase, spectrum_of
 from semconv.model import SpanStatus, StepKind, Trajectory
 from tests.runs import calling, failed_tool, run, step, tool
 

@@ -83,27 +83,15 @@ def test_a_containers_link_is_its_first_steps_and_leads_to_the_last_step_inside_
     assert causes(trajectory) == [(), (), (1,), ()]
 
 
+LOOK = {"name": "look", "description": "looks it up", "parameters": "SCHEMA"}
+
+
 @pytest.mark.parametrize(
     "definitions",
     [
-        pytest.param(
-            [{"type": "function", "name": "look", "description": "looks  it\nup", "parameters": "SCHEMA"}],
-            id="official",
-        ),
-        pytest.param(
-            [{"function": {"name": "look", "description": "looks it up", "parameters": "SCHEMA"}}],
-            id="nested",
-        ),
-        pytest.param(
-            [
-                {
-                    "function_declarations": [
-                        {"name": "look", "description": "looks it up", "parameters": "SCHEMA"}
-                    ]
-                }
-            ],
-            id="grouped",
-        ),
+        pytest.param([LOOK | {"type": "function", "description": "looks  it\nup"}], id="official"),
+        pytest.param([{"function": LOOK}], id="nested"),
+        pytest.param([{"function_declarations": [LOOK]}], id="grouped"),
     ],
 )
 def test_tools_are_read_however_they_are_nested(definitions: list[dict[str, Any]]) -> None:
@@ -114,10 +102,9 @@ def test_tools_are_read_however_they_are_nested(definitions: list[dict[str, Any]
 
 
 def test_openinference_lists_tools_one_attribute_each() -> None:
-    tools = {
-        f"llm.tools.{n}.tool.json_schema": json.dumps({"function": {"name": f"tool{n}"}}) for n in (0, 2)
-    }
-    assert tools_in(tuple(tools.items())) == "tool0()\ntool2()"
+    schemas = {n: json.dumps({"function": {"name": f"tool{n}"}}) for n in (0, 2)}
+    tools = tuple((f"llm.tools.{n}.tool.json_schema", schema) for n, schema in schemas.items())
+    assert tools_in(tools) == "tool0()\ntool2()"
 
 
 @pytest.mark.parametrize("odd", ["[", "[1, null]", '[{"name": 7, "parameters": []}]', "[{}]", 5])

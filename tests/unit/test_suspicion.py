@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,15 +19,8 @@ from analyzer.signals.suspicion import Clue, ClueKind, clues
 from semconv.model import Blame, Outcome, SpanStatus, Status, Step, Trajectory
 from tests.runs import calling, failed_tool, hearing, run, step, tool
 
-METER = tool(
-    "analyst", "Rack B draws 9600 W. Rack C draws 4100 W.", input='{"site": "Graz"}', target="read_meter"
-)
-WRONG = run(
-    METER,
-    step("analyst", "Rack B draws 6,900 W."),
-    task="What does rack B draw?",
-    output="Rack B draws 6,900 W.",
-)
+METERED = "Rack B draws 9600 W. Rack C draws 4100 W."
+METER = tool("analyst", METERED, input='{"site": "Graz"}', target="read_meter")
 
 
 def found(trajectory: Trajectory, kind: ClueKind) -> list[Clue]:
@@ -37,13 +32,16 @@ def answered(*texts: str, task: str = "What does rack B draw?") -> Trajectory:
     return run(METER, *(step("analyst", text) for text in texts), task=task, output=texts[-1])
 
 
+WRONG = answered("Rack B draws 6,900 W.")
+
+
+async def status_of(trajectory: Trajectory) -> Status:
+    return (await RunAnalyst(attributor=Attributor()).analyse(trajectory)).attribution.status
+
+
 def test_a_figure_that_the_tool_did_not_return_is_the_step_that_first_says_it() -> None:
-    trajectory = run(
-        METER,
-        step("analyst", "Rack B: 6,900 W."),
-        step("writer", "Rack B draws 6,900 W."),
-        output="Rack B draws 6,900 W.",
-    )
+    said = "Rack B draws 6,900 W."
+    trajectory = run(METER, step("analyst", "Rack B: 6,900 W."), step("writer", said), output=said)
     (clue,) = found(trajectory, ClueKind.WRONG_FIGURE)
     assert clue.step == 1
     assert clue.reason == "gave 6,900 W; read_meter returned 9600 W"
@@ -166,9 +164,8 @@ def test_an_error_that_is_not_mentioned_is_a_clue_and_one_that_is_mentioned_is_n
     silent = run(failed_tool("a"), step("a", "The price is 45,20 EUR."), output="The price is 45,20 EUR.")
     (clue,) = found(silent, ClueKind.IGNORED_ERROR)
     assert clue.step == 1
-    honest = run(
-        failed_tool("a"), step("a", "The price could not be looked up."), output="It is unavailable."
-    )
+    unavailable = step("a", "The price could not be looked up.")
+    honest = run(failed_tool("a"), unavailable, output="It is unavailable.")
     assert found(honest, ClueKind.IGNORED_ERROR) == []
     healed = run(failed_tool("a"), tool("a", "45.20"), step("a", "It is 45.20."), output="It is 45.20.")
     assert found(healed, ClueKind.IGNORED_ERROR) == []
@@ -242,13 +239,8 @@ def test_references_that_no_tool_returned_are_clues(answer: str, kinds: int) -> 
 
 def test_who_first_says_what_no_tool_returned_is_named() -> None:
     answer = "Filed under QX-471130."
-    steps = (
-        step("lead", "plan"),
-        tool("a", "3 boats"),
-        step("a", answer),
-        tool("b", "sent"),
-        step("b", answer),
-    )
+    plan, boats, sent = step("lead", "plan"), tool("a", "3 boats"), tool("b", "sent")
+    steps = (plan, boats, step("a", answer), sent, step("b", answer))
     (clue,) = found(run(*steps, output=answer), ClueKind.UNSOURCED)
     assert clue.step == 2
 
@@ -277,12 +269,8 @@ def test_figures_are_read_with_units_and_ids_dates_and_list_markers_are_none() -
     text = (
         "1. Pay $1,234.50 by 2024-05-01 (INV-77), i.e. 12 %; 1.234,5 kg at 10:45, 2.1 million people, v1.2.3"
     )
-    assert [(one.value, one.unit) for one in figures(text)] == [
-        (1234.5, "usd"),
-        (12.0, "%"),
-        (1234.5, "kg"),
-        (2.1e6, "people"),
-    ]
+    read = [(1234.5, "usd"), (12.0, "%"), (1234.5, "kg"), (2.1e6, "people")]
+    assert [(one.value, one.unit) for one in figures(text)] == read
 
 
 def test_no_clue_is_no_suspicion_and_the_tolerated_share_sets_the_threshold() -> None:
@@ -306,9 +294,7 @@ async def test_a_wrong_figure_makes_a_silent_run_suspected() -> None:
 TWO_MISTAKES = run(
     METER,
     step("analyst", "Rack B draws 6,900 W."),
-    tool(
-        "buyer", "A socket costs 8.42 EUR. A cable costs 3.15 EUR.", input='{"site": "Graz"}', target="prices"
-    ),
+    tool("buyer", "A socket costs 8.42 EUR. A cable costs 3.15 EUR.", input="{}", target="prices"),
     step("buyer", "A socket costs 8.24 EUR."),
     task="What does rack B draw, and what does a socket cost?",
     output="Rack B draws 6,900 W and a socket costs 8.24 EUR.",
@@ -322,9 +308,8 @@ async def test_that_a_run_failed_and_that_it_was_this_step_are_two_probabilities
     assert verdict.failed_probability is not None
     assert len(verdict.ranking) == 2
     assert verdict.confidence == verdict.ranking[0].probability < 0.9 * verdict.failed_probability
-    assert sum(one.probability for one in verdict.ranking) == pytest.approx(
-        verdict.failed_probability, abs=1e-3
-    )
+    ranked = sum(one.probability for one in verdict.ranking)
+    assert ranked == pytest.approx(verdict.failed_probability, abs=1e-3)
     document = json.loads(analysis.document)
     assert document["confidence"] == verdict.confidence
     assert document["failed_probability"] == verdict.failed_probability
@@ -349,18 +334,15 @@ async def test_suspicion_is_off_where_no_false_alarm_is_tolerated() -> None:
     assert (await analyst.analyse(WRONG)).attribution.status is Status.NO_FAILURE
 
 
-async def test_an_outcome_that_is_stated_is_believed() -> None:
-    trajectory = run(*WRONG.steps, task=WRONG.task, output=WRONG.output, outcome=Outcome.SUCCESS)
-    assert (
-        await RunAnalyst(attributor=Attributor()).analyse(trajectory)
-    ).attribution.status is Status.NO_FAILURE
-
-
-async def test_a_run_of_which_spans_are_missing_is_not_suspected() -> None:
-    trajectory = run(*WRONG.steps, task=WRONG.task, output=WRONG.output, complete=False)
-    assert (
-        await RunAnalyst(attributor=Attributor()).analyse(trajectory)
-    ).attribution.status is Status.NO_FAILURE
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"outcome": Outcome.SUCCESS}, id="its outcome is stated"),
+        pytest.param({"complete": False}, id="spans are missing"),
+    ],
+)
+async def test_a_run_is_not_suspected_if(fields: dict[str, Any]) -> None:
+    assert await status_of(replace(WRONG, **fields)) is Status.NO_FAILURE
 
 
 @pytest.mark.parametrize("status", [SpanStatus.UNSET, SpanStatus.ERROR])
@@ -380,9 +362,8 @@ async def test_a_model_is_asked_once_and_alone_clears_no_suspicion(reply: str) -
     assert isinstance(attribution.verdict, Blame)
     says_so = reply.startswith("Yes")
     assert (attribution.verdict.certainty > before.certainty) is says_so
-    assert (
-        "A model that was asked says that this does not hold" in attribution.verdict.reason
-    ) is not says_so
+    denied = "A model that was asked says that this does not hold"
+    assert (denied in attribution.verdict.reason) is not says_so
 
 
 async def test_a_suspicion_stands_where_the_model_fails() -> None:
@@ -394,17 +375,9 @@ async def test_a_suspicion_stands_where_the_model_fails() -> None:
 
 
 def test_the_sign_of_a_product_is_no_unit() -> None:
-    assert [
-        (one.shown, one.unit) for one in figures("580 x 12 x (7 + 1) = 48,720; a 3x gain of 40 x-rays")
-    ] == [
-        ("580", ""),
-        ("12", ""),
-        ("7", ""),
-        ("1", ""),
-        ("48,720", ""),
-        ("3x", "x"),
-        ("40 x", "x"),
-    ]
+    found = figures("580 x 12 x (7 + 1) = 48,720; a 3x gain of 40 x-rays")
+    plain = [("580", ""), ("12", ""), ("7", ""), ("1", ""), ("48,720", "")]
+    assert [(one.shown, one.unit) for one in found] == [*plain, ("3x", "x"), ("40 x", "x")]
 
 
 def test_a_figure_that_a_hidden_call_passes_on_is_an_agents_word() -> None:

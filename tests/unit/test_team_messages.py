@@ -19,12 +19,16 @@ def request(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def answered(*parts: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "kind": "response",
-        "parts": list(parts),
-        "model_name": "m",
-        "usage": {"input_tokens": 5, "output_tokens": 2},
-    }
+    usage = {"input_tokens": 5, "output_tokens": 2}
+    return {"kind": "response", "parts": list(parts), "model_name": "m", "usage": usage}
+
+
+def tool_call(name: str, key: str, args: Any = "{}") -> dict[str, Any]:
+    return {"part_kind": "tool-call", "tool_name": name, "args": args, "tool_call_id": key}
+
+
+def tool_return(name: str, key: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"part_kind": "tool-return", "tool_name": name, "content": content, "tool_call_id": key, **more}
 
 
 PROMPT = {"part_kind": "user-prompt", "content": TASK}
@@ -34,35 +38,10 @@ def test_an_output_tool_of_pydantic_ai_is_the_answer() -> None:
     found = run(
         [
             request({"part_kind": "system-prompt", "content": "You are the clerk."}, PROMPT),
-            answered(
-                {"part_kind": "thinking", "content": "hm"},
-                {"part_kind": "tool-call", "tool_name": "tide_table", "args": "{}", "tool_call_id": "c1"},
-            ),
-            request(
-                {
-                    "part_kind": "tool-return",
-                    "tool_name": "tide_table",
-                    "content": {"high": "14:20"},
-                    "tool_call_id": "c1",
-                    "outcome": "success",
-                }
-            ),
-            answered(
-                {
-                    "part_kind": "tool-call",
-                    "tool_name": "final_result",
-                    "args": '{"response": "14:20"}',
-                    "tool_call_id": "c2",
-                }
-            ),
-            request(
-                {
-                    "part_kind": "tool-return",
-                    "tool_name": "final_result",
-                    "content": "Final result processed.",
-                    "tool_call_id": "c2",
-                }
-            ),
+            answered({"part_kind": "thinking", "content": "hm"}, tool_call("tide_table", "c1")),
+            request(tool_return("tide_table", "c1", {"high": "14:20"}, outcome="success")),
+            answered(tool_call("final_result", "c2", '{"response": "14:20"}')),
+            request(tool_return("final_result", "c2", "Final result processed.")),
         ]
     )
     assert tools(found) == [("clerk", "tide_table", '{"high": "14:20"}', "")]
@@ -72,13 +51,11 @@ def test_an_output_tool_of_pydantic_ai_is_the_answer() -> None:
 
 @pytest.mark.parametrize("outcome", ["failed", "retried"])
 def test_version_2_of_pydantic_ai_says_how_a_tool_ended(outcome: str) -> None:
-    call = {"part_kind": "tool-call", "tool_name": "tide_table", "args": {}, "tool_call_id": "c1"}
-    result = {"part_kind": "tool-return", "tool_name": "tide_table", "content": ERROR, "tool_call_id": "c1"}
     found = run(
         [
             request(PROMPT),
-            answered(call),
-            request({**result, "outcome": outcome}),
+            answered(tool_call("tide_table", "c1", {})),
+            request(tool_return("tide_table", "c1", ERROR, outcome=outcome)),
             answered({"part_kind": "text", "content": ANSWER}),
         ]
     )
@@ -89,26 +66,23 @@ def autogen(source: str, kind: str, content: Any, **more: Any) -> dict[str, Any]
     return {"source": source, "type": kind, "content": content, "models_usage": None, **more}
 
 
+def asks(source: str, key: str, name: str) -> dict[str, Any]:
+    return autogen(source, "ToolCallRequestEvent", [{"id": key, "name": name, "arguments": "{}"}])
+
+
+def ran(source: str, key: str, name: str, content: str, *, is_error: bool = False) -> dict[str, Any]:
+    result = {"call_id": key, "name": name, "content": content, "is_error": is_error}
+    return autogen(source, "ToolCallExecutionEvent", [result])
+
+
 THREAD = [
     autogen("user", "TextMessage", TASK),
-    autogen(
-        "triage",
-        "ToolCallRequestEvent",
-        [{"id": "c0", "name": "transfer_to_harbour_desk", "arguments": "{}"}],
-    ),
-    autogen(
-        "triage",
-        "ToolCallExecutionEvent",
-        [{"call_id": "c0", "name": "transfer_to_harbour_desk", "content": "Transferred.", "is_error": False}],
-    ),
+    asks("triage", "c0", "transfer_to_harbour_desk"),
+    ran("triage", "c0", "transfer_to_harbour_desk", "Transferred."),
     autogen("triage", "HandoffMessage", "Transferred.", target="harbour_desk"),
     autogen("harbour_desk", "ThoughtEvent", "hm"),
-    autogen("harbour_desk", "ToolCallRequestEvent", [{"id": "c1", "name": "tide_table", "arguments": "{}"}]),
-    autogen(
-        "harbour_desk",
-        "ToolCallExecutionEvent",
-        [{"call_id": "c1", "name": "tide_table", "content": ERROR, "is_error": True}],
-    ),
+    asks("harbour_desk", "c1", "tide_table"),
+    ran("harbour_desk", "c1", "tide_table", ERROR, is_error=True),
     autogen("harbour_desk", "ToolCallSummaryMessage", ERROR),
     autogen("harbour_desk", "TextMessage", ANSWER),
     autogen("critic", "StopMessage", "Approved. TERMINATE"),
@@ -162,10 +136,13 @@ def ag2(name: str, content: str, role: str = "user", **more: Any) -> dict[str, A
     return {"name": name, "role": role, "content": content, **more}
 
 
+EXECUTED = ag2(
+    "executor", ERROR, "tool", tool_responses=[{"tool_call_id": "c1", "role": "tool", "content": ERROR}]
+)
 GROUP = [
     ag2("user_proxy", TASK),
     ag2("harbour_desk", "", tool_calls=[CALL]),
-    ag2("executor", ERROR, "tool", tool_responses=[{"tool_call_id": "c1", "role": "tool", "content": ERROR}]),
+    EXECUTED,
     ag2("harbour_desk", ANSWER),
     ag2("critic", "TERMINATE"),
 ]
@@ -181,20 +158,11 @@ def test_a_group_chat_of_ag2_is_read_once_and_has_its_speakers() -> None:
 
 
 def test_chats_of_ag2_with_several_agents_follow_one_another() -> None:
-    found = run(
-        {
-            "chat_messages": {
-                "pilot": [
-                    {"role": "assistant", "content": TASK},
-                    {"role": "user", "content": "It is 14:20."},
-                ],
-                "writer": [
-                    {"role": "assistant", "content": "Write it."},
-                    {"role": "user", "content": ANSWER},
-                ],
-            }
-        }
-    )
+    def chat(asked: str, answer: str) -> list[dict[str, str]]:
+        return [{"role": "assistant", "content": asked}, {"role": "user", "content": answer}]
+
+    chats = {"pilot": chat(TASK, "It is 14:20."), "writer": chat("Write it.", ANSWER)}
+    found = run({"chat_messages": chats})
     assert told(found) == [("pilot", "llm", "It is 14:20."), ("writer", "llm", ANSWER)]
     assert found.task == TASK
 
@@ -204,12 +172,7 @@ def test_calls_of_ag2_have_no_name_and_a_proxy_is_no_agent() -> None:
     chat = [
         ag2("executor", TASK, "assistant"),
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        ag2(
-            "executor",
-            ERROR,
-            "tool",
-            tool_responses=[{"tool_call_id": "c1", "role": "tool", "content": ERROR}],
-        ),
+        EXECUTED,
         ag2("harbour_desk", ANSWER),
         ag2("executor", "", "assistant"),
     ]
@@ -228,19 +191,13 @@ def test_a_history_of_ag2_alone_is_checked_for_a_failure_first() -> None:
 
 
 def test_code_that_a_proxy_of_ag2_ran_is_a_tool_that_may_fail() -> None:
-    found = run(
-        {
-            "chat_id": 1,
-            "summary": "",
-            "cost": {},
-            "chat_history": [
-                ag2("user_proxy", "Plot it."),
-                ag2("coder", "```python\n1/0\n```"),
-                ag2("user_proxy", "exitcode: 1 (execution failed)\nCode output: ZeroDivisionError"),
-                ag2("coder", "I cannot."),
-            ],
-        }
-    )
+    history = [
+        ag2("user_proxy", "Plot it."),
+        ag2("coder", "```python\n1/0\n```"),
+        ag2("user_proxy", "exitcode: 1 (execution failed)\nCode output: ZeroDivisionError"),
+        ag2("coder", "I cannot."),
+    ]
+    found = run({"chat_id": 1, "summary": "", "cost": {}, "chat_history": history})
     ((agent, tool, _, error),) = tools(found)
     assert (agent, tool) == ("coder", "code_execution")
     assert "ZeroDivisionError" in error

@@ -126,5 +126,5 @@ def test_an_agents_words_on_errors_are_no_result() -> None:
         ("the key has expired", False),
     ],
 )
-def test_an_error_may_say_that_there_is_no_such_thing(text: str, is_absent: bool) -> None:  # noqa: FBT001
+def test_an_error_may_say_that_there_is_no_such_thing(text: str, is_absent: bool) -> None:
     assert says_absent(text) is is_absent

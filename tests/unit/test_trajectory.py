@@ -815,7 +815,7 @@ def test_of_several_turns_all_succeed_or_one_fails(
         (Completion.MAX_AGE, False),
     ],
 )
-def test_a_run_that_was_cut_short_is_not_complete(completion: Completion, complete: bool) -> None:  # noqa: FBT001
+def test_a_run_that_was_cut_short_is_not_complete(completion: Completion, complete: bool) -> None:
     assert ordered(workflow(), chat(2, answer="x"), completion=completion).complete is complete
 
 

@@ -3,17 +3,7 @@ from __future__ import annotations
 import json
 
 from analyzer.inquiry.verdict import to_json
-from semconv.model import (
-    Abstention,
-    Attribution,
-    Blame,
-    Effort,
-    Evidence,
-    Ranked,
-    SpanId,
-    Status,
-    TraceId,
-)
+from semconv.model import Abstention, Attribution, Blame, Effort, Evidence, Ranked, SpanId, Status, TraceId
 from tests.contract_keys import VERDICT_KEYS
 from tests.runs import run, step
 

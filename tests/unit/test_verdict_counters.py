@@ -8,15 +8,7 @@ import pytest
 from prometheus_client.metrics_core import Metric as Family
 
 from analyzer.inquiry.verdict import FailureMode
-from analyzer.telemetry.metric import (
-    MAX_AGENTS,
-    MAX_LENGTH,
-    MAX_SERVICES,
-    OTHER,
-    AgentNames,
-    Kind,
-    as_label,
-)
+from analyzer.telemetry.metric import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, OTHER, AgentNames, Kind, as_label
 from analyzer.telemetry.metric_table import METRICS
 from analyzer.telemetry.verdict_counters import (
     MAX_LAG_S,

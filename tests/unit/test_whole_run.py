@@ -118,10 +118,7 @@ def test_usage_is_read_in_any_convention_and_never_guessed(
 
 
 DEFINITIONS: list[dict[str, Any]] = [
-    {
-        "type": "function",
-        "function": {"name": "look_up", "description": f"Use {KEY}.", "parameters": {"a": [1]}},
-    },
+    {"function": {"name": "look_up", "description": f"Use {KEY}.", "parameters": {"a": [1]}}},
     {"name": "bare"},
     {"name": ""},
     {"name": "deep", "parameters": {"x": {"y": {"z": ["<script>"]}}}},

@@ -5,13 +5,7 @@ import random
 
 import pytest
 
-from analyzer.history.changes import (
-    before_and_after,
-    change_points,
-    explain,
-    regression,
-    threshold,
-)
+from analyzer.history.changes import before_and_after, change_points, explain, regression, threshold
 from analyzer.inquiry.intervals import fisher
 
 

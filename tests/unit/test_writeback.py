@@ -33,21 +33,12 @@ def decision(
     step: int | None = 0, *, previous: StoredVerdict | None = None, confidence: float = 0.9
 ) -> Decision:
     (run,) = rebuild([encode(SPANS)])
-    verdict: Blame | Abstention
-    if step is None:
-        verdict = Abstention(status=Status.NO_FAILURE, reason="fine")
-    else:
-        verdict = Blame(
-            agent=run.trajectory.steps[step].agent, step=step, reason="wrong sum", confidence=confidence
-        )
-    return Decision(
-        run=run,
-        attribution=Attribution(run_id=TRACE, verdict=verdict, method="scripted"),
-        document="{}",
-        previous=previous,
-        tenant=NO_TENANT,
-        now_ns=7,
-    )
+    verdict: Blame | Abstention = Abstention(status=Status.NO_FAILURE, reason="fine")
+    if step is not None:
+        agent_name = run.trajectory.steps[step].agent
+        verdict = Blame(agent=agent_name, step=step, reason="wrong sum", confidence=confidence)
+    told = Attribution(run_id=TRACE, verdict=verdict, method="scripted")
+    return Decision(run=run, attribution=told, document="{}", previous=previous, tenant=NO_TENANT, now_ns=7)
 
 
 def told(step: int | None = 0) -> StoredVerdict:
@@ -62,10 +53,8 @@ def test_the_first_verdict_is_version_1_with_carriers_and_an_evaluation() -> Non
     back = write_back(decision(), POLICY)
     assert (back.verdict.version, back.verdict.agent, back.verdict.step) == (1, "planner", 0)
     assert (back.verdict.service, back.verdict.decided_ns, back.verdict.is_provisional) == ("test", 7, False)
-    assert [(one.name, one.parent_id) for one in carriers(back)] == [
-        ("planner: decisive error", span_id(3)),
-        ("failure: planner", span_id(1)),
-    ]
+    decisive, root = ("planner: decisive error", span_id(3)), ("failure: planner", span_id(1))
+    assert [(one.name, one.parent_id) for one in carriers(back)] == [decisive, root]
     (log,) = [out for out in back.outgoing if out.signal is Signal.LOGS]
     assert [entry.span_id for entry in decode_logs(log.body)] == [span_id(1), span_id(3)]
     assert back.rewrites == ()
@@ -73,10 +62,8 @@ def test_the_first_verdict_is_version_1_with_carriers_and_an_evaluation() -> Non
 
 def spread(*order: int) -> Decision:
     """Return a verdict on a run over two services, whose spans arrived in this order."""
-    services = [
-        Resource(attributes={"service.name": "shop" if span is SPANS[0] else "tools"}) for span in SPANS
-    ]
-    spans = [replace(span, resource=services[place]) for place, span in enumerate(SPANS)]
+    shop, tools = (Resource(attributes={"service.name": name}) for name in ("shop", "tools"))
+    spans = [replace(span, resource=shop if span is SPANS[0] else tools) for span in SPANS]
     (run,) = rebuild([encode([spans[place]]) for place in order])
     return replace(decision(), run=run)
 
@@ -112,22 +99,15 @@ def test_a_step_that_late_spans_moved_is_the_same_step_under_its_new_number() ->
     assert (back.verdict.decided_ns, back.outgoing) == (3, ())
 
 
+ANOTHER_STEP = ["writer: decisive error", "failure: writer, replaces verdict 1"]
+
+
 @pytest.mark.parametrize(
     ("step", "names"),
     [
+        pytest.param(1, [*ANOTHER_STEP, *["withdrawn: planner → writer"] * 2], id="another step"),
         pytest.param(
-            1,
-            [
-                "writer: decisive error",
-                "failure: writer, replaces verdict 1",
-                *["withdrawn: planner → writer"] * 2,
-            ],
-            id="another step",
-        ),
-        pytest.param(
-            None,
-            ["no failure found, replaces verdict 1", *["withdrawn: planner"] * 2],
-            id="no failure after all",
+            None, ["no failure found, replaces verdict 1", *["withdrawn: planner"] * 2], id="no failure"
         ),
     ],
 )
@@ -151,10 +131,8 @@ def test_a_changed_verdict_supersedes_and_withdraws_beside_the_old_one(
 
 def test_nothing_is_withdrawn_where_nothing_was_blamed() -> None:
     back = write_back(decision(0, previous=told(None)), POLICY)
-    assert [one.name for one in carriers(back)] == [
-        "planner: decisive error",
-        "failure: planner, replaces verdict 1",
-    ]
+    names = [one.name for one in carriers(back)]
+    assert names == ["planner: decisive error", "failure: planner, replaces verdict 1"]
     assert back.verdict.version == 2
 
 
@@ -185,9 +163,8 @@ class TestWhatIsWritten:
     @pytest.mark.parametrize("status", ["waiting", "cancelled"])
     def test_nor_does_one_that_waits_or_was_cancelled(self, status: str) -> None:
         verdict = Abstention(status=Status(status), reason="no end yet")
-        unfinished = replace(
-            decision(None), attribution=Attribution(run_id=TRACE, verdict=verdict, method="triage")
-        )
+        told = Attribution(run_id=TRACE, verdict=verdict, method="triage")
+        unfinished = replace(decision(None), attribution=told)
         assert write_back(unfinished, POLICY).outgoing == ()
         (root,) = carriers(write_back(unfinished, CarrierPolicy(carriers=Carriers.ALL)))
         assert root.name == status
@@ -204,10 +181,8 @@ class TestWhatIsWritten:
         spans = (*SPANS[:2], replace(SPANS[2], attributes={**SPANS[2].attributes, "error": "timeout"}))
         (run,) = rebuild([encode(spans)])
         ((_, body),) = write_back(replace(decision(), run=run), POLICY, {8: encode(spans)}).rewrites
-        assert (
-            next(one for one in decode(body).spans if one.span_id == span_id(3)).attributes["error"]
-            == "timeout"
-        )
+        (original,) = [one for one in decode(body).spans if one.span_id == span_id(3)]
+        assert original.attributes["error"] == "timeout"
         assert body.count(b"\n\x05error") == 1
 
 
@@ -229,9 +204,8 @@ class TestAPersonsWord:
 
     def test_turns_an_unknown_outcome_into_a_pass(self) -> None:
         said = replace(decision(None).attribution, method=PERSON)
-        persons = replace(
-            decision(None, previous=told(None)), attribution=said, document='{"method": "person"}'
-        )
+        before = decision(None, previous=told(None))
+        persons = replace(before, attribution=said, document='{"method": "person"}')
         back = write_back(persons, POLICY)
         (out,) = back.outgoing
         (log,) = decode_logs(out.body)
@@ -270,9 +244,8 @@ class TestHeld:
         assert decisive["annotations.4.annotation.name"] == "tone"
         assert decisive["annotations.5.annotation.name"] == "failure_attribution"
         assert decisive["annotations.5.annotation.identifier"] == "blamespan"
-        assert decisive["annotations.5.annotation.metadata"] == json.dumps(
-            {"version": 1, "failure_id": decisive["blamespan.failure.id"]}
-        )
+        metadata = {"version": 1, "failure_id": decisive["blamespan.failure.id"]}
+        assert decisive["annotations.5.annotation.metadata"] == json.dumps(metadata)
         (again,) = rebuild([body])
         assert again.trajectory.outcome is None, "our own evaluations are not read back"
         assert not any(step.failed_evaluations for step in again.trajectory.steps)

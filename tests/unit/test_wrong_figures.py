@@ -146,7 +146,7 @@ COSTS = (
         ("Insgesamt sind es 4.343,75 €.", False),
     ],
 )
-def test_the_sum_of_a_column_has_no_slip(answer: str, is_right: bool) -> None:  # noqa: FBT001
+def test_the_sum_of_a_column_has_no_slip(answer: str, is_right: bool) -> None:
     clue = found("What did it cost?", COSTS, answer)
     assert (clue is None) is is_right
     assert clue is None or "the 3 values that it adds up are 4,433.75" in clue.reason

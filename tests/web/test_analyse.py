@@ -57,7 +57,7 @@ async def test_a_conversation_is_judged_and_nothing_is_stored(stage: Stage, clie
 async def test_a_program_says_whether_the_method_sees_the_expected_answer(
     stage: Stage,
     query: str,
-    sees: bool,  # noqa: FBT001
+    sees: bool,
 ) -> None:
     model = ScriptedModel(replies=["{}"] * 9, name="m")
     pages = stage.parts().pages

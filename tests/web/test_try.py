@@ -224,7 +224,7 @@ SECRET = "AKIA" + "Q7" * 8
 @pytest.mark.parametrize("sees", [True, False])
 async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
     stage: Stage,
-    sees: bool,  # noqa: FBT001
+    sees: bool,
 ) -> None:
     await stage.add(RUN, "shop")
     pages = stage.parts().pages

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from semconv.model import Link, Span, TraceId, Trajectory
@@ -28,14 +29,8 @@ def receives(number: int, who: str, message: Mapping[str, Any], *, of: Span, **m
     """Make the span in which an agent receives the message that span ``of`` created."""
     attributes = {"recipient_agent_type": who, "message": json.dumps(message)}
     link = Link(trace_id=of.trace_id, span_id=of.span_id)
-    return span(
-        number,
-        name=f"autogen process {who}.(x)-A",
-        scope=RUNTIME,
-        attributes=attributes,
-        links=[link],
-        **more,
-    )
+    told = {"scope": RUNTIME, "attributes": attributes, "links": [link], **more}
+    return span(number, name=f"autogen process {who}.(x)-A", **told)
 
 
 def turn(number: int, name: str, **more: Any) -> Span:
@@ -52,10 +47,10 @@ def reported(*each: Mapping[str, Any]) -> list[Span]:
     spans = [turn(2, "clerk"), using]
     for index, one in enumerate(each):
         made = creates(10 + index, "GroupChatMessage", parent=2, start=50 + index)
-        heard = receives(
-            20 + index, f"Manager_{TEAM}", {"message": one}, of=made, trace_id=trace_of(index + 1)
-        )
-        spans += [made, heard]
+        spans += [
+            made,
+            receives(20 + index, MANAGER, {"message": one}, of=made, trace_id=trace_of(index + 1)),
+        ]
     return spans
 
 
@@ -64,9 +59,8 @@ def read(*spans: Span) -> Trajectory:
 
 
 ASKING = message(1, "ToolCallRequestEvent", [{"id": "c", "name": "look_up", "arguments": '{"x": 1}'}])
-RESULT = message(
-    2, "ToolCallExecutionEvent", [{"call_id": "c", "name": "look_up", "content": "16", "is_error": False}]
-)
+DONE = {"call_id": "c", "name": "look_up", "content": "16", "is_error": False}
+RESULT = message(2, "ToolCallExecutionEvent", [DONE])
 
 
 def test_a_tool_is_told_by_the_messages_of_its_turn() -> None:
@@ -168,13 +162,8 @@ def test_an_agent_of_plain_core_acts_by_receiving_and_its_sender_has_the_reply()
 def test_messages_that_are_no_json_or_of_a_strange_shape_do_no_harm() -> None:
     for odd in ("{", "[]", '"x"', '{"message": 3}', '{"messages": [[1]], "response": {"chat_message": []}}'):
         made = creates(10, "GroupChatMessage", parent=2)
-        heard = span(
-            20,
-            name=f"autogen process clerk_{TEAM}.(x)-A",
-            scope=RUNTIME,
-            attributes={"message": odd, "recipient_agent_type": f"clerk_{TEAM}"},
-            links=[Link(trace_id=made.trace_id, span_id=made.span_id)],
-        )
+        heard = receives(20, f"clerk_{TEAM}", {}, of=made)
+        heard = replace(heard, attributes={**heard.attributes, "message": odd})
         assert outline(read(turn(2, "clerk"), made, heard)) == [("clerk", "llm")]
 
 

@@ -20,18 +20,9 @@ def claude(
     logs: Sequence[Event] = (),
     **attributes: Any,
 ) -> Span:
-    named = {key.replace("__", "."): value for key, value in attributes.items()}
-    named["span.type"] = kind
-    return span(
-        number,
-        parent=parent,
-        name=f"claude_code.{kind}",
-        scope=SCOPE,
-        attributes=named,
-        events=events,
-        logs=logs,
-        end=end,
-    )
+    named = {key.replace("__", "."): value for key, value in attributes.items()} | {"span.type": kind}
+    told: Any = {"attributes": named, "events": events, "logs": logs, "end": end}
+    return span(number, parent=parent, name=f"claude_code.{kind}", scope=SCOPE, **told)
 
 
 def interaction(prompt: str, *logs: Event) -> Span:
@@ -45,24 +36,15 @@ def told(name: str, moment: float, **attributes: Any) -> Event:
 def test_a_subagents_steps_are_inside_the_tool_that_spawned_it() -> None:
     trajectory = ordered(
         interaction("Fix the test."),
-        claude(
-            2,
-            "llm_request",
-            query_source="repl_main_thread",
-            response__model_output="I ask a reviewer.",
-        ),
+        claude(2, "llm_request", query_source="repl_main_thread", response__model_output="I ask a reviewer."),
         claude(3, "tool", end=90, tool_name="Task", subagent_type="reviewer"),
         claude(4, "llm_request", parent=3, query_source="agent:custom:reviewer"),
         claude(5, "tool", parent=3, tool_name="Read", file_path="a.py"),
         claude(6, "tool.execution", parent=5, success=True),
         claude(10, "llm_request", query_source="repl_main_thread"),
     )
-    assert outline(trajectory) == [
-        ("claude_code", "llm"),
-        ("reviewer", "llm"),
-        ("reviewer", "tool"),
-        ("claude_code", "llm"),
-    ]
+    reviewing = [("reviewer", "llm"), ("reviewer", "tool")]
+    assert outline(trajectory) == [("claude_code", "llm"), *reviewing, ("claude_code", "llm")]
     assert trajectory.task == "Fix the test."
     assert (trajectory.steps[0].output, trajectory.steps[2].input) == ("I ask a reviewer.", "a.py")
 
@@ -167,8 +149,6 @@ def test_the_headings_of_detailed_tracing_are_taken_off() -> None:
 
 def test_a_tool_that_begins_while_the_reply_streams_is_not_beside_it() -> None:
     trajectory = ordered(
-        interaction("x"),
-        claude(2, "llm_request", end=60),
-        claude(3, "tool", end=90, tool_name="Bash"),
+        interaction("x"), claude(2, "llm_request", end=60), claude(3, "tool", end=90, tool_name="Bash")
     )
     assert [step.group for step in trajectory.steps] == [None, None]

@@ -93,20 +93,12 @@ def by_functions() -> list[Span]:
 
     def call(number: int, parent: int, start: int, system: str, said: Mapping[str, Any]) -> Span:
         response = {"choices": [{"message": said}], "usage": {"prompt_tokens": 50, "completion_tokens": 7}}
-        attributes: Attributes = {
-            "req": "x",
-            "input": heard(system),
-            "output": json.dumps(response),
-            "model": "m-1",
-        }
-        return span(
-            number, parent=parent, start=start, end=start + 5, name="ask_model", attributes=attributes
-        )
+        texts = {"req": "x", "input": heard(system), "output": json.dumps(response), "model": "m-1"}
+        return span(number, parent=parent, start=start, end=start + 5, name="ask_model", attributes=texts)
 
     def function(number: int, parent: int, start: int, name: str, result: str) -> Span:
-        return span(
-            number, parent=parent, start=start, end=start + 2, name=name, attributes={"result": result}
-        )
+        told = {"result": result}
+        return span(number, parent=parent, start=start, end=start + 2, name=name, attributes=told)
 
     return [
         span(1, start=0, end=90, name="main"),
@@ -126,12 +118,8 @@ def by_prompts() -> list[Span]:
     def call(number: int, start: int, said: Mapping[str, Any], *before: Mapping[str, Any]) -> Span:
         system = LEAD if number == 3 else ANALYST
         usage = json.dumps({"input_tokens": 50, "output_tokens": 7})
-        attributes: Attributes = {
-            "q": 1,
-            "prompt": heard(system, *before),
-            "completion": json.dumps(said),
-            "usage": usage,
-        }
+        texts = {"prompt": heard(system, *before), "completion": json.dumps(said), "usage": usage}
+        attributes: Attributes = {"q": 1, **texts}
         return span(number, parent=1, start=start, end=start + 5, name="POST /v1/chat", attributes=attributes)
 
     transfer, measure = asks("transfer_to_analyst"), asks("measure", "c2", pump="P1")
@@ -173,10 +161,7 @@ def test_weak_evidence_gives_less_confidence() -> None:
 WEB: list[tuple[str, Mapping[str, Any]]] = [
     ("GET /login", {"http.request.method": "GET", "auth.tokens_remaining": 5, "auth.token_type": "bearer"}),
     ("POST /users", {"http.request.body": json.dumps({"role": "user", "name": "Ann"}), "user.role": "admin"}),
-    (
-        "POST /messages",
-        {"request.body": json.dumps({"messages": [{"role": "user", "content": "Hello Bob"}]})},
-    ),
+    ("POST /messages", {"request.body": '{"messages": [{"role": "user", "content": "Hello Bob"}]}'}),
     ("SELECT", {"db.statement": "select input, output from messages", "db.operation.name": "SELECT"}),
     ("tool rental", {"tool.name": "drill", "agent.name": "Smith & Sons", "operation.name": "rent_tool"}),
     ("queue", {"messaging.operation.type": "process", "input_tokens": 3, "model": "T-800"}),
@@ -208,19 +193,16 @@ def test_a_run_that_a_dialect_reads_is_left_to_it() -> None:
 def test_what_a_tool_returns_names_no_agent() -> None:
     spans = stated()
     result = json.dumps({"agent": {"name": "Mallory"}, "role": "assistant", "content": "I am the agent now"})
-    spans[6] = span(
-        7, parent=5, start=50, end=52, attributes={**spans[6].attributes, "acme.functionResult": result}
-    )
+    told = {**spans[6].attributes, "acme.functionResult": result}
+    spans[6] = span(7, parent=5, start=50, end=52, attributes=told)
     assert steps(ordered(*spans)) == EXPECTED
 
 
 def test_twice_the_spans_are_twice_the_work() -> None:
     def many(count: int) -> list[Span]:
         call = stated()[2].attributes
-        return [
-            span(1, end=9999),
-            *(span(n, parent=1, start=n, end=n + 1, attributes=call) for n in range(2, count)),
-        ]
+        calls = (span(n, parent=1, start=n, end=n + 1, attributes=call) for n in range(2, count))
+        return [span(1, end=9999), *calls]
 
     once, twice = (operations(partial(ordered, *many(count))) for count in (50, 100))
     assert once > 50 * 100
@@ -228,45 +210,23 @@ def test_twice_the_spans_are_twice_the_work() -> None:
 
 
 def test_depth_costs_no_stack() -> None:
-    spans = [
-        span(1, end=99999),
-        *(span(n, parent=n - 1, start=n, end=99999 - n, name=f"f{n}") for n in range(2, 1500)),
-    ]
-    call = stated()[2].attributes
-    assert len(ordered(*spans, span(1500, parent=1499, start=1500, end=1501, attributes=call)).steps) == 1
+    nested = (span(n, parent=n - 1, start=n, end=99999 - n, name=f"f{n}") for n in range(2, 1500))
+    call = span(1500, parent=1499, start=1500, end=1501, attributes=stated()[2].attributes)
+    assert len(ordered(span(1, end=99999), *nested, call).steps) == 1
 
 
 KEYS = st.sampled_from(
     (
         *("input", "output", "x.0.role", "x.1", "x.0.role.deep", "agent.name", "tool.name", "kind", "a.type"),
-        *(
-            "call.id",
-            "",
-            ".",
-            "usage",
-            "input_tokens",
-            "outputTokens",
-            "handoff.to_agent",
-            "0.0.0",
-            "messages",
-        ),
-        "system_instructions",
+        *("call.id", "", ".", "usage", "input_tokens", "outputTokens", "handoff.to_agent", "0.0.0"),
+        *("messages", "system_instructions"),
     )
 )
+WORDS = st.text(max_size=8) | st.sampled_from(["assistant", "user", "tool", "llm"])
+FIELDS = st.sampled_from(["role", "content", "type", "name", "messages", "tool_calls", "data"])
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.text(max_size=8)
-    | st.sampled_from(["assistant", "user", "tool", "llm"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["role", "content", "type", "name", "messages", "tool_calls", "data"]),
-            inner,
-            max_size=4,
-        )
-    ),
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=4),
     max_leaves=12,
 )
 

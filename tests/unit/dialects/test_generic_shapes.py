@@ -16,6 +16,7 @@ from tests.factories import openinference, ordered, span
 
 SYSTEM, QUESTION, RESULT, ANSWER = "You are the tide clerk.", "When is high tide?", "14:20", "At 14:20."
 ASKED = {"id": "c1", "type": "function", "function": {"name": "tides", "arguments": "{}"}}
+CALLED = [("tide clerk", ["tides"]), ("tide clerk", [])]
 Said = Mapping[str, Any]
 ASKING: list[Said] = [
     {"role": "system", "content": SYSTEM},
@@ -31,15 +32,8 @@ ANSWERING: list[Said] = [
 
 def call(number: int, attributes: Mapping[str, AttributeValue], *, tokens: bool = True) -> Span:
     counted = {"acme.usage.input_tokens": 9, "acme.usage.output_tokens": 3} if tokens else {}
-    start = number * 20
-    return span(
-        number,
-        parent=1,
-        start=start,
-        end=start + 9,
-        name="acme.generate",
-        attributes={**attributes, **counted},
-    )
+    at: Any = {"start": number * 20, "end": number * 20 + 9}
+    return span(number, parent=1, name="acme.generate", attributes={**attributes, **counted}, **at)
 
 
 def run(*calls: Mapping[str, AttributeValue], tokens: bool = True) -> Trajectory:
@@ -77,10 +71,7 @@ def test_blocks_with_a_type_are_texts(write: Callable[[Sequence[Said]], str]) ->
         {"acme.input": write(ANSWERING[:4]), "acme.output": write(ANSWERING[4:])},
     )
     assert (found.task, found.output) == (QUESTION, ANSWER)
-    assert [(step.agent, [each.name for each in step.calls]) for step in found.steps] == [
-        ("tide clerk", ["tides"]),
-        ("tide clerk", []),
-    ]
+    assert [(step.agent, [each.name for each in step.calls]) for step in found.steps] == CALLED
     assert "TEXT" not in "".join(step.input + step.output for step in found.steps)
 
 
@@ -103,10 +94,7 @@ def test_blocks_with_a_type_are_texts(write: Callable[[Sequence[Said]], str]) ->
 )
 def test_the_answer_is_what_a_history_ends_with(asking: dict[str, Any], answering: dict[str, Any]) -> None:
     found = run(*({key: json.dumps(value) for key, value in each.items()} for each in (asking, answering)))
-    assert [(step.agent, [each.name for each in step.calls]) for step in found.steps] == [
-        ("tide clerk", ["tides"]),
-        ("tide clerk", []),
-    ]
+    assert [(step.agent, [each.name for each in step.calls]) for step in found.steps] == CALLED
     assert found.output == ANSWER
     assert [ANSWER in step.input for step in found.steps] == [False, False]
     assert QUESTION not in found.steps[-1].output
@@ -141,10 +129,8 @@ def test_a_span_that_only_keeps_the_history_is_no_call(key: str) -> None:
 
 
 def test_a_tools_result_with_a_kind_and_a_value_stays_a_result() -> None:
-    row = json.dumps(
-        [{"kind": "TEXT", "value": "14:20", "port": "Dover"}, {"kind": "height", "value": "6 m"}]
-    )
-    said = [*ANSWERING[:3], {"role": "tool", "tool_call_id": "c1", "content": row}]
+    rows = [{"kind": "TEXT", "value": "14:20", "port": "Dover"}, {"kind": "height", "value": "6 m"}]
+    said = [*ANSWERING[:3], {"role": "tool", "tool_call_id": "c1", "content": json.dumps(rows)}]
     (step,) = run({"acme.input": json.dumps(said), "acme.output": json.dumps(ANSWERING[4:])}).steps
     assert '"port": "Dover"' in step.input
     assert '"height"' in step.input

@@ -36,41 +36,35 @@ def response(**part: Any) -> str:
     return json.dumps({"content": {"role": "model", "parts": [part]}, "partial": False})
 
 
+def called(number: int, name: str, parent: int = 1, **more: Any) -> Span:
+    named: dict[str, Any] = {"gen_ai__operation__name": "execute_tool", "gen_ai__tool__name": name, **more}
+    return adk(number, f"execute_tool {name}", parent, **named)
+
+
 def tool(number: int, parent: int, name: str, given: str, got: str) -> Span:
-    return adk(
-        number,
-        f"execute_tool {name}",
-        parent,
-        gen_ai__operation__name="execute_tool",
-        gen_ai__tool__name=name,
-        gcp__vertex__agent__tool_call_args=given,
-        gcp__vertex__agent__tool_response=got,
-    )
+    texts: dict[str, Any] = {
+        "gcp__vertex__agent__tool_call_args": given,
+        "gcp__vertex__agent__tool_response": got,
+    }
+    return called(number, name, parent, **texts)
+
+
+def call_llm(number: int, parent: int, asked: str, **part: Any) -> Span:
+    texts: dict[str, Any] = {"llm_request": asked, "llm_response": response(**part)}
+    named = {f"gcp__vertex__agent__{key}": text for key, text in texts.items()}
+    return adk(number, "call_llm", parent, **named)
 
 
 def test_old_model_calls_are_steps_of_the_agent_in_the_span_name() -> None:
     """Up to 1.14: ``agent_run [name]``, and ``call_llm`` around tools and the agent handed over to."""
+    transfer = {"name": "transfer_to_agent", "args": {"agent_name": "clerk"}, "id": "a"}
     trajectory = ordered(
         adk(1, "invocation"),
         adk(2, "agent_run [triage]", 1),
-        adk(
-            3,
-            "call_llm",
-            2,
-            gcp__vertex__agent__llm_request=request("How many seats?"),
-            gcp__vertex__agent__llm_response=response(
-                function_call={"name": "transfer_to_agent", "args": {"agent_name": "clerk"}, "id": "a"}
-            ),
-        ),
+        call_llm(3, 2, request("How many seats?"), function_call=transfer),
         leaf(tool(4, 3, "transfer_to_agent", '{"agent_name": "clerk"}', '{"result": null}'), 40),
         adk(5, "agent_run [clerk]", 3),
-        adk(
-            6,
-            "call_llm",
-            5,
-            gcp__vertex__agent__llm_request=request("How many seats?"),
-            gcp__vertex__agent__llm_response=response(text="200 seats"),
-        ),
+        call_llm(6, 5, request("How many seats?"), text="200 seats"),
     )
     assert outline(trajectory) == [("triage", "llm"), ("triage", "handoff"), ("clerk", "llm")]
     assert trajectory.task == "How many seats?"
@@ -81,13 +75,7 @@ def test_old_model_calls_are_steps_of_the_agent_in_the_span_name() -> None:
 def test_call_llm_around_generate_content_is_no_second_step_and_lends_its_texts() -> None:
     trajectory = ordered(
         adk(1, "invoke_agent clerk", gen_ai__operation__name="invoke_agent", gen_ai__agent__name="clerk"),
-        adk(
-            2,
-            "call_llm",
-            1,
-            gcp__vertex__agent__llm_request=request("How many?", instruction="Be brief."),
-            gcp__vertex__agent__llm_response=response(text="200"),
-        ),
+        call_llm(2, 1, request("How many?", instruction="Be brief."), text="200"),
         adk(3, "generate_content m", 2, gen_ai__operation__name="generate_content"),
     )
     (step,) = trajectory.steps
@@ -96,9 +84,8 @@ def test_call_llm_around_generate_content_is_no_second_step_and_lends_its_texts(
 
 
 def test_a_tools_own_report_of_an_error_counts() -> None:
-    found = GOOGLE_ADK.read(
-        made := tool(1, 0, "look_up", '{"id": 1}', '{"error": "not found"}'), around(made)
-    )
+    made = tool(1, 0, "look_up", '{"id": 1}', '{"error": "not found"}')
+    found = GOOGLE_ADK.read(made, around(made))
     assert found is not None
     assert (found.failed, found.error, found.input) == (True, "not found", '{"id": 1}')
 
@@ -128,28 +115,17 @@ def test_hidden_content_still_gives_agents_kinds_and_order() -> None:
 
 
 def model(number: int, agent: str, *logs: Event, **attributes: Any) -> Span:
-    made = adk(
-        number,
-        "generate_content m",
-        1,
-        logs,
-        gen_ai__operation__name="generate_content",
-        gen_ai__agent__name=agent,
+    named: dict[str, Any] = {
+        "gen_ai__operation__name": "generate_content",
+        "gen_ai__agent__name": agent,
         **attributes,
-    )
-    return leaf(made, number * 10)
+    }
+    return leaf(adk(number, "generate_content m", 1, logs, **named), number * 10)
 
 
 def hidden_transfer(number: int) -> Span:
-    return adk(
-        number,
-        "execute_tool transfer_to_agent",
-        1,
-        gen_ai__operation__name="execute_tool",
-        gen_ai__tool__name="transfer_to_agent",
-        gen_ai__agent__name="triage",
-        gcp__vertex__agent__tool_call_args="{}",
-    )
+    hidden: dict[str, Any] = {"gen_ai__agent__name": "triage", "gcp__vertex__agent__tool_call_args": "{}"}
+    return called(number, "transfer_to_agent", **hidden)
 
 
 def test_elided_log_events_are_hidden_not_empty() -> None:
@@ -160,12 +136,10 @@ def test_elided_log_events_are_hidden_not_empty() -> None:
 
 def test_older_log_events_hold_contents_whose_parts_name_all_they_might_be() -> None:
     blank = {"function_call": None, "inline_data": None, "file_data": None}
-    asked = Event(
-        name="gen_ai.user.message", body={"content": {"role": "user", "parts": ({"text": "Why?", **blank},)}}
-    )
-    told = Event(
-        name="gen_ai.choice", body={"content": {"role": "model", "parts": ({"text": "So.", **blank},)}}
-    )
+    question: dict[str, Any] = {"role": "user", "parts": ({"text": "Why?", **blank},)}
+    answer: dict[str, Any] = {"role": "model", "parts": ({"text": "So.", **blank},)}
+    asked = Event(name="gen_ai.user.message", body={"content": question})
+    told = Event(name="gen_ai.choice", body={"content": answer})
     (step,) = ordered(model(2, "clerk", asked, told)).steps
     assert (step.input, step.output) == ("user: Why?", "So.")
 
@@ -180,20 +154,10 @@ def test_tools_without_content_borrow_it_from_the_calls_around_them() -> None:
     """By default ADK 2 writes content into the model calls' log events only."""
     call = {"role": "model", "parts": [{"function_call": {"name": "look_up", "args": {"id": 1}, "id": "a"}}]}
     result = {"function_response": {"name": "look_up", "response": {"error": "no such id"}, "id": "a"}}
+    ids: dict[str, Any] = {"gen_ai__tool__call__id": "a", "gen_ai__agent__name": "clerk"}
     trajectory = ordered(
         model(2, "clerk", gen_ai__output__messages=[call]),
-        leaf(
-            adk(
-                3,
-                "execute_tool look_up",
-                1,
-                gen_ai__operation__name="execute_tool",
-                gen_ai__tool__name="look_up",
-                gen_ai__tool__call__id="a",
-                gen_ai__agent__name="clerk",
-            ),
-            30,
-        ),
+        leaf(called(3, "look_up", **ids), 30),
         model(4, "clerk", gen_ai__input__messages=[call, {"role": "user", "parts": [result]}]),
     )
     lookup = trajectory.steps[1]

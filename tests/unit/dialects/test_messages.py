@@ -22,87 +22,46 @@ CALL = ("assistant", "", ("search",))
 RESULT = ("tool", "found", ())
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        pytest.param(
-            {"role": "user", "parts": [{"type": "text", "content": "hello"}]}, HELLO, id="opentelemetry"
-        ),
-        pytest.param({"role": "user", "content": "hello"}, HELLO, id="openai"),
-        pytest.param(
-            {"role": "user", "content": [{"type": "input_text", "text": "hello"}]}, HELLO, id="responses"
-        ),
-        pytest.param({"role": "user", "content": [{"text": "hello"}]}, HELLO, id="bedrock"),
-        pytest.param({"role": "user", "parts": [{"text": "hello"}]}, HELLO, id="gemini"),
-        pytest.param(
-            {"type": "human", "data": {"content": "hello", "type": "human"}}, HELLO, id="langchain state"
-        ),
-        pytest.param(
-            {"lc": 1, "kwargs": {"content": "hello", "type": "human"}}, HELLO, id="langchain constructor"
-        ),
-        pytest.param({"source": "user", "content": "hello", "type": "TextMessage"}, HELLO, id="autogen"),
-        pytest.param(json.dumps({"role": "user", "content": "hello"}), HELLO, id="as json"),
-        pytest.param(
-            {
-                "role": "assistant",
-                "parts": [{"type": "tool_call", "name": "search", "arguments": {}, "id": "1"}],
-            },
-            CALL,
-            id="opentelemetry call",
-        ),
-        pytest.param(
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "1", "function": {"name": "search"}}],
-            },
-            CALL,
-            id="openai call",
-        ),
-        pytest.param({"type": "function_call", "name": "search", "call_id": "1"}, CALL, id="responses call"),
-        pytest.param(
-            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hello"}], "content": []},
-            ("reasoning", "hello", ()),
-            id="responses reasoning",
-        ),
-        pytest.param(
-            {"role": "assistant", "content": [{"type": "tool_use", "name": "search"}]},
-            CALL,
-            id="anthropic call",
-        ),
-        pytest.param(
-            {"role": "assistant", "content": [{"toolUse": {"name": "search"}}]}, CALL, id="bedrock call"
-        ),
-        pytest.param(
-            {"role": "model", "parts": [{"functionCall": {"name": "search"}}]}, CALL, id="gemini call"
-        ),
-        pytest.param(
-            {"source": "a", "content": [{"id": "1", "name": "search", "arguments": ""}]},
-            CALL,
-            id="autogen call",
-        ),
-        pytest.param(
-            {"role": "tool", "parts": [{"type": "tool_call_response", "response": "found"}]},
-            RESULT,
-            id="otel result",
-        ),
-        pytest.param({"role": "tool", "tool_call_id": "1", "content": "found"}, RESULT, id="openai result"),
-        pytest.param({"type": "function_call_output", "output": "found"}, RESULT, id="responses result"),
-        pytest.param(
-            {"role": "user", "content": [{"toolResult": {"content": [{"text": "found"}]}}]},
-            RESULT,
-            id="bedrock result",
-        ),
-        pytest.param(
-            {"type": "tool", "data": {"content": "found", "type": "tool"}}, RESULT, id="langchain result"
-        ),
-        pytest.param(
-            {"source": "a", "content": [{"call_id": "1", "content": "found", "is_error": True}]},
-            RESULT,
-            id="autogen result",
-        ),
-    ],
-)
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+OTEL_CALL = {"type": "tool_call", "name": "search", "arguments": {}, "id": "1"}
+OTEL_RESULT = {"type": "tool_call_response", "response": "found"}
+REASONING = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hello"}], "content": []}
+AUTOGEN_RESULT = {"source": "a", "content": [{"call_id": "1", "content": "found", "is_error": True}]}
+SPELLINGS: dict[str, tuple[Any, tuple[str, str, tuple[str, ...]]]] = {
+    "opentelemetry": ({"role": "user", "parts": [{"type": "text", "content": "hello"}]}, HELLO),
+    "openai": (user("hello"), HELLO),
+    "responses": (user([{"type": "input_text", "text": "hello"}]), HELLO),
+    "bedrock": (user([{"text": "hello"}]), HELLO),
+    "gemini": ({"role": "user", "parts": [{"text": "hello"}]}, HELLO),
+    "langchain state": ({"type": "human", "data": {"content": "hello", "type": "human"}}, HELLO),
+    "langchain constructor": ({"lc": 1, "kwargs": {"content": "hello", "type": "human"}}, HELLO),
+    "autogen": ({"source": "user", "content": "hello", "type": "TextMessage"}, HELLO),
+    "as json": (json.dumps(user("hello")), HELLO),
+    "opentelemetry call": ({"role": "assistant", "parts": [OTEL_CALL]}, CALL),
+    "openai call": (assistant(None, tool_calls=[{"id": "1", "function": {"name": "search"}}]), CALL),
+    "responses call": ({"type": "function_call", "name": "search", "call_id": "1"}, CALL),
+    "responses reasoning": (REASONING, ("reasoning", "hello", ())),
+    "anthropic call": (assistant([{"type": "tool_use", "name": "search"}]), CALL),
+    "bedrock call": (assistant([{"toolUse": {"name": "search"}}]), CALL),
+    "gemini call": ({"role": "model", "parts": [{"functionCall": {"name": "search"}}]}, CALL),
+    "autogen call": ({"source": "a", "content": [{"id": "1", "name": "search", "arguments": ""}]}, CALL),
+    "otel result": ({"role": "tool", "parts": [OTEL_RESULT]}, RESULT),
+    "openai result": ({"role": "tool", "tool_call_id": "1", "content": "found"}, RESULT),
+    "responses result": ({"type": "function_call_output", "output": "found"}, RESULT),
+    "bedrock result": (user([{"toolResult": {"content": [{"text": "found"}]}}]), RESULT),
+    "langchain result": ({"type": "tool", "data": {"content": "found", "type": "tool"}}, RESULT),
+    "autogen result": (AUTOGEN_RESULT, RESULT),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), SPELLINGS.values(), ids=SPELLINGS)
 def test_a_message_is_read(value: Any, expected: tuple[str, str, tuple[str, ...]]) -> None:
     message = message_of(value)
     assert message is not None
@@ -112,20 +71,8 @@ def test_a_message_is_read(value: Any, expected: tuple[str, str, tuple[str, ...]
 @pytest.mark.parametrize(
     "odd",
     [
-        None,
-        7,
-        True,
-        "",
-        "plain",
-        b"raw",
-        [],
-        {},
-        [[]],
-        {"role": 3},
-        {"parts": 5},
-        {"content": {"a": 1}},
-        "[{",
-        '{"role":',
+        *(None, 7, True, "", "plain", b"raw", [], {}, [[]], "[{", '{"role":'),
+        *({"role": 3}, {"parts": 5}, {"content": {"a": 1}}),
     ],
 )
 def test_odd_values_never_raise(odd: Any) -> None:
@@ -134,9 +81,7 @@ def test_odd_values_never_raise(odd: Any) -> None:
 
 
 def test_images_are_named_and_not_dumped() -> None:
-    message = message_of(
-        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:" + "x" * 99}}]}
-    )
+    message = message_of(user([{"type": "image_url", "image_url": {"url": "data:" + "x" * 99}}]))
     assert message is not None
     assert message.text == "[image_url]"
 
@@ -155,10 +100,7 @@ def test_deeply_nested_json_is_taken_as_text() -> None:
 
 def test_the_request_is_the_first_words_of_the_last_turn() -> None:
     conversation = [
-        {"role": "user", "content": "first question"},
-        {"role": "assistant", "content": "answer"},
-        {"role": "user", "content": "second question"},
-        {"role": "user", "content": "context: nothing"},
+        *(user("first question"), assistant("answer"), user("second question"), user("context: nothing")),
         {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]},
         {"role": "tool", "content": "r"},
     ]
@@ -188,12 +130,8 @@ ODD: list[Any] = [{}, [], [{}], {"type": {}}, 7, 1.5, True, None]
 )
 def test_a_message_with_something_odd_in_it_is_read_as_far_as_it_goes(key: str, odd: object) -> None:
     inner = {"type": "text", "content": "hello", key: odd}
-    for value in (
-        {key: odd},
-        {"content": [inner]},
-        {"role": "user", "parts": [inner]},
-        {"tool_calls": [inner]},
-    ):
+    around = ({"content": [inner]}, {"role": "user", "parts": [inner]}, {"tool_calls": [inner]})
+    for value in ({key: odd}, *around):
         for message in messages_of([value]):
             assert isinstance(message.text, str)
             assert isinstance(message.role, str)
@@ -207,12 +145,9 @@ def test_results_beside_an_agents_own_words_are_not_its_words() -> None:
         {"type": "tool_call_response", "id": "1", "response": "85 seats"},
     ]
     (message,) = messages_of([{"role": "assistant", "parts": parts}])
-    assert (message.role, message.text, message.results) == (
-        "assistant",
-        "The purser should answer this.",
-        "85 seats",
-    )
-    assert last_answer([message]) == "The purser should answer this."
+    words = "The purser should answer this."
+    assert (message.role, message.text, message.results) == ("assistant", words, "85 seats")
+    assert last_answer([message]) == words
     assert body_of(message).splitlines()[-1] == "85 seats"
     (answer,) = messages_of([{"role": "user", "parts": parts[2:]}])
     assert (answer.role, answer.text, answer.results) == ("tool", "85 seats", "")

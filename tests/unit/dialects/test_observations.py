@@ -46,59 +46,41 @@ CHAT_ANSWER = {"choices": [{"message": {"role": "assistant", "content": "Three"}
 LANGCHAIN_ANSWER = {
     "generations": [[{"text": "Three", "message": {"lc": 1, "kwargs": {"content": "Three", "type": "ai"}}}]]
 }
-RESPONSES_ANSWER = {
-    "output": [
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Three"}]}
-    ]
-}
+OUTPUT_TEXT = {"type": "output_text", "text": "Three"}
+RESPONSES_ANSWER = {"output": [{"type": "message", "role": "assistant", "content": [OUTPUT_TEXT]}]}
+PLAIN_ANSWER = {"role": "assistant", "content": "Three"}
+GEMINI_QUESTION = {"contents": [{"role": "user", "parts": [{"text": "How many?"}]}]}
+GEMINI_ANSWER = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Three"}]}}]}
+ANTHROPIC_ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "Three"}]}
+
+
+def with_texts(given: Any, got: Any) -> tuple[Span, ...]:
+    """A model call of each instrumentation, with its input and its output as JSON."""
+    asked, answered = json.dumps(given), json.dumps(got)
+    observed = {"langfuse.observation.input": asked, "langfuse.observation.output": answered}
+    traced: dict[str, AttributeValue] = {"gen_ai.prompt": asked.encode(), "gen_ai.completion": answered}
+    return (
+        langfuse(1, "generation", attributes=observed),
+        langsmith(1, "llm", attributes=traced),
+        mlflow(1, "CHAT_MODEL", attributes={"mlflow.spanInputs": asked, "mlflow.spanOutputs": answered}),
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "got"),
     [
         pytest.param([QUESTION], "Three", id="a list and a text"),
-        pytest.param(
-            ASKED_LIKE_A_FUNCTION, {"role": "assistant", "content": "Three"}, id="a function's arguments"
-        ),
+        pytest.param(ASKED_LIKE_A_FUNCTION, PLAIN_ANSWER, id="a function's arguments"),
         pytest.param({"kwargs": {"messages": [QUESTION]}, "args": []}, CHAT_ANSWER, id="openai chat"),
         pytest.param({"messages": [[QUESTION]]}, LANGCHAIN_ANSWER, id="langchain"),
         pytest.param({"input": [QUESTION]}, RESPONSES_ANSWER, id="openai responses"),
-        pytest.param(
-            {"input": "How many?"}, {"message": {"role": "assistant", "content": "Three"}}, id="plain text"
-        ),
-        pytest.param(
-            {"contents": [{"role": "user", "parts": [{"text": "How many?"}]}]},
-            {"candidates": [{"content": {"role": "model", "parts": [{"text": "Three"}]}}]},
-            id="gemini",
-        ),
-        pytest.param(
-            {"messages": [QUESTION]},
-            {"role": "assistant", "content": [{"type": "text", "text": "Three"}]},
-            id="anthropic",
-        ),
+        pytest.param({"input": "How many?"}, {"message": PLAIN_ANSWER}, id="plain text"),
+        pytest.param(GEMINI_QUESTION, GEMINI_ANSWER, id="gemini"),
+        pytest.param({"messages": [QUESTION]}, ANTHROPIC_ANSWER, id="anthropic"),
     ],
 )
 def test_a_model_call_is_read_however_its_sdk_takes_and_gives_it(given: Any, got: Any) -> None:
-    for made in (
-        langfuse(
-            1,
-            "generation",
-            attributes={
-                "langfuse.observation.input": json.dumps(given),
-                "langfuse.observation.output": json.dumps(got),
-            },
-        ),
-        langsmith(
-            1,
-            "llm",
-            attributes={"gen_ai.prompt": json.dumps(given).encode(), "gen_ai.completion": json.dumps(got)},
-        ),
-        mlflow(
-            1,
-            "CHAT_MODEL",
-            attributes={"mlflow.spanInputs": json.dumps(given), "mlflow.spanOutputs": json.dumps(got)},
-        ),
-    ):
+    for made in with_texts(given, got):
         action = read(made)
         assert action.kind is ActionKind.LLM
         assert [(each.role, each.text) for each in action.input_messages] == [("user", "How many?")]
@@ -113,18 +95,12 @@ def test_instructions_stand_before_what_was_asked() -> None:
 
 
 def test_langfuse_tells_an_error_by_its_level() -> None:
-    action = read(
-        langfuse(
-            1,
-            "tool",
-            name="look_up",
-            attributes={
-                "langfuse.observation.level": "ERROR",
-                "langfuse.observation.status_message": "no such ship",
-                "langfuse.observation.input": '{"args": ["Falcon"], "kwargs": {}}',
-            },
-        )
-    )
+    failed = {
+        "langfuse.observation.level": "ERROR",
+        "langfuse.observation.status_message": "no such ship",
+        "langfuse.observation.input": '{"args": ["Falcon"], "kwargs": {}}',
+    }
+    action = read(langfuse(1, "tool", name="look_up", attributes=failed))
     assert (action.kind, action.tool, action.input) == (ActionKind.TOOL, "look_up", "Falcon")
     assert (action.failed, action.error) == (True, "no such ship")
 
@@ -152,15 +128,15 @@ def test_an_agents_observation_names_what_it_encloses() -> None:
 NODE = {"langgraph_node": "model", "langgraph_checkpoint_ns": "writer:1|model:2"}
 
 
+def with_prefix(prefix: str, quote: str = "") -> dict[str, str]:
+    return {f"{prefix}{key}": f"{quote}{value}{quote}" for key, value in NODE.items()}
+
+
 @pytest.mark.parametrize(
     "made",
     [
-        langfuse(
-            2,
-            "generation",
-            attributes={f"langfuse.observation.metadata.{key}": f'"{value}"' for key, value in NODE.items()},
-        ),
-        langsmith(2, "llm", attributes={f"langsmith.metadata.{key}": value for key, value in NODE.items()}),
+        langfuse(2, "generation", attributes=with_prefix("langfuse.observation.metadata.", quote='"')),
+        langsmith(2, "llm", attributes=with_prefix("langsmith.metadata.")),
         mlflow(2, "CHAT_MODEL", attributes={"metadata": json.dumps(NODE)}),
     ],
     ids=["langfuse", "langsmith", "mlflow"],
@@ -210,44 +186,27 @@ def test_mlflow_names_no_agent_after_a_method() -> None:
 
 
 def test_mlflow_tells_openai_agents_runner_from_its_agents() -> None:
-    runner = mlflow(
-        1, "AGENT", parent=None, name="AgentRunner.run", attributes={"mlflow.openai.agent_run_root": "true"}
-    )
+    root = {"mlflow.openai.agent_run_root": "true"}
+    runner = mlflow(1, "AGENT", parent=None, name="AgentRunner.run", attributes=root)
     assert read(runner).kind is ActionKind.WORKFLOW
 
 
 def test_mlflow_has_handoffs_in_chains() -> None:
-    made = mlflow(
-        1,
-        "CHAIN",
-        name="Handoff",
-        attributes={
-            "mlflow.spanInputs": '{"from_agent": "clerk"}',
-            "mlflow.spanOutputs": '{"to_agent": "writer"}',
-        },
-    )
+    passed = {"mlflow.spanInputs": '{"from_agent": "clerk"}', "mlflow.spanOutputs": '{"to_agent": "writer"}'}
+    made = mlflow(1, "CHAIN", name="Handoff", attributes=passed)
     assert (read(made).kind, read(made).agent, read(made).target) == (ActionKind.HANDOFF, "clerk", "writer")
 
 
 def test_logfire_tells_kinds_by_its_templates() -> None:
+    asked = {"event.name": "gen_ai.user.message", "content": "How many?", "role": "user"}
+    events = json.dumps([asked, {"event.name": "gen_ai.choice", "message": PLAIN_ANSWER}])
+    error = '{"message": "failed", "data": {"a": 1}}'
     trajectory = ordered(
         logfire(1, "OpenAI Agents trace: {name}", parent=None, name="Agent workflow"),
         logfire(2, "Agent run: {name!r}", name="clerk"),
         logfire(3, "Turn {turn} for agent clerk", parent=2, agent_name="clerk"),
-        logfire(
-            4,
-            "Responses API with {gen_ai.request.model!r}",
-            parent=3,
-            events=json.dumps(
-                [
-                    {"event.name": "gen_ai.user.message", "content": "How many?", "role": "user"},
-                    {"event.name": "gen_ai.choice", "message": {"role": "assistant", "content": "Three"}},
-                ]
-            ),
-        ),
-        logfire(
-            5, "Function: {name}", parent=3, name="look_up", error='{"message": "failed", "data": {"a": 1}}'
-        ),
+        logfire(4, "Responses API with {gen_ai.request.model!r}", parent=3, events=events),
+        logfire(5, "Function: {name}", parent=3, name="look_up", error=error),
         logfire(6, "Handoff: {from_agent} → {to_agent}", parent=3, from_agent="clerk", to_agent="writer"),
     )
     assert outline(trajectory) == [("clerk", "llm"), ("clerk", "tool"), ("clerk", "handoff")]
@@ -275,24 +234,14 @@ def test_logfires_spans_of_a_web_server_are_nobodys() -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        "",
-        "[",
-        "nul",
-        "[[[]]]",
-        '{"messages": 3}',
-        '{"choices": [1, null, {}]}',
-        '"x"',
-        "[1, 2]",
-        '{"generations": [[]]}',
+        *("", "[", "nul", "[[[]]]", '"x"', "[1, 2]"),
+        *('{"messages": 3}', '{"choices": [1, null, {}]}', '{"generations": [[]]}'),
     ],
 )
 def test_odd_content_gives_less_and_never_an_exception(odd: str) -> None:
+    texts = {"langfuse.observation.input": odd, "langfuse.observation.output": odd}
     for kind in ("generation", "tool", "agent", "span", "guardrail"):
-        read(
-            langfuse(
-                1, kind, attributes={"langfuse.observation.input": odd, "langfuse.observation.output": odd}
-            )
-        )
+        read(langfuse(1, kind, attributes=texts))
     for template in ("Responses API", "Function", "Handoff", "Agent run"):
         read(logfire(1, template, events=odd, error=odd, input=odd, output=odd, response=odd))
 
@@ -325,14 +274,9 @@ def test_a_function_below_an_agent_is_the_agents() -> None:
 
 
 def test_langsmiths_traceback_is_no_part_of_the_error() -> None:
-    raised = Event(
-        name="exception",
-        attributes={
-            "exception.type": "Exception",
-            "exception.message": "TimeoutError('late')Traceback (most recent call last):\n  File",
-        },
-    )
-    action = read(langsmith(1, "tool", events=[raised]))
+    text = "TimeoutError('late')Traceback (most recent call last):\n  File"
+    raised = {"exception.type": "Exception", "exception.message": text}
+    action = read(langsmith(1, "tool", events=[Event(name="exception", attributes=raised)]))
     assert (action.failed, action.error) == (True, "TimeoutError('late')")
 
 

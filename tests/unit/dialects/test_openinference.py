@@ -23,62 +23,25 @@ def metadata(**fields: Any) -> dict[str, str]:
     return {"metadata": json.dumps(fields)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "attributes", "agent", "source"),
-    [
-        pytest.param(
-            "AGENT", "triage", {"agent.name": "triage"}, "triage", AgentSource.SPAN, id="openai-agents"
-        ),
-        pytest.param(
-            "AGENT", "x", {"graph.node.id": "analyst"}, "analyst", AgentSource.SPAN, id="crewai, autogen"
-        ),
-        pytest.param(
-            "AGENT", "a.run", {"agent.name": "a", "graph.node.id": "9f" * 8}, "a", AgentSource.SPAN, id="agno"
-        ),
-        pytest.param(
-            "LLM", "chat", {"gen_ai.agent.name": "a"}, "a", AgentSource.SPAN, id="pydantic-ai, strands"
-        ),
-        pytest.param(
-            "LLM",
-            "m",
-            metadata(lc_agent_name="a", langgraph_node="model"),
-            "a",
-            AgentSource.METADATA,
-            id="langchain agent",
-        ),
-        pytest.param(
-            "LLM",
-            "m",
-            metadata(langgraph_checkpoint_ns="a:1|model:2"),
-            "a",
-            AgentSource.METADATA,
-            id="langgraph namespace",
-        ),
-        pytest.param(
-            "LLM", "m", metadata(langgraph_node="writer"), "writer", AgentSource.METADATA, id="langgraph node"
-        ),
-        pytest.param(
-            "LLM",
-            "m",
-            metadata(langgraph_checkpoint_ns="tools:1", langgraph_node="tools"),
-            None,
-            AgentSource.SPAN,
-            id="plumbing node",
-        ),
-        pytest.param("LLM", "m", {"metadata": "not json"}, None, AgentSource.SPAN, id="broken metadata"),
-        pytest.param("AGENT", "researcher.run", {}, "researcher", AgentSource.SPAN_NAME, id="smolagents"),
-        pytest.param("AGENT", "agent_run [critic]", {}, "critic", AgentSource.SPAN_NAME, id="google-adk"),
-        pytest.param(
-            "AGENT",
-            "x",
-            {"graph.node.id": "9f8e7d6c5b4a39281706"},
-            "x",
-            AgentSource.SPAN_NAME,
-            id="a hash is no name",
-        ),
-        pytest.param("CHAIN", "turn", {}, None, AgentSource.SPAN, id="a chain is nobody's"),
-    ],
-)
+SPAN, METADATA, NAME = AgentSource.SPAN, AgentSource.METADATA, AgentSource.SPAN_NAME
+AGENTS: dict[str, tuple[str, str, dict[str, Any], str | None, AgentSource]] = {
+    "openai-agents": ("AGENT", "triage", {"agent.name": "triage"}, "triage", SPAN),
+    "crewai, autogen": ("AGENT", "x", {"graph.node.id": "analyst"}, "analyst", SPAN),
+    "agno": ("AGENT", "a.run", {"agent.name": "a", "graph.node.id": "9f" * 8}, "a", SPAN),
+    "pydantic-ai, strands": ("LLM", "chat", {"gen_ai.agent.name": "a"}, "a", SPAN),
+    "langchain agent": ("LLM", "m", metadata(lc_agent_name="a", langgraph_node="model"), "a", METADATA),
+    "langgraph namespace": ("LLM", "m", metadata(langgraph_checkpoint_ns="a:1|model:2"), "a", METADATA),
+    "langgraph node": ("LLM", "m", metadata(langgraph_node="writer"), "writer", METADATA),
+    "plumbing": ("LLM", "m", metadata(langgraph_checkpoint_ns="tools:1", langgraph_node="tools"), None, SPAN),
+    "broken metadata": ("LLM", "m", {"metadata": "not json"}, None, SPAN),
+    "smolagents": ("AGENT", "researcher.run", {}, "researcher", NAME),
+    "google-adk": ("AGENT", "agent_run [critic]", {}, "critic", NAME),
+    "a hash is no name": ("AGENT", "x", {"graph.node.id": "9f8e7d6c5b4a39281706"}, "x", NAME),
+    "a chain is nobody's": ("CHAIN", "turn", {}, None, SPAN),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "attributes", "agent", "source"), AGENTS.values(), ids=AGENTS)
 def test_the_agent_is_found(
     kind: str, name: str, attributes: dict[str, Any], agent: str | None, source: AgentSource
 ) -> None:
@@ -89,21 +52,14 @@ def test_the_agent_is_found(
 
 
 def test_an_agent_known_only_by_its_class_is_called_what_its_manager_calls_it() -> None:
-    manager = openinference(
-        1,
-        "AGENT",
-        parent=None,
-        name="CodeAgent.run",
-        attributes={
-            "smolagents.managed_agents.0.name": "searcher",
-            "smolagents.managed_agents.1.name": "writer",
-        },
-    )
+    managing = {
+        f"smolagents.managed_agents.{at}.name": name for at, name in enumerate(("searcher", "writer"))
+    }
+    manager = openinference(1, "AGENT", parent=None, name="CodeAgent.run", attributes=managing)
     step = openinference(2, "CHAIN", parent=1)
     told = json.dumps({"task": "You're a helpful agent named 'writer'."})
-    managed = openinference(
-        3, "AGENT", parent=2, name="ToolCallingAgent.run", attributes={"input.value": told}
-    )
+    given = {"input.value": told}
+    managed = openinference(3, "AGENT", parent=2, name="ToolCallingAgent.run", attributes=given)
     assert read(managed, manager, step).agent == "writer"
 
 
@@ -113,15 +69,9 @@ def test_openai_agents_trace_is_the_workflow() -> None:
 
 
 def test_openai_agents_handoff_says_from_whom_to_whom() -> None:
-    action = read(
-        openinference(
-            2,
-            "TOOL",
-            framework="openai_agents",
-            name="handoff to researcher",
-            attributes={"input.value": "triage", "output.value": "researcher"},
-        )
-    )
+    passed = {"input.value": "triage", "output.value": "researcher"}
+    name = "handoff to researcher"
+    action = read(openinference(2, "TOOL", framework="openai_agents", name=name, attributes=passed))
     assert (action.kind, action.target) == (ActionKind.HANDOFF, "researcher")
 
 
@@ -146,9 +96,8 @@ def test_an_error_that_was_handled_is_still_seen(result: Any, error: str) -> Non
 
 def test_langchains_tool_message_gives_result_and_call_id() -> None:
     message = {"type": "tool", "data": {"content": "16", "tool_call_id": "c1", "type": "tool"}}
-    action = read(
-        openinference(2, "TOOL", attributes={"tool.name": "t", "output.value": json.dumps(message)})
-    )
+    called = {"tool.name": "t", "output.value": json.dumps(message)}
+    action = read(openinference(2, "TOOL", attributes=called))
     assert (action.output, action.call_id) == ("16", "c1")
 
 
@@ -159,19 +108,14 @@ def test_smolagents_arguments_are_unwrapped() -> None:
 
 
 def test_ag2s_call_and_pair_are_unwrapped() -> None:
-    action = read(
-        openinference(
-            2,
-            "TOOL",
-            attributes={
-                "tool.name": "t",
-                "agent.name": "_Group_Tool_Executor",
-                "tool_call.function.arguments": '{"name": "Falcon"}',
-                "input.value": '{"name": "t", "arguments": "{}"}',
-                "output.value": json.dumps([True, {"role": "function", "content": "16"}]),
-            },
-        )
-    )
+    called = {
+        "tool.name": "t",
+        "agent.name": "_Group_Tool_Executor",
+        "tool_call.function.arguments": '{"name": "Falcon"}',
+        "input.value": '{"name": "t", "arguments": "{}"}',
+        "output.value": json.dumps([True, {"role": "function", "content": "16"}]),
+    }
+    action = read(openinference(2, "TOOL", attributes=called))
     assert (action.input, action.output, action.pseudo_agent) == ('{"name": "Falcon"}', "16", True)
 
 
@@ -207,10 +151,8 @@ def test_strands_history_filed_as_output_is_put_back() -> None:
         for index, words in enumerate(("earlier", "now"))
         for key, value in (("role", "assistant"), ("content", words))
     }
-    made = span(
-        2, attributes={"openinference.span.kind": "LLM", **attributes}, scope="strands.telemetry.tracer"
-    )
-    action = read(made)
+    attributes["openinference.span.kind"] = "LLM"
+    action = read(span(2, attributes=attributes, scope="strands.telemetry.tracer"))
     assert [each.text for each in action.output_messages] == ["now"]
     assert [each.text for each in action.input_messages] == ["earlier"]
 
@@ -222,9 +164,8 @@ def test_a_crews_tasks_are_its_task() -> None:
 
 
 def test_an_agent_that_version_skew_calls_a_model_is_an_agent() -> None:
-    action = read(
-        openinference(2, "LLM", name="invoke_agent a", attributes={"gen_ai.operation.name": "invoke_agent"})
-    )
+    attributes = {"gen_ai.operation.name": "invoke_agent"}
+    action = read(openinference(2, "LLM", name="invoke_agent a", attributes=attributes))
     assert action.kind is ActionKind.AGENT
 
 
@@ -257,15 +198,11 @@ def test_an_unknown_kind_is_not_ours(kind: Any) -> None:
 def test_claudes_subagent_is_named_by_the_tool_call_that_spawned_it() -> None:
     """The instrumentation names it after the tool."""
     scope = "openinference.instrumentation.claude_agent_sdk"
-    spawning = {"openinference.span.kind": "TOOL", "tool.name": "Task"}
+    named = {"openinference.span.kind": "TOOL", "tool.name": "Task"}
+    spawning = {**named, "input.value": '{"subagent_type": "reviewer"}'}
     inner = {"openinference.span.kind": "AGENT", "agent.name": "Task", "output.value": "looks good"}
     trajectory = ordered(
-        span(
-            1,
-            scope=scope,
-            name="Task",
-            attributes={**spawning, "input.value": '{"subagent_type": "reviewer"}'},
-        ),
+        span(1, scope=scope, name="Task", attributes=spawning),
         span(2, parent=1, scope=scope, name="ClaudeAgentSDK.Task", attributes=inner),
     )
     assert outline(trajectory) == [("reviewer", "llm")]
@@ -440,28 +377,16 @@ def test_the_moment_of_a_tools_failure_is_no_second_tool(
     """BeeAI writes each event of a tool as a span of the tool's kind."""
     failed = {"openinference.span.kind": "TOOL", "output.value": "ToolError: no such ledger"}
     scope = "openinference.instrumentation.beeai"
+
+    def failing(number: int, parent: int, end: int, name: str, attributes: Mapping[str, str]) -> Span:
+        told = {**failed, **attributes}
+        at: Any = {"parent": parent, "start": number, "end": end}
+        return span(number, name=name, scope=scope, attributes=told, error="Tool Error", **at)
+
     spans = (
         span(1, start=0, end=9, name="clerk", scope=scope, attributes={"openinference.span.kind": "AGENT"}),
-        span(
-            2,
-            parent=1,
-            start=2,
-            end=5,
-            name="query_books",
-            scope=scope,
-            attributes={**failed, "tool.name": "query_books"},
-            error="Tool Error",
-        ),
-        span(
-            3,
-            parent=2,
-            start=3,
-            end=end,
-            name="error",
-            scope=scope,
-            attributes={**failed, **more},
-            error="Tool Error",
-        ),
+        failing(2, 1, 5, "query_books", {"tool.name": "query_books"}),
+        failing(3, 2, end, "error", more),
     )
     steps = ordered(*spans).steps
     assert [str(step.kind) for step in steps if step.kind is StepKind.TOOL] == kinds

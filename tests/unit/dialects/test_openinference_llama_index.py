@@ -16,13 +16,7 @@ def llama(number: int, kind: str, name: str, parent: int | None = 1, **more: str
     end = more.pop("end", number * 10 + 5)
     attributes = {key.replace("__", "."): value for key, value in more.items()}
     return openinference(
-        number,
-        kind,
-        parent=parent,
-        framework="llama_index",
-        name=name,
-        end=float(end),
-        attributes=attributes,
+        number, kind, parent=parent, framework="llama_index", name=name, end=float(end), attributes=attributes
     )
 
 

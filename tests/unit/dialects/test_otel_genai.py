@@ -65,16 +65,25 @@ def test_a_transfer_names_its_target_and_says_whether_control_comes_back(
     assert (action.kind, action.target) == (kind, "writer")
 
 
-@pytest.mark.parametrize("name", ["Registrar\n", "  Registrar", "Registrar"])
-def test_space_around_a_name_is_no_part_of_it(name: str) -> None:
-    assert read(operation("invoke_agent", **{"gen_ai.agent.name": name})).agent == "Registrar"
-
-
-def test_a_name_of_nothing_but_space_is_none() -> None:
-    assert read(operation("invoke_agent", **{"gen_ai.agent.name": " \n"})).agent is None
+@pytest.mark.parametrize(
+    ("name", "agent_name"),
+    [("Registrar\n", "Registrar"), ("  Registrar", "Registrar"), ("Registrar", "Registrar"), (" \n", None)],
+)
+def test_space_around_a_name_is_no_part_of_it(name: str, agent_name: str | None) -> None:
+    assert read(operation("invoke_agent", **{"gen_ai.agent.name": name})).agent == agent_name
 
 
 SPOKEN = [said("user", "hello")]
+
+
+DETAILS = Event(
+    name="gen_ai.client.inference.operation.details",
+    attributes={"gen_ai.input.messages": json.dumps(SPOKEN)},
+)
+
+
+def heard(**content: Any) -> Event:
+    return Event(name="gen_ai.user.message", **content)
 
 
 @pytest.mark.parametrize(
@@ -82,32 +91,10 @@ SPOKEN = [said("user", "hello")]
     [
         pytest.param(operation("chat", **{"gen_ai.input.messages": json.dumps(SPOKEN)}), id="json"),
         pytest.param(operation("chat", **{"gen_ai.input.messages": tuple(SPOKEN)}), id="structured"),
-        pytest.param(
-            chat(1, events=[Event(name="gen_ai.user.message", attributes={"content": "hello"})]),
-            id="span event",
-        ),
-        pytest.param(
-            chat(
-                1, events=[Event(name="gen_ai.user.message", attributes={"content": '[{"text": "hello"}]'})]
-            ),
-            id="strands' span event",
-        ),
-        pytest.param(
-            chat(1, logs=[Event(name="gen_ai.user.message", body={"content": "hello"})]),
-            id="log event with a body",
-        ),
-        pytest.param(
-            chat(
-                1,
-                logs=[
-                    Event(
-                        name="gen_ai.client.inference.operation.details",
-                        attributes={"gen_ai.input.messages": json.dumps(SPOKEN)},
-                    )
-                ],
-            ),
-            id="details event",
-        ),
+        pytest.param(chat(1, events=[heard(attributes={"content": "hello"})]), id="event"),
+        pytest.param(chat(1, events=[heard(attributes={"content": '[{"text": "hello"}]'})]), id="strands"),
+        pytest.param(chat(1, logs=[heard(body={"content": "hello"})]), id="log event with a body"),
+        pytest.param(chat(1, logs=[DETAILS]), id="details event"),
     ],
 )
 def test_messages_are_found_wherever_they_are(made: Span) -> None:
@@ -115,9 +102,8 @@ def test_messages_are_found_wherever_they_are(made: Span) -> None:
 
 
 def test_a_choice_event_is_what_was_said() -> None:
-    choice = Event(
-        name="gen_ai.choice", attributes={"message": '[{"toolUse": {"name": "t", "input": {"a": 1}}}]'}
-    )
+    asked = '[{"toolUse": {"name": "t", "input": {"a": 1}}}]'
+    choice = Event(name="gen_ai.choice", attributes={"message": asked})
     assert [call.name for call in read(chat(1, events=[choice])).requested] == ["t"]
 
 
@@ -156,29 +142,18 @@ def test_an_agents_answer_may_be_filed_as_the_users() -> None:
 
 def test_our_own_task_attributes_win() -> None:
     made = workflow(task="as heard", answer="as said")
-    ours = span(
-        1,
-        attributes={
-            **made.attributes,
-            "blamespan.task.input": "the task",
-            "blamespan.task.output": "the output",
-            "blamespan.task.reference": "42",
-            "blamespan.task.outcome": "failure",
-            "blamespan.task.outcome.source": "user",
-        },
-    )
-    action = read(ours)
-    assert (action.dialect, action.kind, action.task, action.answer) == (
-        "blamespan",
-        ActionKind.WORKFLOW,
-        "the task",
-        "the output",
-    )
-    assert (action.reference, action.outcome, action.outcome_source) == (
-        "42",
-        Outcome.FAILURE,
-        OutcomeSource.USER,
-    )
+    task = {
+        "input": "the task",
+        "output": "the output",
+        "reference": "42",
+        "outcome": "failure",
+        "outcome.source": "user",
+    }
+    ours = {f"blamespan.task.{name}": value for name, value in task.items()}
+    action = read(span(1, attributes={**made.attributes, **ours}))
+    assert (action.dialect, action.kind) == ("blamespan", ActionKind.WORKFLOW)
+    assert (action.task, action.answer, action.reference) == ("the task", "the output", "42")
+    assert (action.outcome, action.outcome_source) == (Outcome.FAILURE, OutcomeSource.USER)
 
 
 @pytest.mark.parametrize(
@@ -206,16 +181,9 @@ def test_an_unknown_outcome_is_none() -> None:
     ],
 )
 def test_our_own_handoff(attributes: dict[str, str], agent_name: str | None, source: AgentSource) -> None:
-    made = span(
-        1,
-        scope="blamespan.instrument",
-        attributes={
-            "blamespan.handoff.target": "b",
-            "gen_ai.input.messages": messages(said("user", "please write")),
-            **attributes,
-        },
-    )
-    action = read(made)
+    told = {"gen_ai.input.messages": messages(said("user", "please write"))}
+    passed = {"blamespan.handoff.target": "b", **told, **attributes}
+    action = read(span(1, scope="blamespan.instrument", attributes=passed))
     assert (action.kind, action.target, action.input) == (ActionKind.HANDOFF, "b", "please write")
     assert (action.agent, action.agent_source) == (agent_name, source)
 
@@ -226,15 +194,9 @@ def test_a_model_call_that_hands_over_is_a_model_call() -> None:
 
 @pytest.mark.parametrize("odd", [5, True, b"raw", (), {}, "[", None, ({"role": 1},), ("x", 3)])
 def test_odd_values_never_raise(odd: Any) -> None:
-    names = (
-        *(
-            "gen_ai.input.messages",
-            "gen_ai.output.messages",
-            "gen_ai.system_instructions",
-            "gen_ai.agent.name",
-        ),
-        *("gen_ai.tool.name", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "final_result"),
-    )
+    content = ("input.messages", "output.messages", "system_instructions", "agent.name", "tool.name")
+    call = ("tool.call.arguments", "tool.call.result")
+    names = (*(f"gen_ai.{name}" for name in (*content, *call)), "final_result")
     for name in ("chat", "execute_tool", "invoke_agent", "invoke_workflow", "agent_handoff"):
         assert isinstance(read(operation(name, **dict.fromkeys(names, odd))), Action)
 
@@ -306,14 +268,9 @@ def test_semantic_kernel_has_operations_of_its_own_and_messages_as_json_in_event
 def test_a_finish_reason_may_be_the_only_sign_of_a_failed_call(
     reasons: Any, answer: str, *, failed: bool
 ) -> None:
-    made = operation(
-        "chat",
-        **{
-            "gen_ai.response.finish_reasons": reasons,
-            "gen_ai.output.messages": messages(said("assistant", answer)),
-        },
-    )
-    assert read(made).failed is failed
+    said_so = messages(said("assistant", answer))
+    ended = {"gen_ai.response.finish_reasons": reasons, "gen_ai.output.messages": said_so}
+    assert read(operation("chat", **ended)).failed is failed
 
 
 def test_an_agents_error_is_that_of_its_last_call_if_this_said_nothing() -> None:
@@ -328,13 +285,10 @@ def test_an_agents_error_is_that_of_its_last_call_if_this_said_nothing() -> None
 def test_a_function_that_returns_its_tools_result_says_nothing_itself() -> None:
     answer = {"gen_ai.output.messages": messages(said("assistant", "120"))}
     relaying = agent(2, "registrar", attributes=answer)
-    assert outline(ordered(workflow(), relaying, tool(3, "seats_of", parent=2, result="120"))) == [
-        ("registrar", "tool")
-    ]
-    assert outline(ordered(workflow(), relaying, tool(3, "seats_of", parent=2, result="85"))) == [
-        ("registrar", "tool"),
-        ("registrar", "llm"),
-    ]
+    called, spoke = ("registrar", "tool"), ("registrar", "llm")
+    for result, steps in (("120", [called]), ("85", [called, spoke])):
+        found = ordered(workflow(), relaying, tool(3, "seats_of", parent=2, result=result))
+        assert outline(found) == steps
 
 
 def test_the_call_of_an_answering_tool_is_the_answer() -> None:

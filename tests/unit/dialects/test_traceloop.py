@@ -59,45 +59,28 @@ def test_flattened_messages_are_read() -> None:
 
 
 def test_a_tool_of_langchains_is_unwrapped() -> None:
-    action = read(
-        traceloop(
-            1,
-            "tool",
-            attributes={
-                "traceloop.entity.name": "look_up",
-                "traceloop.entity.input": json.dumps(
-                    {"input_str": "{'name': 'Falcon'}", "tags": ["seq:step:1"]}
-                ),
-                "traceloop.entity.output": json.dumps(
-                    {
-                        "output": {
-                            "lc": 1,
-                            "kwargs": {
-                                "content": "timed out",
-                                "type": "tool",
-                                "status": "error",
-                                "tool_call_id": "c1",
-                            },
-                        },
-                        "kwargs": {"tags": []},
-                    }
-                ),
-            },
-        )
-    )
+    message = {"content": "timed out", "type": "tool", "status": "error", "tool_call_id": "c1"}
+    called = {
+        "name": "look_up",
+        "input": json.dumps({"input_str": "{'name': 'Falcon'}", "tags": ["seq:step:1"]}),
+        "output": json.dumps({"output": {"lc": 1, "kwargs": message}, "kwargs": {"tags": []}}),
+    }
+    attributes = {f"traceloop.entity.{field}": value for field, value in called.items()}
+    action = read(traceloop(1, "tool", attributes=attributes))
     assert (action.kind, action.tool, action.call_id) == (ActionKind.TOOL, "look_up", "c1")
     assert (action.input, action.output) == ('{"name": "Falcon"}', "timed out")
     assert (action.failed, action.error) == (True, "timed out")
 
 
+def properties(**named: str) -> dict[str, str]:
+    return {f"traceloop.association.properties.{name}": value for name, value in named.items()}
+
+
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"traceloop.association.properties.langgraph_node": "writer"},
-        {
-            "traceloop.association.properties.lc_agent_name": "writer",
-            "traceloop.association.properties.langgraph_node": "model",
-        },
+        properties(langgraph_node="writer"),
+        properties(lc_agent_name="writer", langgraph_node="model"),
         {"traceloop.entity.input": json.dumps({"inputs": {}, "metadata": {"langgraph_node": "writer"}})},
         {"traceloop.entity.path": "writer.agent.RunnableSequence"},
     ],
@@ -108,28 +91,14 @@ def test_a_graphs_agent_is_named(attributes: dict[str, str]) -> None:
 
 
 def test_the_mark_of_a_graph_beside_its_tasks_is_no_step() -> None:
+    graph = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "writer"}
+    goto = {"gen_ai.operation.name": "goto", "langgraph.command.source_node": "writer"}
     trajectory = ordered(
         traceloop(1, "workflow", parent=None, end=200),
-        span(
-            2,
-            parent=1,
-            end=190,
-            attributes={
-                "gen_ai.operation.name": "invoke_agent",
-                "gen_ai.agent.name": "writer",
-                "gen_ai.workflow.nodes": ("model", "tools"),
-            },
-        ),
-        traceloop(
-            3, "task", attributes={"traceloop.association.properties.langgraph_node": "writer"}, end=190
-        ),
+        span(2, parent=1, end=190, attributes=graph | {"gen_ai.workflow.nodes": ("model", "tools")}),
+        traceloop(3, "task", attributes=properties(langgraph_node="writer"), end=190),
         traceloop(4, parent=3, attributes=FLAT),
-        span(
-            5,
-            parent=3,
-            name="goto other",
-            attributes={"gen_ai.operation.name": "goto", "langgraph.command.source_node": "writer"},
-        ),
+        span(5, parent=3, name="goto other", attributes=goto),
     )
     assert outline(trajectory) == [("writer", "llm")]
 
@@ -165,36 +134,28 @@ CALL = (
 )
 
 
+def answering(text: str) -> dict[str, str]:
+    return {"gen_ai.output.messages": messages(said("assistant", text))}
+
+
 def test_the_placeholder_is_no_name() -> None:
+    passed = {"gen_ai.handoff.from_agent": "clerk", "gen_ai.handoff.to_agent": "writer"}
     trajectory = ordered(
         contrib(1, "invoke_agent", parent=None, agent=None),
         contrib(2, "unknown"),
         contrib(3, "invoke_agent", parent=2, agent="clerk"),
-        contrib(
-            4, "chat", parent=3, attributes={"gen_ai.output.messages": messages(said("assistant", CALL))}
-        ),
-        contrib(
-            5,
-            "agent_handoff",
-            parent=3,
-            attributes={"gen_ai.handoff.from_agent": "clerk", "gen_ai.handoff.to_agent": "writer"},
-        ),
+        contrib(4, "chat", parent=3, attributes=answering(CALL)),
+        contrib(5, "agent_handoff", parent=3, attributes=passed),
     )
     assert outline(trajectory) == [("clerk", "llm"), ("clerk", "handoff")]
     assert trajectory.steps[0].output == "call transfer_to_writer({})"
     assert trajectory.steps[1].target == "writer"
 
 
-def test_hidden_content_is_hidden_and_not_said() -> None:
-    made = contrib(1, "chat", attributes={"gen_ai.output.messages": messages(said("assistant", "readacted"))})
-    assert read(made).redacted
-
-
-def test_an_answer_that_only_looks_like_an_object_is_kept() -> None:
-    made = contrib(
-        1, "chat", attributes={"gen_ai.output.messages": messages(said("assistant", "Ship(name='Falcon')"))}
-    )
-    assert read(made).output_messages[0].text == "Ship(name='Falcon')"
+def test_hidden_content_is_hidden_and_what_only_looks_like_an_object_is_kept() -> None:
+    assert read(contrib(1, "chat", attributes=answering("readacted"))).redacted
+    shown = read(contrib(1, "chat", attributes=answering("Ship(name='Falcon')")))
+    assert shown.output_messages[0].text == "Ship(name='Falcon')"
 
 
 def test_the_version_of_the_scope_tells_traceloop_apart() -> None:
@@ -206,21 +167,19 @@ def test_the_version_of_the_scope_tells_traceloop_apart() -> None:
 
 def test_an_agents_span_that_is_one_model_call_has_its_messages() -> None:
     call = json.dumps({"type": "function_call", "name": "look_up", "arguments": "{}", "call_id": "c1"})
-    action = read(
-        traceloop(
-            1,
-            "agent",
-            attributes={
-                "gen_ai.agent.name": "clerk",
-                "gen_ai.prompt.0.role": "user",
-                "gen_ai.prompt.0.content": "How many?",
-                "traceloop.entity.input": json.dumps({"args": [{"name": "clerk"}]}),
-                "traceloop.entity.output": json.dumps({"output": [call]}),
-            },
-        )
-    )
+    attributes = {
+        "gen_ai.agent.name": "clerk",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "How many?",
+        "traceloop.entity.input": json.dumps({"args": [{"name": "clerk"}]}),
+        "traceloop.entity.output": json.dumps({"output": [call]}),
+    }
+    action = read(traceloop(1, "agent", attributes=attributes))
     assert (action.kind, action.agent, action.task) == (ActionKind.AGENT, "clerk", "How many?")
     assert [each.name for each in action.requested] == ["look_up"]
+
+
+OFFERED = {"name": "look_up", "description": "Look a ship up.", "parameters": {"properties": {"name": {}}}}
 
 
 @pytest.mark.parametrize(
@@ -231,20 +190,7 @@ def test_an_agents_span_that_is_one_model_call_has_its_messages() -> None:
             "llm.request.functions.0.description": "Look a ship up.",
             "llm.request.functions.0.parameters": '{"properties": {"name": {}}}',
         },
-        {
-            "mlflow.chat.tools": json.dumps(
-                [
-                    {
-                        "type": "function",
-                        "function": {
-                            "name": "look_up",
-                            "description": "Look a ship up.",
-                            "parameters": {"properties": {"name": {}}},
-                        },
-                    }
-                ]
-            )
-        },
+        {"mlflow.chat.tools": json.dumps([{"type": "function", "function": OFFERED}])},
     ],
     ids=["traceloop", "mlflow"],
 )

@@ -35,11 +35,7 @@ def looked_up(agent: str = "clerk") -> tuple[Span, ...]:
     call = {"type": "tool-call", "toolCallId": "a", "toolName": "look_up", "input": {"name": "Ada"}}
     result: dict[str, Any] = {"type": "tool-result", "toolCallId": "a", "toolName": "look_up"}
     result["output"] = {"type": "text", "value": "85 seats"}
-    history = [
-        question,
-        {"role": "assistant", "content": [call]},
-        {"role": "tool", "content": [result]},
-    ]
+    history = [question, {"role": "assistant", "content": [call]}, {"role": "tool", "content": [result]}]
     prompt = {"system": "You are a clerk.", "prompt": "How many seats?"}
     return (
         ai(1, LOOP, agent, None, ai__prompt=prompt, ai__response__text="It has 85."),
