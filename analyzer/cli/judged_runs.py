@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,9 @@ from analyzer.executor.composition import open_analyst, open_cleaner
 from analyzer.history.known_runs import KnownRuns, known_run, said_of
 from analyzer.inquiry.present import console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json
+from analyzer.methods.pooled_model import trust_of
 from analyzer.signals.triage import triage
+from collector_processor.otlp import CollectorError
 from collector_processor.settings import Settings, load_settings
 from semconv.model import Attribution, Status, Trajectory
 
@@ -60,12 +63,30 @@ def judge(
     """
     clean = open_cleaner(settings)
     runs = [replace(run, trajectory=clean(run.trajectory)) for run in recorded]
-    known = _beside_each_other(analyst, runs)
+    known = _beside_each_other(with_earned_trust(analyst, settings), runs)
     verdicts = asyncio.run(_attribute_all(known, runs, settings.concurrency, failed=failed))
     return [
         JudgedRun(trajectory=run.trajectory, attribution=verdict)
         for run, verdict in zip(runs, verdicts, strict=True)
     ]
+
+
+def with_earned_trust(analyst: RunAnalyst, settings: Settings) -> RunAnalyst:
+    """Return the analyst, which trusts its model as far as the labels and proofs of the settings' store say.
+
+    Without a model, a store or labels it is unchanged. If the store cannot be read, the user is told.
+    """
+    model, place = analyst.attributor.model, settings.store_place
+    if model is None or (isinstance(place, Path) and not place.is_file()):
+        return analyst
+    from analyzer.cli.kept_runs import earned_record  # noqa: PLC0415 - most commands open no store
+
+    try:
+        record = earned_record(settings, model.name)
+    except (CollectorError, sqlite3.Error) as error:
+        complain(f"what labels say of {model.name} is unknown, so its opinion counts little: {error}")
+        return analyst
+    return replace(analyst, attributor=replace(analyst.attributor, trust=trust_of(record)))
 
 
 def known_or_judged(

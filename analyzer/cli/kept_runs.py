@@ -15,12 +15,17 @@ from analyzer.cli.output import (
 )
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace
+from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.track_records import track_records
 from analyzer.issues.recurrence import Issue
+from collector_processor.core.analysis import UNKNOWN, TrackRecord
 from collector_processor.mapping_files import open_reader
-from collector_processor.otlp import Tenant
+from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.settings import Settings, load_settings
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import open_database
+from collector_processor.store.verdicts import RunStore
 
 TenantOption = Annotated[
     str | None, optional("TENANT", "The run's tenant, if several tenants have a run of this id.")
@@ -59,6 +64,22 @@ def open_kept(run: str, *, tenant: str | None = None, data_dir: Path | None = No
     settings = load_settings(os.environ, directory=Path.cwd(), data_dir=data_dir)
     with opened_store(settings, "kept runs") as db:
         return kept_trace(db, run, None if tenant is None else Tenant(tenant), open_reader(settings.mappings))
+
+
+def earned_record(settings: Settings, model: str) -> TrackRecord:
+    """Return what labels and proofs in the store say of a model: those of the only tenant that gave labels.
+
+    If several tenants did, it is the record of runs without a tenant.
+
+    Raises:
+        CommandFailed: there is no store yet.
+        CollectorError: the store cannot be used.
+    """
+    with opened_store(settings, "labels") as db:
+        labels = LabelStore(db)
+        tenants = labels.tenants()
+        tenant = tenants[0] if len(tenants) == 1 else NO_TENANT
+        return track_records(labels, RunStore(db), OpinionStore(db), tenant).get(model, UNKNOWN)
 
 
 def find_issue(store: IssueStore, prefix: str, tenant: Tenant | None) -> tuple[Tenant, Issue]:

@@ -12,10 +12,13 @@ from analyzer.history.facts import Facts
 from analyzer.history.invariants import Broken, Held, Invariant, Kind, Run, check
 from analyzer.history.mining import Mined
 from analyzer.history.wording import rule, seen
-from semconv.record import record
+from semconv.record import record, replace
 
 LEAST_EVIDENCE: Final = 1.0
 """Log-odds below which what a run breaks says nothing: a limit that every fourth good run might exceed."""
+TENTATIVE: Final = 3.0
+"""Log-odds of what is tentative: of good runs that break nothing else, 1 to 6 % break it
+(``python -m benchmarks.accuracy.invariants``)."""
 _STRONG: Final = 0.8
 """Share of the strongest evidence from which an earlier one is taken for the fault."""
 
@@ -40,6 +43,7 @@ class Violation:
 def violations(facts: Facts, mined: Mined) -> tuple[Violation, ...]:
     """Return what a run breaks, the supposed fault first."""
     found = _violations(facts, mined, mined.held)
+    found = found or [replace(one, evidence=TENTATIVE) for one in _violations(facts, mined, mined.tentative)]
     least = _STRONG * max((each.evidence for each in found), default=0.0)
     first = min((each.step for each in found if each.evidence >= least), default=0)
     return tuple(sorted(found, key=lambda one: (one.step != first, -one.evidence, one.step)))

@@ -37,6 +37,10 @@ LEAST_RUNS: Final = 10
 """Known runs below which nothing is mined."""
 LEAST_SUPPORT: Final = 5
 """Runs that must hold an invariant."""
+_TENTATIVE_SUPPORT: Final = 3
+"""The same, for one that only explains a failure which nothing else explains."""
+_ENOUGH_RUNS: Final = 60
+"""Known runs from which five show whatever a workflow does in one run of ten: nothing is tentative then."""
 MAX_RUNS: Final = 300
 MOST_ACCUSED: Final = 0.02
 """Upper limit of the share of good runs that all accusing kinds accuse together."""
@@ -61,6 +65,7 @@ _MOST_CHOICES: Final = 4
 _MOST_CONDITIONS: Final = 64
 _CHANCE: Final = 0.1
 """Expected number of invariants, of all that were tried, that hold by chance."""
+_TENTATIVE_CHANCE: Final = 1.0
 _RARE: Final = 0.02
 """Least share of a kind's invariants that one run breaks: many of a kind make it not much surer."""
 _FEW: Final = 20
@@ -90,6 +95,8 @@ class Mined:
     """Kinds that may accuse a run that reported nothing."""
     limit: float
     """Upper 95 % limit of the share of good runs that these accuse."""
+    tentative: tuple[Held, ...] = ()
+    """What few runs held, or what may have held by chance: explains a failure that nothing else explains."""
 
     def accuses(self, one: Held) -> bool:
         """Return whether an invariant may accuse a run that reported nothing."""
@@ -98,7 +105,9 @@ class Mined:
     def evidence(self, one: Held) -> float:
         """Return the log-odds that a run which breaks an invariant is no other good run."""
         seen = one.broken + one.lone
-        return math.log((one.support + 1) / (seen + 1 if seen else self.exceptions[one.invariant.kind]))
+        return math.log(
+            (one.support + 1) / (seen + 1 if seen else self.exceptions.get(one.invariant.kind, 1.0))
+        )
 
 
 def _is_strong(one: Held) -> bool:
@@ -112,13 +121,9 @@ def mine(known: Sequence[Facts], basis: str = PASSING) -> Mined:
     runs = [Run(facts) for facts in known[:MAX_RUNS]]
     if len(runs) < LEAST_RUNS:
         return Mined(runs=len(runs), basis=basis, held=(), exceptions={}, accusing=frozenset(), limit=1.0)
-    found = _Found(runs)
-    found.try_all(_sources_of_arguments(found))
-    found.try_all(_orders(found))
-    found.try_all(_conditions(found))
-    found.try_all(_shapes(found))
-    if basis == OTHER_VERSIONS:
-        found.held[:] = [one for one in found.held if one.invariant.kind in _BELIEVED]
+    found = _search(runs, basis, LEAST_SUPPORT, _CHANCE)
+    is_few = len(runs) < _ENOUGH_RUNS
+    tentative = _search(runs, basis, _TENTATIVE_SUPPORT, _TENTATIVE_CHANCE).held if is_few else []
     accusing, limit = _accusing(found.lone, len(runs)) if basis == PASSING else (frozenset[Kind](), 0.0)
     return Mined(
         runs=len(runs),
@@ -127,14 +132,29 @@ def mine(known: Sequence[Facts], basis: str = PASSING) -> Mined:
         exceptions=found.exceptions(),
         accusing=accusing,
         limit=limit,
+        tentative=tuple(tentative),
     )
+
+
+def _search(runs: Sequence[Run], basis: str, support: int, chance: float) -> _Found:
+    found = _Found(runs, support, chance)
+    found.try_all(_sources_of_arguments(found))
+    found.try_all(_orders(found))
+    found.try_all(_conditions(found))
+    found.try_all(_shapes(found))
+    if basis == OTHER_VERSIONS:
+        found.held[:] = [one for one in found.held if one.invariant.kind in _BELIEVED]
+    return found
 
 
 class _Found:
     """Invariants found so far, and the runs that alone break another one."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[Run], support: int, chance: float) -> None:
+        """Start without any; ``support`` is the fewest runs, ``chance`` the expected number by chance."""
         self.runs: Final = runs
+        self.least: Final = support
+        self._chance: Final = chance
         self.held: Final[list[Held]] = []
         self.lone: Final[defaultdict[Kind, set[int]]] = defaultdict(set)
         self._exceptions: Final[Counter[Kind]] = Counter()
@@ -192,7 +212,7 @@ class _Found:
         alone = {
             (_sort_of(one), frozenset(runs)): one
             for one, runs in reversed(few.items())
-            if len(runs) >= LEAST_SUPPORT
+            if len(runs) >= self.least
         }
         most = sorted(alone.items(), key=lambda one: (-len(one[0][1]), one[1]))[:_MOST_CONDITIONS]
         return {one: runs for (_, runs), one in most}
@@ -212,7 +232,7 @@ class _Found:
             own = runs & among
             if own and own <= having:
                 chance = math.comb(n - len(own), without) / math.comb(n, without)
-                if chance * tried <= _CHANCE:
+                if chance * tried <= self._chance:
                     yield condition
 
     def try_all(self, candidates: Iterable[Invariant]) -> None:
@@ -232,7 +252,7 @@ class _Found:
                 support += 1
                 values.update(each.value for _, _, each in run.arguments(one) if one.path)
         held = Held(invariant=one, support=support, broken=len(broken), distinct=len(values))
-        if support < LEAST_SUPPORT:
+        if support < self.least:
             return None
         if len(broken) == 1:
             self._count_lone(held, broken)
@@ -290,7 +310,7 @@ def _sources_of_arguments(found: _Found) -> Iterator[Invariant]:
                 }
             )
     for (tool, path, source), count in texts.items():
-        if count >= LEAST_SUPPORT:
+        if count >= found.least:
             yield Invariant(kind=Kind.CONTAINS, tool=tool, path=path, other=source)
     by_argument: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (tool, path, source), count in counts.items():
@@ -370,9 +390,9 @@ def _orders(found: _Found) -> Iterator[Invariant]:
             yield _missing(found, Kind.HAPPENS, (tool,))
     least = math.log2(max(2, len(tools) ** 2))
     for (one, other), count in before.items():
-        if other != ANSWER and count >= max(LEAST_SUPPORT, least):
+        if other != ANSWER and count >= max(found.least, least):
             yield Invariant(kind=Kind.AFTER, tool=other, other=one)
-        if other != ANSWER and count >= LEAST_SUPPORT and found.with_tool[other] < len(found.runs):
+        if other != ANSWER and count >= found.least and found.with_tool[other] < len(found.runs):
             yield replace(_missing(found, Kind.LEADS, (other,)), other=one)
 
 
@@ -386,7 +406,7 @@ def _conditions(found: _Found) -> Iterator[Invariant]:
         yield from _where(found, one, having, len(branching))
         yield from _where(found, replace(one, kind=Kind.WHEN_NOT), everything - having, len(branching))
     for (tool, count), (other, more) in combinations(branching, 2):
-        if min(count, more) < LEAST_SUPPORT or found.before[tool, other] or found.before[other, tool]:
+        if min(count, more) < found.least or found.before[tool, other] or found.before[other, tool]:
             continue
         one = _missing(found, Kind.WHEN, (tool, other))
         if count + more >= n - found.most_broken:
@@ -416,7 +436,7 @@ def _shapes(found: _Found) -> Iterator[Invariant]:
     """Yield which arguments calls carry; settle limits of counts, values and texts."""
     _settle_values(found, Invariant(kind=Kind.KNOWN, tool=ANSWER), lambda run: set(run.first))
     for tool, count in found.with_tool.items():
-        if count >= LEAST_SUPPORT:
+        if count >= found.least:
             yield from _of_tool(found, tool)
 
 
@@ -434,9 +454,9 @@ def _of_tool(found: _Found, tool: str) -> Iterator[Invariant]:
         path for run in found.runs for path in {one.path for call in calls(run) for one in call.arguments}
     )
     for path, seen in paths.items():
-        if seen >= LEAST_SUPPORT and tool != ANSWER:
+        if seen >= found.least and tool != ANSWER:
             yield Invariant(kind=Kind.CARRIES, tool=tool, path=path)
-        if seen >= LEAST_SUPPORT:
+        if seen >= found.least:
             yield from _of_path(found, tool, path)
 
 
@@ -482,7 +502,7 @@ def _settle_values(found: _Found, one: Invariant, values_of: Callable[[Run], set
     counts = Counter(chain.from_iterable(per_run))
     support = sum(map(bool, per_run))
     is_few = one.kind in {Kind.KNOWN, Kind.CALLER} or len(counts) <= _MOST_CHOICES
-    if support >= LEAST_SUPPORT * max(1, len(counts) * (one.kind is not Kind.KNOWN)) and is_few:
+    if support >= found.least * max(1, len(counts) * (one.kind is not Kind.KNOWN)) and is_few:
         lone = [number for number, values in enumerate(per_run) if any(counts[each] == 1 for each in values)]
         found.settle(replace(one, values=frozenset(counts)), support, lone)
 
@@ -491,7 +511,7 @@ def _settle_limits(found: _Found, one: Invariant, numbers_of: Callable[[Run], Se
     """Settle the lowest and the highest number that runs show; a run that alone reaches one breaks it."""
     per_run = [(min(numbers), max(numbers)) if (numbers := numbers_of(run)) else None for run in found.runs]
     seen = [(low, high) for each in per_run if each for low, high in [each]]
-    if len(seen) < LEAST_SUPPORT:
+    if len(seen) < found.least:
         return
     lows, highs = Counter(low for low, _ in seen), Counter(high for _, high in seen)
     low, high = min(lows), max(highs)

@@ -280,8 +280,8 @@ def _how(attribution: Attribution) -> Text:
     if attribution.model:
         parts.append(f"model {attribution.model}")
     if (both := attribution.pooled) is not None:
-        earned = f", right in {both.right:g} of {both.labelled:g} labelled runs" if both.labelled else ""
-        parts.append(f"it named step {both.step}, weight {both.weight:g}{earned}")
+        earned = f"right in {both.right:g} of {both.labelled:g}" if both.labelled else "no"
+        parts.append(f"it named step {both.step}, weight {both.weight:g} of 1 ({earned} labelled runs)")
     if effort.calls:
         cost = "cost unknown" if effort.cost_usd is None else f"${effort.cost_usd:.4f}"
         parts.append(f"{effort.calls} calls, {effort.input_tokens + effort.output_tokens} tokens, {cost}")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from analyzer.executor.analyst import RunAnalyst
-from analyzer.history.broken import Violation, accusations, violations
+from analyzer.history.broken import TENTATIVE, Violation, accusations, violations
 from analyzer.history.facts import MAX_BYTES, Facts, collect, pack, unpack
 from analyzer.history.invariants import Kind
 from analyzer.history.known_runs import KnownRuns, known_run
@@ -193,6 +193,23 @@ def test_a_value_that_comes_by_a_way_that_no_known_run_took_is_not_accused() -> 
     mined = mine(known(40))
     assert not [one for one in accusations(collect(taken), mined) if one.held.invariant.kind == "stands"]
     assert accusations(collect(booking(100, book={"price": 71.25})), mined)
+
+
+def test_what_few_runs_did_explains_a_failure_that_breaks_nothing_else_and_accuses_nobody() -> None:
+    told = call("confirm", {"to": "guest103@inn.example", "status": "booked"}, {"sent": True})
+    wrong, mined = booking(103, confirm=told), mine(known(12))
+    found = broken(wrong, mined)
+    assert names(wrong, found[0]) == "confirm"
+    assert found[0].text.startswith("in 3 of 3 passing runs where ")
+    assert {one.evidence for one in found} == {TENTATIVE}
+    assert not accusations(collect(wrong), mined)
+    paid = booking(
+        103, confirm=told, quote=call("quote", {"room": "R-0001"}, {"total": "1", "is_free": False})
+    )
+    stronger = broken(paid, mined)
+    assert names(paid, stronger[0]) == "quote"
+    assert TENTATIVE not in {one.evidence for one in stronger}
+    assert not mine(known(80)).tentative
 
 
 def test_runs_of_which_nothing_is_said_explain_and_do_not_accuse() -> None:

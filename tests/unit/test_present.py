@@ -123,9 +123,10 @@ def test_the_verdict_says_what_the_model_named_and_has_earned() -> None:
     )
     judged = Attribution(run_id="r", verdict=BLAME, method="judge+signals", model="large", pooled=both)
     text = " ".join(shown(verdict_panel(judged, RUN)).replace("│", "").split())
-    assert "model large · it named step 0, weight 0.3125, right in 6.5 of 12 labelled runs" in text
+    assert "model large · it named step 0, weight 0.3125 of 1 (right in 6.5 of 12 labelled runs)" in text
     new = replace(judged, pooled=replace(both, right=0.0, labelled=0.0, weight=0.25))
-    assert "it named step 0, weight 0.25 ·" in shown(verdict_panel(new, RUN))
+    text = " ".join(shown(verdict_panel(new, RUN)).replace("│", "").split())
+    assert "it named step 0, weight 0.25 of 1 (no labelled runs)" in text
 
 
 @pytest.mark.parametrize(

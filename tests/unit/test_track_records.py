@@ -9,16 +9,24 @@ from typing import Any
 
 import pytest
 
+from analyzer.cli.judged_runs import judge, with_earned_trust
+from analyzer.cli.recorded_runs import RecordedRun
+from analyzer.executor.analyst import RunAnalyst
+from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import FRESH_S, TrackRecords, track_records
+from analyzer.methods.attribution import Attributor
+from analyzer.methods.pooled_model import UNPROVED, Trust, trust_of
 from collector_processor.core.analysis import Earned, TrackRecord
-from collector_processor.core.disk import StoreError
+from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.core.records import EXPERIMENT, Commit
 from collector_processor.otlp import NO_TENANT, Tenant
+from collector_processor.settings import Settings, load_settings
 from collector_processor.store.deletion import delete_run
-from semconv.model import SpanId
+from semconv.model import Outcome, SpanId
 from tests.issues import START, Bench
+from tests.runs import failed_tool, run, step
 from tests.verdicts import stored
 
 MODEL = "provider/large"
@@ -193,3 +201,52 @@ async def test_a_store_that_refuses_leaves_what_was_known() -> None:
     for now[0] in (0.0, FRESH_S - 1, FRESH_S, 2 * FRESH_S):
         seen.append((await reader(NO_TENANT))[MODEL].labelled)
     assert seen == [1, 1, 1, 2]
+
+
+def settings_of(folder: Path) -> Settings:
+    return load_settings({}, directory=folder, data_dir=folder)
+
+
+def trusted(folder: Path, model: str = MODEL) -> Trust:
+    asked = RunAnalyst(attributor=Attributor(model=ScriptedModel(replies=(), name=model)))
+    return with_earned_trust(asked, settings_of(folder)).attributor.trust
+
+
+def test_a_command_on_files_trusts_a_model_as_the_labels_of_the_store_say(bench: Bench) -> None:
+    for number in range(15):
+        judged(bench, f"run-{number}", model=1, own=2)
+        labelled(bench, LabelKind.CORRECTED, 1, run_id=f"run-{number}")
+    assert trusted(bench.folder) == trust_of(TrackRecord(labelled=15, right=15, won=15))
+    assert trusted(bench.folder, "provider/other") == UNPROVED
+
+
+def test_labels_of_the_only_tenant_count_and_those_of_several_are_kept_apart(bench: Bench) -> None:
+    judged(bench, model=1, own=2, tenant=OTHER)
+    labelled(bench, LabelKind.CORRECTED, 1, tenant=OTHER)
+    assert trusted(bench.folder).labelled == 1
+    labelled(bench, LabelKind.CORRECTED, 1, tenant=NO_TENANT, run_id="run-2")
+    assert trusted(bench.folder) == UNPROVED
+
+
+def test_without_a_store_a_model_is_trusted_as_any_and_none_is_made(tmp_path: Path) -> None:
+    assert trusted(tmp_path) == UNPROVED
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_store_that_cannot_be_read_is_said_and_stops_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / RUNS).write_bytes(b"no database" * 1000)
+    assert trusted(tmp_path) == UNPROVED
+    assert f"labels say of {MODEL} is unknown" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_verdict_on_a_file_says_what_its_model_has_earned(bench: Bench) -> None:
+    judged(bench, model=1, own=2)
+    labelled(bench, LabelKind.CORRECTED, 1)
+    reply = json.dumps({"reason": "it gave up", "step": 1, "evidence": [{"step": 1, "quote": "call"}]})
+    asked = RunAnalyst(attributor=Attributor(model=ScriptedModel(replies=(reply,), name=MODEL)))
+    failed = run(step("a", "plan"), step("b", "call"), failed_tool("b"), outcome=Outcome.FAILURE)
+    (found,) = judge([RecordedRun(trajectory=failed)], asked, settings_of(bench.folder))
+    assert found.attribution.pooled is not None
+    assert (found.attribution.pooled.right, found.attribution.pooled.labelled) == (1, 1)
