@@ -14,15 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    merged,
-    of_spans,
-    text_at,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at
 from analyzer.recordings.message_parts import Result, call_of, listed, text_of, turn
 from semconv.model import ToolCall
 
@@ -78,15 +70,11 @@ def _are_messages(found: Sequence[Any]) -> bool:
     )
 
 
-def read_ag2(records: Records) -> Recording:
+def read_ag2(records: Records) -> Spans:
     """Read one run for each document."""
-    found = [{"": list(records)}] if _is_history(records) else map(_chats, records)
-    return merged(map(_recording, found))
-
-
-def _recording(chats: Mapping[str, Sequence[Any]]) -> Recording:
-    messages = [message for peer, chat in _own_chats(chats) for message in _of_chat(chat, peer)]
-    return of_spans(dialogue_spans(messages, name="ag2"))
+    for chats in [{"": list(records)}] if _is_history(records) else map(_chats, records):
+        messages = (message for peer, chat in _own_chats(chats) for message in _of_chat(chat, peer))
+        yield from dialogue_spans(messages, name="ag2")
 
 
 def _own_chats(chats: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -13,15 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    merged,
-    nanoseconds,
-    of_spans,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, dialogues_in, json_text, nanoseconds
 from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {
@@ -50,7 +42,7 @@ def _spelling(key: str) -> str:
 
 def is_agent_framework(records: Records) -> bool:
     """Tell whether records are messages, or states that hold some."""
-    return _are_messages(records) or all(_are_messages(_held(one)) for one in records)
+    return bool(dialogues_in(records, _are_messages, _held))
 
 
 def _are_messages(found: Sequence[Any]) -> bool:
@@ -93,15 +85,11 @@ def _held(document: Any) -> list[Any]:
     return []
 
 
-def read_agent_framework(records: Records) -> Recording:
+def read_agent_framework(records: Records) -> Spans:
     """Read one dialogue, or one for each state."""
-    dialogues = [list(records)] if _are_messages(records) else [_held(one) for one in records]
-    return merged(_recording([_named(message) for message in one]) for one in dialogues)
-
-
-def _recording(found: Sequence[Mapping[str, Any]]) -> Recording:
-    messages = [message for one in found for message in _of_message(one)]
-    return of_spans(dialogue_spans(messages, name="agent_framework"))
+    for found in dialogues_in(records, _are_messages, _held):
+        messages = (message for one in found for message in _of_message(_named(one)))
+        yield from dialogue_spans(messages, name="agent_framework")
 
 
 def _of_message(fields: Mapping[str, Any]) -> Iterator[Message]:

@@ -12,15 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    merged,
-    of_spans,
-    text_at,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at
 from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
 from semconv.record import replace
 
@@ -89,17 +81,13 @@ def _are_of_sdk(records: Records) -> bool:
     )
 
 
-def read_anthropic(records: Records) -> Recording:
+def read_anthropic(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
     if _are_of_sdk(records):
         return _of_sdk(records)
-    if _are_messages(records):
-        return _recording(_messages(records))
-    return merged(_recording(_document(one)) for one in latest(records, lambda one: one["messages"]))
-
-
-def _recording(messages: Iterator[Message]) -> Recording:
-    return of_spans(dialogue_spans(list(messages), name="anthropic"))
+    is_one = _are_messages(records)
+    dialogues = [{"messages": records}] if is_one else latest(records, lambda one: one["messages"])
+    return (span for one in dialogues for span in dialogue_spans(_document(one), name="anthropic"))
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:
@@ -114,7 +102,7 @@ def _messages(found: Sequence[Any]) -> Iterator[Message]:
         yield from messages_of_blocks(template, one["content"])
 
 
-def _of_sdk(records: Records) -> Recording:
+def _of_sdk(records: Records) -> Spans:
     found = listed(list(records))
     subagents = _subagents(found)
     messages: list[Message] = []
@@ -124,7 +112,7 @@ def _of_sdk(records: Records) -> Recording:
             messages += _sdk_messages(one, subagents)
         elif one.get("is_error") is True and "subtype" in one:
             error = json_text(one.get("result") or one["subtype"])
-    return of_spans(dialogue_spans(messages, name="claude_agent_sdk", error=error))
+    return dialogue_spans(messages, name="claude_agent_sdk", error=error)
 
 
 def _sdk_messages(one: Mapping[str, Any], subagents: Mapping[str, str]) -> Iterator[Message]:

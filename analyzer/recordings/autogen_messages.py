@@ -14,12 +14,11 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
+    dialogues_in,
     json_text,
-    merged,
     nanoseconds,
-    of_spans,
     text_at,
 )
 from analyzer.recordings.message_parts import Result, call_of, listed, text_of, tokens_of, turn
@@ -44,7 +43,7 @@ _TYPES: Final = _CONTEXT | _EVENTS | _REPEATED | _UNSAID | _SAID
 
 def is_autogen(records: Records) -> bool:
     """Tell whether records are messages, or results or states that hold some."""
-    return _are_messages(records) or all(_are_messages(_thread(one)) for one in records)
+    return bool(dialogues_in(records, _are_messages, _thread))
 
 
 def _are_messages(found: Sequence[Any]) -> bool:
@@ -82,17 +81,14 @@ def _thread(document: Any) -> Sequence[Any]:
     return next((one for one in held if isinstance(one, list)), ())
 
 
-def read_autogen(records: Records) -> Recording:
+def read_autogen(records: Records) -> Spans:
     """Read one run, or one for each result or state."""
-    if _are_messages(records):
-        return _recording([one for one in records if not _is_result(one)])
-    return merged(_recording(_thread(one)) for one in records)
-
-
-def _recording(found: Sequence[Any]) -> Recording:
-    messages = [message for one in found for message in _of_message(one)]
-    answers = [_content(one) for one in found if _kind(one) in _SAID | _REPEATED and one["source"] != _USER]
-    return of_spans(dialogue_spans(messages, name="autogen", answer=answers[-1] if answers else ""))
+    for found in dialogues_in(records, _are_messages, _thread):
+        said = [one for one in found if not _is_result(one)]
+        answers = [one for one in said if _kind(one) in _SAID | _REPEATED and one["source"] != _USER]
+        messages = (message for one in said for message in _of_message(one))
+        answer = _content(answers[-1]) if answers else ""
+        yield from dialogue_spans(messages, name="autogen", answer=answer)
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

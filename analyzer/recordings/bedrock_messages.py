@@ -11,16 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    merged,
-    nanoseconds,
-    of_spans,
-    text_at,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, nanoseconds, text_at
 from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {"user": Speaker.USER, "assistant": Speaker.AGENT}
@@ -67,15 +58,10 @@ def _held(document: Mapping[str, Any]) -> list[Any]:
     return [*(asked if isinstance(asked, list) else []), *([answer] if isinstance(answer, dict) else [])]
 
 
-def read_bedrock(records: Records) -> Recording:
+def read_bedrock(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
-    if _are_messages(records):
-        return _recording(_messages(records))
-    return merged(_recording(_document(one)) for one in latest(records, _held))
-
-
-def _recording(messages: Iterator[Message]) -> Recording:
-    return of_spans(dialogue_spans(list(messages), name="bedrock"))
+    dialogues = [{"messages": [*records]}] if _are_messages(records) else latest(records, _held)
+    return (span for one in dialogues for span in dialogue_spans(_document(one), name="bedrock"))
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:

@@ -18,13 +18,12 @@ from analyzer.recordings.anthropic_messages import is_result, messages_of_blocks
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     object_at,
     objects,
-    of_spans,
     text_at,
 )
 from analyzer.recordings.message_parts import text_of
@@ -58,15 +57,14 @@ def is_claude_code(records: Records) -> bool:
     )
 
 
-def read_claude_code(records: Records) -> Recording:
+def read_claude_code(records: Records) -> Spans:
     """Read one session, or the sessions of a file that holds several."""
     sessions: dict[str, list[Mapping[str, Any]]] = {}
     latest = ""
     for one in objects(records):
         latest = json_text(one.get("sessionId") or one.get("session_id")) or latest
         sessions.setdefault(latest, []).append(one)
-    spans = [span for key, events in sessions.items() for span in _session(key, events)]
-    return of_spans(spans)
+    return (span for key, events in sessions.items() for span in _session(key, events))
 
 
 def _session(key: str, events: list[Mapping[str, Any]]) -> tuple[Span, ...]:

@@ -16,13 +16,12 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     object_at,
     objects,
-    of_spans,
     text_at,
 )
 from analyzer.recordings.message_parts import call_of, text_of
@@ -60,7 +59,7 @@ def _is_old_rollout(records: Records, kinds: Sequence[str]) -> bool:
     return is_head and "role" not in first and not (ITEM_TYPES | {"message"}).isdisjoint(kinds[1:])
 
 
-def read_codex(records: Records) -> Recording:
+def read_codex(records: Records) -> Spans:
     """Read one session."""
     lines = objects(records)
     if lines[0].get("type") == "thread.started":
@@ -75,7 +74,7 @@ def read_codex(records: Records) -> Recording:
         messages = [*_instructions(head), *messages]
     named = [replace(one, agent=_NAME) if one.speaker is Speaker.AGENT else one for one in messages]
     named = joined_answers(named)
-    return of_spans(dialogue_spans(named, name=_NAME, key=f"{_NAME} {key}" if key else "", error=error))
+    return dialogue_spans(named, name=_NAME, key=f"{_NAME} {key}" if key else "", error=error)
 
 
 def _items(lines: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], int]]:

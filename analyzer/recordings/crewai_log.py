@@ -13,13 +13,11 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     all_have,
     json_text,
-    merged,
     nanoseconds,
-    of_spans,
     unwrapped,
 )
 from analyzer.recordings.file_text import CUT
@@ -51,25 +49,26 @@ def _is_cut(one: Any) -> bool:
     return isinstance(one, dict) and one.keys() == {CUT}
 
 
-def read_crewai(records: Records) -> Recording:
+def read_crewai(records: Records) -> Spans:
     """Read one run, or several if the log has the first task again."""
     if not _is_log(records):
         tasks = listed(list(unwrapped(records, "tasks_output")))
-        return _recording([message for one in tasks for message in _of_output(one)], key="")
+        return _run([message for one in tasks for message in _of_output(one)], key="")
     runs: list[list[Mapping[str, Any]]] = []
     for one in listed(list(records)):
         if not runs or (not _is_cut(one) and one["status"] == _STARTED and _key(one) == _key(runs[-1][0])):
             runs.append([])
         runs[-1].append(one)
-    return merged(
-        _recording([*_of_run(run)], key=f"crewai {place} {run[0]['timestamp']} {run[0]['task']}")
+    return (
+        span
         for place, run in enumerate(runs)
+        for span in _run([*_of_run(run)], key=f"crewai {place} {run[0]['timestamp']} {run[0]['task']}")
     )
 
 
-def _recording(messages: Sequence[Message], key: str) -> Recording:
+def _run(messages: Sequence[Message], key: str) -> Spans:
     tasks = dict.fromkeys(one.text for one in messages if one.speaker is Speaker.USER)
-    return of_spans(dialogue_spans(messages, name="crewai", key=key, task="\n".join(tasks)))
+    return dialogue_spans(messages, name="crewai", key=key, task="\n".join(tasks))
 
 
 def _key(one: Mapping[str, Any]) -> str:

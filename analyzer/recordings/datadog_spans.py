@@ -12,12 +12,11 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     span_id_of,
     trace_id_of,
 )
@@ -82,9 +81,9 @@ def _kind_of(one: Mapping[str, Any]) -> str:
     return json_text(told or _meta(one).get("kind") or one.get("span_kind"))
 
 
-def read_datadog(records: Records) -> Recording:
+def read_datadog(records: Records) -> Spans:
     """Read spans."""
-    return of_spans(_span(one, request) for one, request in _spans(records))
+    return (_span(one, request) for one, request in _spans(records))
 
 
 def _span(one: Mapping[str, Any], request: Mapping[str, Any]) -> Span:

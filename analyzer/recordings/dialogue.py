@@ -130,7 +130,7 @@ class _Asked:
 
 
 def dialogue_spans(
-    messages: Sequence[Message],
+    messages: Iterable[Message],
     *,
     name: str,
     key: str = "",
@@ -151,6 +151,7 @@ def dialogue_spans(
     Returns:
         Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
     """
+    messages = tuple(messages)
     if not any(one.speaker in _SHOWN for one in messages):
         return ()
     times = _times(messages)

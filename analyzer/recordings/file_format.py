@@ -21,6 +21,8 @@ Records: TypeAlias = Sequence[Any]
 _DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What a document of an unexpected shape makes a reader raise."""
 
+Spans: TypeAlias = Iterable[Span]
+"""What most readers make of a file."""
 _SPANS_AT_ONCE: Final = 1_000
 
 
@@ -53,8 +55,11 @@ class FileFormat:
     """Name of the file in ``examples/files`` that shows it."""
     recognizes: Callable[[Records], bool]
     """Tells by the keys of the records, not by their texts. Never raises."""
-    read: Callable[[Records], Recording]
-    """Reads records that were recognised; may raise anything in ``_DEFECTS`` for values of the wrong type."""
+    read: Callable[[Records], Recording | Spans]
+    """Reads records that were recognised, as spans unless they are requests or conversations already.
+
+    May raise anything in ``_DEFECTS`` for values of the wrong type, also when its spans are iterated.
+    """
     agent: str = ""
     """The name given to an agent for which the format records none; empty if it records one."""
     records_tools: bool = True
@@ -68,14 +73,15 @@ def read_as(file_format: FileFormat, records: Records) -> Recording:
         UnreadableInput: a value has a type that the format does not allow.
     """
     try:
-        return file_format.read(records)
+        found = file_format.read(records)
+        return found if isinstance(found, Recording) else of_spans(found)
     except UnreadableInput:
         raise
     except _DEFECTS as error:
         raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
 
 
-def of_spans(spans: Iterable[Span], *warnings: str) -> Recording:
+def of_spans(spans: Spans) -> Recording:
     """Return the recording that holds these spans; without any, it is empty."""
     # Importing protobuf takes longer than reading a file of conversations, which needs none of it.
     from collector_processor.rebuild.encode import encode  # noqa: PLC0415
@@ -83,7 +89,27 @@ def of_spans(spans: Iterable[Span], *warnings: str) -> Recording:
     left = iter(spans)
     # Requests may follow one another in the same bytes; building a large one takes several times its size.
     body = b"".join(encode(part) for part in iter(lambda: tuple(islice(left, _SPANS_AT_ONCE)), ()))
-    return Recording(requests=((Signal.TRACES, body),) if body else (), warnings=warnings)
+    return Recording(requests=((Signal.TRACES, body),) if body else ())
+
+
+def dialogues_in(
+    records: Records, are_messages: Callable[[Records], bool], held: Callable[[Any], Records]
+) -> list[Records]:
+    """Return the dialogues of a file, each a list of messages; empty unless it holds nothing else.
+
+    Args:
+        records: the messages of one dialogue, or documents that hold one each.
+        are_messages: tells whether a list is a dialogue.
+        held: returns the list in a document.
+    """
+    if are_messages(records):
+        return [records]
+    found: list[Records] = []
+    for one in records:  # most files are of another format: the first document tells
+        found.append(held(one))
+        if not are_messages(found[-1]):
+            return []
+    return found
 
 
 def merged(recordings: Iterable[Recording]) -> Recording:

@@ -15,13 +15,12 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
+    dialogues_in,
     json_text,
-    merged,
     nanoseconds,
     objects,
-    of_spans,
     text_at,
 )
 from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
@@ -78,15 +77,10 @@ def _held(document: Mapping[str, Any]) -> list[Any]:
     return [*asked, *(one["content"] for one in objects(_at(answer, "candidates"))[:1] if "content" in one)]
 
 
-def read_gemini(records: Records) -> Recording:
+def read_gemini(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
-    if _are_contents(records):
-        return _recording(_contents(records))
-    return merged(_recording(_document(one)) for one in latest(records, _held))
-
-
-def _recording(messages: Iterator[Message]) -> Recording:
-    return of_spans(dialogue_spans(list(messages), name="gemini"))
+    dialogues = [{"contents": [*records]}] if _are_contents(records) else latest(records, _held)
+    return (span for one in dialogues for span in dialogue_spans(_document(one), name="gemini"))
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:
@@ -145,7 +139,7 @@ def _answered(answered: Mapping[str, Any]) -> Result:
 
 def is_adk(records: Records) -> bool:
     """Tell whether records are sessions, or the events of one."""
-    return _are_events(records) or all(_are_events(_events(one)) for one in records)
+    return bool(dialogues_in(records, _are_events, _events))
 
 
 def _events(document: Any) -> list[Any]:
@@ -167,13 +161,11 @@ def _are_events(found: Sequence[Any]) -> bool:
     )
 
 
-def read_adk(records: Records) -> Recording:
+def read_adk(records: Records) -> Spans:
     """Read one run for each session."""
-    sessions = [list(records)] if _are_events(records) else [_events(one) for one in records]
-    return merged(
-        of_spans(dialogue_spans([found for one in events for found in _of_event(one)], name="adk"))
-        for events in sessions
-    )
+    for events in dialogues_in(records, _are_events, _events):
+        messages = (message for one in events for message in _of_event(one))
+        yield from dialogue_spans(messages, name="adk")
 
 
 def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:

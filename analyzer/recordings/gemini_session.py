@@ -16,12 +16,11 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     text_at,
 )
 from analyzer.recordings.message_parts import text_of
@@ -62,7 +61,7 @@ def _messages_of(records: Records) -> list[Mapping[str, Any]]:
     )
 
 
-def read_gemini_session(records: Records) -> Recording:
+def read_gemini_session(records: Records) -> Spans:
     """Read one session."""
     if _is_stream(records):
         events = objects(records)
@@ -70,7 +69,7 @@ def read_gemini_session(records: Records) -> Recording:
         error = events[-1].get("error") if events[-1].get("type") == "result" else None
         reason = json_text(error.get("message") if isinstance(error, dict) else error)
         key = f"{_NAME} {json_text(events[0]['session_id'])}"
-        return of_spans(dialogue_spans(_joined(messages), name="gemini_cli", key=key, error=reason))
+        return dialogue_spans(_joined(messages), name="gemini_cli", key=key, error=reason)
     entries = _messages_of(records)
     messages = [found for one in entries for found in _of_entry(one)]
     last = entries[-1]
@@ -80,7 +79,7 @@ def read_gemini_session(records: Records) -> Recording:
     elif last.get("type") == "error":
         error = text_of(last.get("content"))
     key = f"{_NAME} {json_text(records[0]['sessionId'])}"
-    return of_spans(dialogue_spans(messages, name="gemini_cli", key=key, error=error))
+    return dialogue_spans(messages, name="gemini_cli", key=key, error=error)
 
 
 def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:

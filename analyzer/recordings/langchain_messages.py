@@ -14,15 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    merged,
-    of_spans,
-    text_at,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, dialogues_in, json_text, text_at
 from analyzer.recordings.message_parts import call_of, listed, text_of, tokens_of
 from semconv.model import ToolCall
 
@@ -71,7 +63,7 @@ def are_messages(found: Any) -> bool:
 
 def is_langchain(records: Records) -> bool:
     """Tell whether records are messages, or states that hold some."""
-    return are_messages(records) or all(are_messages(_messages_in(one)) for one in records)
+    return bool(dialogues_in(records, are_messages, _messages_in))
 
 
 def _messages_in(document: Any) -> Any:
@@ -83,22 +75,17 @@ def _messages_in(document: Any) -> Any:
     return next((one["messages"] for one in states if isinstance(one, dict) and "messages" in one), None)
 
 
-def read_langchain(records: Records) -> Recording:
+def read_langchain(records: Records) -> Spans:
     """Read one dialogue, or one for each state with another beginning."""
-    if are_messages(records):
-        return recording_of(records)
     longest: list[Sequence[Any]] = []
-    for found in map(_messages_in, records):
+    for found in dialogues_in(records, are_messages, _messages_in):
         if longest and found[0] == longest[-1][0]:
             longest[-1] = max(found, longest[-1], key=len)
         else:
             longest.append(found)
-    return merged(map(recording_of, longest))
-
-
-def recording_of(found: Sequence[Any]) -> Recording:
-    """Return the run of messages."""
-    return of_spans(dialogue_spans(list(map(message_of, spoken(found))), name="langchain"))
+    return (
+        span for one in longest for span in dialogue_spans(map(message_of, spoken(one)), name="langchain")
+    )
 
 
 def spoken(found: Sequence[Any]) -> list[Any]:

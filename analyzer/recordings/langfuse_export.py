@@ -18,10 +18,9 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     nanoseconds,
-    of_spans,
     span_id_of,
     text_at,
     trace_id_of,
@@ -60,10 +59,10 @@ def _are_observations(found: Sequence[Any]) -> bool:
     )
 
 
-def read_langfuse(records: Records) -> Recording:
+def read_langfuse(records: Records) -> Spans:
     """Read exports, or the observations of one."""
     documents: Sequence[Any] = [list(records)] if _are_observations(records) else records
-    return of_spans(span for document in documents for span in _spans(document))
+    return (span for document in documents for span in _spans(document))
 
 
 def _spans(document: Any) -> list[Span]:

@@ -13,15 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    objects,
-    of_spans,
-    text_at,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, objects, text_at
 from analyzer.recordings.langchain_messages import are_messages, fields_of, kind_of, message_of, spoken
 from analyzer.recordings.message_parts import text_of
 from semconv.dialects.reading.agent_names import LANGGRAPH_NAMESPACE, LANGGRAPH_NODE, PLUMBING_NODES
@@ -99,12 +91,12 @@ def _messages_in(change: Any) -> Sequence[Any]:
     return spoken(listed) if isinstance(listed, list) and are_messages(listed) else ()
 
 
-def read_langgraph(records: Records) -> Recording:
+def read_langgraph(records: Records) -> Spans:
     """Read one stream."""
     chunks = _chunks(records)
     found = list(_of_chunks(chunks) if chunks else _of_updates(_of_mode(records, "updates")))
     answer = next((one.text for one, is_said in reversed(found) if is_said and one.text), "")
-    return of_spans(dialogue_spans([one for one, _ in found], name="langgraph", answer=answer))
+    return dialogue_spans([one for one, _ in found], name="langgraph", answer=answer)
 
 
 def _of_updates(records: Records) -> Iterator[tuple[Message, bool]]:

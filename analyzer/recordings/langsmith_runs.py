@@ -17,12 +17,11 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     span_id_of,
     trace_id_of,
     unwrapped,
@@ -71,7 +70,7 @@ def _is_feedback(one: Any) -> bool:
     return isinstance(one, dict) and {"run_id", "key", "score"} <= one.keys()
 
 
-def read_langsmith(records: Records) -> Recording:
+def read_langsmith(records: Records) -> Spans:
     """Read runs, of several traces too."""
     items = objects(_items(records))
     runs = {str(one["id"]): one for one in _with_children([one for one in items if _is_run(one)])}
@@ -80,7 +79,7 @@ def read_langsmith(records: Records) -> Recording:
         if not _is_run(one):
             said[str(one["run_id"])].append(one)
     traces: dict[str, str] = {}
-    return of_spans(_span(one, _trace_of(one, runs, traces), said[name]) for name, one in runs.items())
+    return (_span(one, _trace_of(one, runs, traces), said[name]) for name, one in runs.items())
 
 
 def _with_children(runs: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

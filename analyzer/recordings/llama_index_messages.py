@@ -12,16 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    merged,
-    of_spans,
-    text_at,
-    unwrapped,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at, unwrapped
 from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
 from semconv.model import ToolCall
 
@@ -67,16 +58,13 @@ def _chats(document: Any) -> list[Any]:
     return next(([chat for chat in one.values() if chat] for one in stores if isinstance(one, dict)), [])
 
 
-def read_llama_index(records: Records) -> Recording:
+def read_llama_index(records: Records) -> Spans:
     """Read one dialogue, or those of stores."""
     found = unwrapped(records, *_LISTS)
     chats = [found] if _are_messages(found) else [chat for one in records for chat in _chats(one)]
-    return merged(_recording(chat) for chat in chats)
-
-
-def _recording(chat: Sequence[Mapping[str, Any]]) -> Recording:
-    messages = [message for one in chat for message in _of_message(one)]
-    return of_spans(dialogue_spans(messages, name="llama_index"))
+    for chat in chats:
+        messages = (message for one in chat for message in _of_message(one))
+        yield from dialogue_spans(messages, name="llama_index")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
-    of_spans,
     span_id_of,
     trace_id_of,
     unwrapped,
@@ -44,9 +43,9 @@ def _rows(records: Records) -> Records:
     return unwrapped(rows_of(records), "rows")
 
 
-def read_logfire(records: Records) -> Recording:
+def read_logfire(records: Records) -> Spans:
     """Read rows, in any order."""
-    return of_spans(_span(one) for one in _rows(records) if json_text(one.get("kind")) not in _NO_SPANS)
+    return (_span(one) for one in _rows(records) if json_text(one.get("kind")) not in _NO_SPANS)
 
 
 def _span(one: Mapping[str, Any]) -> Span:

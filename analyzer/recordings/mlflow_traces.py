@@ -18,12 +18,11 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     span_id_of,
     trace_id_of,
     unwrapped,
@@ -98,9 +97,9 @@ def _info(one: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else one
 
 
-def read_mlflow(records: Records) -> Recording:
+def read_mlflow(records: Records) -> Spans:
     """Read traces."""
-    return of_spans(span for place, one in enumerate(_traces(records)) for span in _trace(one, place))
+    return (span for place, one in enumerate(_traces(records)) for span in _trace(one, place))
 
 
 def _trace(one: Mapping[str, Any], place: int) -> Sequence[Span]:

@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
-    of_spans,
     span_id_of,
     trace_id_of,
 )
@@ -53,7 +52,7 @@ def _items(records: Records) -> Iterator[Any]:
         yield from held if isinstance(held, list) else [record]
 
 
-def read_openai_agents(records: Records) -> Recording:
+def read_openai_agents(records: Records) -> Spans:
     """Read traces with their spans."""
     told: dict[str, Mapping[str, Any]] = {}
     by_trace: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -62,9 +61,7 @@ def read_openai_agents(records: Records) -> Recording:
             by_trace[str(one.get("trace_id"))].append(one)
         else:
             told[str(one["id"])] = one
-    return of_spans(
-        span for name, spans in by_trace.items() for span in _trace(told.get(name, {}), name, spans)
-    )
+    return (span for name, spans in by_trace.items() for span in _trace(told.get(name, {}), name, spans))
 
 
 def _trace(about: Mapping[str, Any], name: str, raw: Sequence[Mapping[str, Any]]) -> Iterator[Span]:

@@ -12,16 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    objects,
-    of_spans,
-    text_at,
-    unwrapped,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, objects, text_at, unwrapped
 from semconv.model import ToolCall
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {
@@ -73,10 +64,9 @@ def _is_part(part: Any) -> bool:
     return text_at(part, "type") in _PLAIN_PARTS
 
 
-def read_openai_chat(records: Records) -> Recording:
+def read_openai_chat(records: Records) -> Spans:
     """Read one dialogue."""
-    messages = [_message(one) for one in objects(unwrapped(records, "messages"))]
-    return of_spans(dialogue_spans(messages, name="openai"))
+    return dialogue_spans(map(_message, objects(unwrapped(records, "messages"))), name="openai")
 
 
 def _message(one: Mapping[str, Any]) -> Message:

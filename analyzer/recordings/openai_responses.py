@@ -13,16 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    json_text,
-    merged,
-    of_spans,
-    text_at,
-    unwrapped,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at, unwrapped
 from analyzer.recordings.message_parts import call_of, listed, text_of
 from semconv.record import replace
 
@@ -76,11 +67,11 @@ def _all_items(document: Mapping[str, Any]) -> list[Any]:
     return [item for one in held if isinstance(one, list) for item in one]
 
 
-def read_openai_responses(records: Records) -> Recording:
+def read_openai_responses(records: Records) -> Spans:
     """Read one dialogue, or those of several responses."""
     items = unwrapped(records, "data", "items")
     if _are_items(items):
-        return _recording(list(_messages(listed(list(items)))))
+        return _spans(_messages(listed(list(items))))
     dialogues: list[_Dialogue] = []
     by_id: dict[str, _Dialogue] = {}
     for document in unwrapped(records, "data"):
@@ -94,7 +85,7 @@ def read_openai_responses(records: Records) -> Recording:
         else:
             before.add(_asked(document), document)
         by_id[json_text(document.get("id"))] = before
-    return merged(_recording(one.messages) for one in dialogues)
+    return (span for one in dialogues for span in _spans(one.messages))
 
 
 class _Dialogue:
@@ -154,8 +145,8 @@ def _is_newest_first(items: Sequence[Mapping[str, Any]]) -> bool:
     return bool(both) and all(answered[call_id] < asked[call_id] for call_id in both)
 
 
-def _recording(messages: list[Message]) -> Recording:
-    return of_spans(dialogue_spans(joined_answers(messages), name="openai"))
+def _spans(messages: Iterable[Message]) -> Spans:
+    return dialogue_spans(joined_answers(messages), name="openai")
 
 
 # --- items ---

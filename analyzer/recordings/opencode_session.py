@@ -13,14 +13,13 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     all_have,
     json_text,
     nanoseconds,
     object_at,
     objects,
-    of_spans,
     text_at,
     unwrapped,
 )
@@ -40,7 +39,7 @@ def is_opencode(records: Records) -> bool:
     )
 
 
-def read_opencode(records: Records) -> Recording:
+def read_opencode(records: Records) -> Spans:
     """Read one session."""
     entries = objects(unwrapped(records, "messages"))
     messages = [found for one in entries for found in _of_entry(one)]
@@ -52,7 +51,7 @@ def read_opencode(records: Records) -> Recording:
         ended = f"{json_text(error.get('name'))}: {reason}"
         ended = "KeyboardInterrupt: interrupted by the user" if error.get("name") == _ABORTED else ended
     key = json_text(entries[0]["info"].get("sessionID"))
-    return of_spans(dialogue_spans(messages, name=_NAME, key=f"{_NAME} {key}" if key else "", error=ended))
+    return dialogue_spans(messages, name=_NAME, key=f"{_NAME} {key}" if key else "", error=ended)
 
 
 def _of_entry(entry: Mapping[str, Any]) -> Iterator[Message]:

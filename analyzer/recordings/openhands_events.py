@@ -14,13 +14,12 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     object_at,
     objects,
-    of_spans,
     text_at,
     unwrapped,
 )
@@ -59,12 +58,12 @@ def is_openhands(records: Records) -> bool:
     )
 
 
-def read_openhands(records: Records) -> Recording:
+def read_openhands(records: Records) -> Spans:
     """Read one run."""
     events = objects(unwrapped(records, "history", "trajectory", "events"))
     of_sdk = "kind" in events[0]
     messages = [found for one in events for found in _of_event(one)] if of_sdk else list(_of_actions(events))
-    return of_spans(dialogue_spans(joined_answers(messages), name=_NAME, error=_error(events)))
+    return dialogue_spans(joined_answers(messages), name=_NAME, error=_error(events))
 
 
 def _error(events: Sequence[Mapping[str, Any]]) -> str:

@@ -18,12 +18,11 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     span_id_of,
     trace_id_of,
     unwrapped,
@@ -75,7 +74,7 @@ def _is_annotation(one: Any) -> bool:
     return isinstance(one, dict) and {"annotator_kind", "span_id", "name"} <= one.keys()
 
 
-def read_phoenix(records: Records) -> Recording:
+def read_phoenix(records: Records) -> Spans:
     """Read spans and what was said of them."""
     found = objects(_items(records))
     said: defaultdict[SpanId, list[Mapping[str, Any]]] = defaultdict(list)
@@ -91,7 +90,7 @@ def read_phoenix(records: Records) -> Recording:
             span = _span(one)
             said[span.span_id] += [*_own_annotations(one), *_evaluations(one)]
             spans.append(_annotated(span, said))
-    return of_spans(spans)
+    return spans
 
 
 def _span(one: Mapping[str, Any]) -> Span:

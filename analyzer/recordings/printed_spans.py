@@ -20,8 +20,8 @@ from analyzer.recordings.file_format import (
     FileFormat,
     Recording,
     Records,
+    Spans,
     json_text,
-    merged,
     nanoseconds,
     objects,
     of_spans,
@@ -33,6 +33,7 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import EVENT_NAME
 from collector_processor.rebuild.encode import encode_logs
 from semconv.model import AttributeValue, Event, Link, LogRecord, Resource, Scope, Span
+from semconv.record import replace
 
 _NO_STATE: Final = frozenset({"[]", "{}"})
 """What is printed for an empty trace state."""
@@ -63,7 +64,7 @@ def read_console(records: Records) -> Recording:
     """Read printed spans and log records."""
     found = of_spans(_span(one) for one in records if _is_span(one))
     logs = [_log(one) for one in records if not _is_span(one)]
-    return merged((found, Recording(requests=((Signal.LOGS, encode_logs(logs)),)))) if logs else found
+    return replace(found, requests=(*found.requests, (Signal.LOGS, encode_logs(logs)))) if logs else found
 
 
 def _log(one: Mapping[str, Any]) -> LogRecord:
@@ -142,9 +143,9 @@ def is_go(records: Records) -> bool:
     )
 
 
-def read_go(records: Records) -> Recording:
+def read_go(records: Records) -> Spans:
     """Read printed spans."""
-    return of_spans(map(_go_span, records))
+    return map(_go_span, records)
 
 
 def _go_span(one: Mapping[str, Any]) -> Span:

@@ -14,11 +14,10 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
-    of_spans,
     text_at,
     unwrapped,
 )
@@ -48,11 +47,11 @@ def _is_message(one: Any) -> bool:
     )
 
 
-def read_pydantic_ai(records: Records) -> Recording:
+def read_pydantic_ai(records: Records) -> Spans:
     """Read one dialogue."""
     found = listed(list(unwrapped(records, *_LISTS)))
-    messages = [message for one in found for message in _of_message(one)]
-    return of_spans(dialogue_spans(messages, name="pydantic_ai", answer=_answer(found)))
+    messages = (message for one in found for message in _of_message(one))
+    return dialogue_spans(messages, name="pydantic_ai", answer=_answer(found))
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

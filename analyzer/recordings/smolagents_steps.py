@@ -13,12 +13,11 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     text_at,
     unwrapped,
 )
@@ -45,12 +44,12 @@ def _is_step(one: Any) -> bool:
     )
 
 
-def read_smolagents(records: Records) -> Recording:
+def read_smolagents(records: Records) -> Spans:
     """Read one run."""
     found = listed(list(unwrapped(records, "steps")))
     messages = [*_instructions(found), *(message for one in found for message in _of_step(one))]
     answer = next((_answer(one) for one in reversed(found) if one.get("is_final_answer")), "")
-    return of_spans(dialogue_spans(messages, name="smolagents", answer=answer))
+    return dialogue_spans(messages, name="smolagents", answer=answer)
 
 
 def _instructions(found: Sequence[Mapping[str, Any]]) -> Iterator[Message]:

@@ -12,15 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    all_have,
-    json_text,
-    objects,
-    of_spans,
-)
+from analyzer.recordings.file_format import FileFormat, Records, Spans, all_have, json_text, objects
 from analyzer.recordings.message_parts import text_of
 from semconv.model import ToolCall
 
@@ -46,9 +38,9 @@ def _is_mini(document: Mapping[str, Any]) -> bool:
     return json_text(document.get("trajectory_format")).startswith(_MINI)
 
 
-def read_swe_agent(records: Records) -> Recording:
+def read_swe_agent(records: Records) -> Spans:
     """Read the runs of a file."""
-    return of_spans(span for one in records for span in _run(one))
+    return (span for one in records for span in _run(one))
 
 
 def _run(document: Mapping[str, Any]) -> Any:

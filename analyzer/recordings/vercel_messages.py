@@ -14,11 +14,10 @@ from typing import Any, Final
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
-    of_spans,
     text_at,
     unwrapped,
 )
@@ -77,10 +76,10 @@ def _is_of_sdk(one: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bo
     return calls or (isinstance(one.get("parts"), list) and any("text" in part for part in parts))
 
 
-def read_vercel(records: Records) -> Recording:
+def read_vercel(records: Records) -> Spans:
     """Read one dialogue."""
-    messages = [found for one in listed(list(unwrapped(records, *_LISTS))) for found in _of_message(one)]
-    return of_spans(dialogue_spans(messages, name="ai_sdk"))
+    found = listed(list(unwrapped(records, *_LISTS)))
+    return dialogue_spans((message for one in found for message in _of_message(one)), name="ai_sdk")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     span_id_of,
     trace_id_of,
     unwrapped,
@@ -74,11 +73,11 @@ def _calls(records: Records) -> Records:
     return unwrapped(rows_of(records), "calls", "data")
 
 
-def read_weave(records: Records) -> Recording:
+def read_weave(records: Records) -> Spans:
     """Read calls, in any order."""
     calls = objects(_calls(records))
     callers = {str(one.get("parent_id")) for one in calls}
-    return of_spans(_span(one, callers) for one in calls)
+    return (_span(one, callers) for one in calls)
 
 
 def _span(one: Mapping[str, Any], callers: Collection[str]) -> Span:

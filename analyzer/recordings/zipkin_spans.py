@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
+    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     span_id_of,
     trace_id_of,
 )
@@ -61,11 +60,11 @@ def _spans(records: Records) -> Iterator[Any]:
         yield from record if isinstance(record, list) else [record]
 
 
-def read_zipkin(records: Records) -> Recording:
+def read_zipkin(records: Records) -> Spans:
     """Read spans; the server's half of a span that it shares with its client is below the client's."""
     found = list(_spans(records))
     clients = {(one["traceId"], one["id"]) for one in found if not one.get("shared")}
-    return of_spans(
+    return (
         _span(one, is_half=bool(one.get("shared")) and (one["traceId"], one["id"]) in clients)
         for one in found
     )
