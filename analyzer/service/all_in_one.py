@@ -176,7 +176,7 @@ class _Service:
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
         issues = open_issues(settings, lifetime, files, counters.move)
-        earned = open_track_records(lifetime, files)
+        earned, worths = open_track_records(lifetime, files)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         await lifetime.stack.enter_async_context(lifetime.watched)
         kafka = open_kafka(settings, lifetime, files.journal)
@@ -191,6 +191,7 @@ class _Service:
                 verdict_counters=counters,
                 issues=issues,
                 earned=earned,
+                worths=worths,
                 owns=owns_all if kafka is None else kafka.owns,
                 early=open_early_warning(settings, issues.service.announce),
             ),
