@@ -587,6 +587,8 @@ class Attribution:
     """Version of the rules that judged the run; empty for a person's or an experiment's verdict."""
     pooled: Pooled | None = None
     """What the model and the own method said before they were pooled; ``None`` without a pool."""
+    stated: float | None = None
+    """The confidence before labels of verdicts with the same kind of evidence corrected it, if they did."""
 
     @property
     def status(self) -> Status:

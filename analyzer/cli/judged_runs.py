@@ -19,6 +19,7 @@ from analyzer.inquiry.present import console, run_heading, steps_table, verdict_
 from analyzer.inquiry.verdict import to_json
 from analyzer.methods.pooled_model import trust_of
 from analyzer.signals.triage import triage
+from collector_processor.core.analysis import UNKNOWN
 from collector_processor.otlp import CollectorError
 from collector_processor.settings import Settings, load_settings
 from semconv.model import Attribution, Status, Trajectory
@@ -63,7 +64,7 @@ def judge(
     """
     clean = open_cleaner(settings)
     runs = [replace(run, trajectory=clean(run.trajectory)) for run in recorded]
-    known = _beside_each_other(with_earned_trust(analyst, settings), runs)
+    known = _beside_each_other(as_labels_say(analyst, settings), runs)
     verdicts = asyncio.run(_attribute_all(known, runs, settings.concurrency, failed=failed))
     return [
         JudgedRun(trajectory=run.trajectory, attribution=verdict)
@@ -71,22 +72,24 @@ def judge(
     ]
 
 
-def with_earned_trust(analyst: RunAnalyst, settings: Settings) -> RunAnalyst:
-    """Return the analyst, which trusts its model as far as the labels and proofs of the settings' store say.
+def as_labels_say(analyst: RunAnalyst, settings: Settings) -> RunAnalyst:
+    """Return the analyst, which believes its model and its evidence as labels and proofs in the store say.
 
-    Without a model, a store or labels it is unchanged. If the store cannot be read, the user is told.
+    Without a store or labels it is unchanged. If the store cannot be read, the user is told.
     """
-    model, place = analyst.attributor.model, settings.store_place
-    if model is None or (isinstance(place, Path) and not place.is_file()):
+    place = settings.store_place
+    if isinstance(place, Path) and not place.is_file():
         return analyst
-    from analyzer.cli.kept_runs import earned_record  # noqa: PLC0415 - most commands open no store
+    from analyzer.cli.kept_runs import read_records  # noqa: PLC0415 - most commands open no store
 
+    model = analyst.attributor.model
     try:
-        record = earned_record(settings, model.name)
+        earned, worths = read_records(settings)
     except (CollectorError, sqlite3.Error) as error:
-        complain(f"what labels say of {model.name} is unknown, so its opinion counts little: {error}")
+        complain(f"the labels of earlier runs are left out: {error}")
         return analyst
-    return replace(analyst, attributor=replace(analyst.attributor, trust=trust_of(record)))
+    trust = trust_of(UNKNOWN if model is None else earned.get(model.name, UNKNOWN))
+    return replace(analyst, attributor=replace(analyst.attributor, trust=trust, worths=worths))
 
 
 def known_or_judged(

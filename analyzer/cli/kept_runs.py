@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -13,13 +13,14 @@ from analyzer.cli.output import (
     CommandFailed,
     optional,
 )
+from analyzer.inquiry.calibration import Worth
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import KeptTrace, kept_trace
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore
-from analyzer.issues.labels.track_records import track_records
+from analyzer.issues.labels.track_records import track_records, worths
 from analyzer.issues.recurrence import Issue
-from collector_processor.core.analysis import UNKNOWN, TrackRecord
+from collector_processor.core.analysis import Earned
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.settings import Settings, load_settings
@@ -66,10 +67,10 @@ def open_kept(run: str, *, tenant: str | None = None, data_dir: Path | None = No
         return kept_trace(db, run, None if tenant is None else Tenant(tenant), open_reader(settings.mappings))
 
 
-def earned_record(settings: Settings, model: str) -> TrackRecord:
-    """Return what labels and proofs in the store say of a model: those of the only tenant that gave labels.
+def read_records(settings: Settings) -> tuple[Earned, Mapping[str, Worth]]:
+    """Return what labels and proofs in the store say of models and of evidence.
 
-    If several tenants did, it is the record of runs without a tenant.
+    It is the record of the only tenant that gave labels; if several did, that of runs without a tenant.
 
     Raises:
         CommandFailed: there is no store yet.
@@ -79,7 +80,8 @@ def earned_record(settings: Settings, model: str) -> TrackRecord:
         labels = LabelStore(db)
         tenants = labels.tenants()
         tenant = tenants[0] if len(tenants) == 1 else NO_TENANT
-        return track_records(labels, RunStore(db), OpinionStore(db), tenant).get(model, UNKNOWN)
+        stores = labels, RunStore(db), OpinionStore(db)
+        return track_records(*stores, tenant), worths(*stores, tenant)
 
 
 def find_issue(store: IssueStore, prefix: str, tenant: Tenant | None) -> tuple[Tenant, Issue]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from analyzer.cli.experiment_options import words_of
-from analyzer.cli.judged_runs import with_earned_trust
+from analyzer.cli.judged_runs import as_labels_say
 from analyzer.cli.output import CommandFailed, complain, print_json
 from analyzer.cli.recorded_runs import reader_here
 from analyzer.cli.repeated_runs import (
@@ -60,7 +60,7 @@ class Reporter:
         """
         self._wishes: Final = wishes
         self._settings: Final = settings
-        self._analyst: Final = with_earned_trust(open_analyst(settings), settings)
+        self._analyst: Final = as_labels_say(open_analyst(settings), settings)
         self._clean: Final = open_cleaner(settings)
         self.runs: tuple[Run, ...] = ()
         """Those of the last execution."""

@@ -2,6 +2,10 @@
 
 ``evaluation/significance.py`` measures how well calibrated the result is.
 
+The confidence of signals is corrected with the user's own labels and proofs (``Worth``): its odds are
+multiplied by those of being right, divided by those that were stated, over labelled verdicts with the same
+kind of evidence. ``_ASSUMED`` verdicts as right as stated are assumed beside them.
+
 Temperature scaling (Guo et al., arXiv:1706.04599) has one parameter, which about fifty labels can support.
 Isotonic regression on the steps' probabilities (Zadrozny & Elkan, KDD 2002) can correct any monotone
 distortion, but overfits few labels (Niculescu-Mizil & Caruana, ICML 2005): it is tried from
@@ -31,11 +35,43 @@ _PARTS: Final = 2
 _STATED: Final = 10.0
 """Weight of the mean stated confidence against the observed precision, as a number of answers."""
 
+_ASSUMED: Final = 10
+_USUAL: Final = 0.36
+"""Mean confidence of shown verdicts of signals in the labelled systems of docs/accuracy.md."""
+_LEAST_LABELLED: Final = 5
+"""Labelled verdicts below which nothing is corrected."""
+_MOST: Final = 0.9
+"""Highest corrected confidence: labels of other runs prove nothing about this one."""
+
 Confident: TypeAlias = tuple[float, bool]
 """Confidence in the blamed step, and whether it was correct."""
 Knots: TypeAlias = tuple[tuple[float, float], ...]
 """Points of a curve (stated probability, true probability), both ascending."""
 FitCurve: TypeAlias = Callable[[Sequence[float], Sequence[bool]], Knots]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What labels and proofs said of verdicts with one kind of evidence, as runs; a proof counts half."""
+
+    labelled: float = 0.0
+    right: float = 0.0
+    """Those whose step was the decisive one."""
+    stated: float = 0.0
+    """The sum of the confidences of all of them."""
+
+    def corrected(self, confidence: float) -> float:
+        """Return the confidence that a verdict with such evidence deserves; unchanged with few labels."""
+        if self.labelled < _LEAST_LABELLED or not 0 < confidence < 1:
+            return confidence
+        before = _odds(self.stated + _ASSUMED * _USUAL, self.labelled + _ASSUMED)
+        after = _odds(self.right + _ASSUMED * _USUAL, self.labelled + _ASSUMED)
+        odds = confidence / (1 - confidence) * after / before
+        return round(min(max(_MOST, confidence), odds / (1 + odds)), 4)
+
+
+def _odds(count: float, of: float) -> float:
+    return count / (of - count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ class FailureMode(StrEnum):
     OTHER = "other"
 
 
+STATED: Final = "stated_confidence"
+"""Key of the confidence that labels corrected; absent if they did not."""
 POOLED: Final = "pooled"
 """Key of what a model and the own method said before they were pooled; absent without a pool."""
 TRIAGE: Final = "triage"
@@ -82,6 +84,7 @@ def to_json(attribution: Attribution, trajectory: Trajectory) -> dict[str, Any]:
         }
         | ({} if attribution.proof is None else {PROOF: _proof(attribution.proof)})
         | ({} if attribution.pooled is None else {POOLED: _pooled(attribution.pooled, trajectory)})
+        | ({} if attribution.stated is None else {STATED: attribution.stated})
         | _notes(trajectory)
     )
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.errors import ModelFailure, ModelNeeded
 from analyzer.inquiry.method import (
     Answer,
@@ -88,6 +89,8 @@ class Attributor:
     """Other runs of the same workflows; ``auto`` pools their evidence with its verdict."""
     trust: Trust = UNPROVED
     """What the model has earned: ``auto`` believes it no more than that."""
+    worths: Mapping[str, Worth] = field(default_factory=dict)
+    """What labels said of verdicts by signals, by their mode: ``auto`` corrects their confidence."""
     with_reference: bool = False
     """Whether the method may see the correct answer, if known."""
     budget_usd: float | None = DEFAULT_BUDGET_USD
@@ -198,7 +201,8 @@ class Attributor:
         return ranker_belief(self.ranker, trajectory, ranked)
 
     def _with_past(self, attribution: Attribution, trajectory: Trajectory) -> Attribution:
-        """Return the attribution, pooled with the evidence of the workflow's other runs, if there is any."""
+        """Return the attribution as labels correct it, pooled with the workflow's other runs."""
+        attribution = as_labelled(attribution, self.worths)
         is_blame = isinstance(attribution.verdict, Blame)
         found = self.past.compare(trajectory) if self.past and is_blame else None
         return attribution if found is None else pooled_with(attribution, trajectory, found)
@@ -279,6 +283,34 @@ def doubted(attribution: Attribution, least_confidence: float) -> Attribution:
     )
     abstention = Abstention(status=Status.UNDETERMINED, reason=reason, ranking=verdict.ranking)
     return replace(attribution, verdict=abstention)
+
+
+def as_labelled(attribution: Attribution, worths: Mapping[str, Worth]) -> Attribution:
+    """Return the attribution, with the confidence of signals as labels of such evidence correct it.
+
+    Args:
+        attribution: any; only a blame by signals alone is corrected.
+        worths: what labels said, by the verdict's mode.
+    """
+    verdict = attribution.verdict
+    if attribution.method != "signals" or not isinstance(verdict, Blame) or verdict.mode not in worths:
+        return attribution
+    worth = worths[verdict.mode]
+    stated, deserved = verdict.confidence, worth.corrected(verdict.confidence)
+    if deserved == stated or verdict.status is not Status.ATTRIBUTED:
+        return attribution
+    others = min(deserved / stated, (1 - deserved) / (1 - stated))
+    first, *rest = verdict.ranking
+    ranking = (
+        replace(first, probability=deserved),
+        *(replace(one, probability=round(one.probability * others, 4)) for one in rest),
+    )
+    reason = (
+        f"{verdict.reason} Such evidence was right in {worth.right:g} of {worth.labelled:g} labelled runs, so"
+        f" the confidence is {deserved:.0%} instead of {stated:.0%}."
+    )
+    corrected = replace(verdict, reason=reason, confidence=deserved, ranking=ranking)
+    return replace(attribution, verdict=corrected, stated=stated)
 
 
 async def no_model(_question: Question) -> Answer:

@@ -198,7 +198,7 @@ class _Service:
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
         issues = open_issues(settings, lifetime, files, counters.move)
-        earned = open_track_records(lifetime, files.database)
+        earned, worths = open_track_records(lifetime, files.database)
         exporters = open_routes(settings, lifetime, instance_id) if given is None else given
         senders = open_senders(settings, lifetime, exporters)
         await lifetime.stack.enter_async_context(lifetime.watched)
@@ -214,6 +214,7 @@ class _Service:
                 verdict_counters=counters,
                 issues=issues,
                 earned=earned,
+                worths=worths,
                 owns=owns_all if kafka is None else kafka.owns,
                 early=open_early_warning(settings, issues.service.announce),
             ),

@@ -1,5 +1,7 @@
 """Comparison of a failed run with the kept runs of its workflow, before its verdict is committed. Not pure.
 
+Before that, the confidence of signals is corrected by what labels said of the same kind of evidence.
+
 The newest runs of a workflow are read and counted at most once in ``FRESH_S`` seconds, so that the cost does
 not grow with the number of failures.
 """
@@ -9,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed_run, from_text
 from analyzer.history.spectrum import Comparison, Said
+from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
-from analyzer.methods.attribution import doubted
+from analyzer.methods.attribution import as_labelled, doubted
 from analyzer.methods.history import COMPARED, pooled_with, suspected
 from analyzer.signals.checked import checked
 from collector_processor.core.analysis import Analysis
@@ -27,12 +30,21 @@ from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.pipeline.examine import Finding, ReadRuns
 from collector_processor.pipeline.prepare import Analysed, Changed, RebuiltRun
 from collector_processor.writeback.outgoing import service_of
-from semconv.model import Status, Trajectory
+from semconv.model import Attribution, Status, Trajectory
 
 MOST_RUNS: Final = 300
 """Newest runs of a workflow that a run is compared with."""
 FRESH_S: Final = 30.0
 _MOST_WORKFLOWS: Final = 32
+
+
+ReadWorths: TypeAlias = Callable[[Tenant], Awaitable[Mapping[str, Worth]]]
+"""Returns what a tenant's labels said of verdicts by signals, by their mode."""
+
+
+async def nothing_labelled(_tenant: Tenant) -> Mapping[str, Worth]:
+    """Know no label."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,12 @@ class RunComparison:
     """Corrects findings by what the other runs of a workflow say: of failed runs, and of silent ones."""
 
     def __init__(
-        self, *, clean: Callable[[str], str], least_confidence: float, clock: Callable[[], float]
+        self,
+        *,
+        clean: Callable[[str], str],
+        least_confidence: float,
+        clock: Callable[[], float],
+        worths: ReadWorths = nothing_labelled,
     ) -> None:
         """Create it without any runs.
 
@@ -55,14 +72,17 @@ class RunComparison:
             clean: returns the form of a reason that receivers may read.
             least_confidence: verdicts below it are withheld.
             clock: returns seconds of a monotonic clock.
+            worths: returns what labels said of evidence, by tenant.
         """
+        self._worths: Final = worths
         self._clean: Final = clean
         self._least: Final = least_confidence
         self._clock: Final = clock
         self._known: Final[OrderedDict[tuple[Tenant, str, str], _Read]] = OrderedDict()
 
     async def __call__(self, tenant: Tenant, one: Changed, finding: Finding, read: ReadRuns) -> Finding:
-        """Return the finding, pooled with the evidence of the kept runs if any step stands out."""
+        """Return the finding as labels correct it, pooled with the kept runs if any step stands out."""
+        finding = await self._as_labelled(tenant, one.run.trajectory, finding)
         status = finding[0].attribution.status
         compared = one.compared if isinstance(one, Analysed) else ""
         is_silent = status is Status.NO_FAILURE and bool(compared)
@@ -78,6 +98,11 @@ class RunComparison:
             lambda: self._corrected(trajectory, _comparison(trajectory, facts, workflow, own, known), finding)
         )
 
+    async def _as_labelled(self, tenant: Tenant, trajectory: Trajectory, finding: Finding) -> Finding:
+        known, attribution = await self._worths(tenant), finding[0].attribution
+        corrected = as_labelled(attribution, known)
+        return finding if corrected is attribution else self._rewritten(corrected, trajectory, finding)
+
     async def _runs(self, workflow: tuple[Tenant, str, str], read: ReadRuns) -> CountedRuns:
         now = self._clock()
         found = self._known.get(workflow)
@@ -90,7 +115,7 @@ class RunComparison:
         return found.runs
 
     def _corrected(self, trajectory: Trajectory, found: Comparison | None, finding: Finding) -> Finding:
-        analysis, kept = finding
+        analysis = finding[0]
         if found is None or not found.is_any:
             return finding
         if analysis.attribution.status is Status.NO_FAILURE:
@@ -100,10 +125,15 @@ class RunComparison:
             pooled = replace(analysis.attribution, verdict=blame, method="history")
         else:
             pooled = pooled_with(analysis.attribution, trajectory, found)
-        told = doubted(pooled, self._least)
-        attribution = replace(told, checked=checked(told, trajectory))
-        fields = {**json.loads(analysis.document), **to_json(attribution, trajectory)}
-        corrected = Analysis(attribution=attribution, document=json.dumps(fields, ensure_ascii=False))
+        return self._rewritten(pooled, trajectory, finding)
+
+    def _rewritten(self, attribution: Attribution, trajectory: Trajectory, finding: Finding) -> Finding:
+        """Return the finding with another attribution, withheld if its confidence is too low."""
+        analysis, kept = finding
+        told = doubted(attribution, self._least)
+        rewritten = replace(told, checked=checked(told, trajectory))
+        fields = {**json.loads(analysis.document), **to_json(rewritten, trajectory)}
+        corrected = Analysis(attribution=rewritten, document=json.dumps(fields, ensure_ascii=False))
         noted = noted_document(noted_run(NO_TENANT, trajectory, corrected, self._clean))
         return corrected, replace(kept, noted=noted)
 

@@ -18,7 +18,7 @@ from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.correcting import Corrections, SecondOpinions
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore
-from analyzer.issues.labels.track_records import TrackRecords, track_records
+from analyzer.issues.labels.track_records import TrackRecords, track_records, worths
 from analyzer.issues.receivers import counting_rules, receivers_of
 from analyzer.methods.registry import AUTO
 from analyzer.service.analyses import open_executor
@@ -27,7 +27,7 @@ from analyzer.service.durable import Files
 from analyzer.service.early_warning import EarlyWarning
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import keeping
-from analyzer.service.run_comparison import RunComparison
+from analyzer.service.run_comparison import ReadWorths, RunComparison, nothing_labelled
 from analyzer.service.scores_back import ScoresBack
 from analyzer.telemetry.verdict_counters import Move, VerdictCounters
 from collector_processor.core.analysis import Analyst
@@ -78,6 +78,8 @@ class AnalysisParts:
     issues: Issues
     earned: ReadEarned = nothing_earned
     """Returns what models have earned with a tenant."""
+    worths: ReadWorths = nothing_labelled
+    """Returns what evidence has earned with a tenant."""
     owns: Callable[[TraceKey], bool] = owns_all
     """Whether this process has a trace's spans; with Kafka, they may go to another."""
     early: EarlyWarning | None = None
@@ -166,7 +168,7 @@ def _examiner(
         analysis.verdict_counters.count(summary, verdict)
         analysis.issues.service.committed(summary, verdict)
 
-    compare, early = _comparison(settings), analysis.early
+    compare, early = _comparison(settings, analysis.worths), analysis.early
     executor = open_executor(settings, analysis.analyst, analysis.cleaner, analysis.executor_counters)
     lifetime.stack.push_async_callback(executor.close)  # after the drain, which needs it
     return Examiner(
@@ -193,24 +195,27 @@ def _examiner(
     )
 
 
-def open_track_records(lifetime: Lifetime, database: Database) -> ReadEarned:
-    """Return a reader of what models have earned, on a connection and a thread of its own.
+def open_track_records(lifetime: Lifetime, database: Database) -> tuple[ReadEarned, ReadWorths]:
+    """Return readers of what models and evidence have earned, on a connection and a thread of their own.
 
-    It reads some megabytes: on the store's thread, commits would wait for it.
+    They read some megabytes: on the store's thread, commits would wait for them.
     """
     db, thread = database.connect(), StoreThread(name="track-records")
     lifetime.stack.callback(db.close)
     lifetime.stack.callback(thread.close)
     stores = LabelStore(db), RunStore(db), OpinionStore(db)
-    return TrackRecords(lambda tenant: thread.run(track_records, *stores, tenant), time.monotonic)
+    return (
+        TrackRecords(lambda tenant: thread.run(track_records, *stores, tenant), time.monotonic),
+        TrackRecords(lambda tenant: thread.run(worths, *stores, tenant), time.monotonic),
+    )
 
 
-def _comparison(settings: Settings) -> Compare:
+def _comparison(settings: Settings, read: ReadWorths) -> Compare:
     """Return the comparison of failed runs with other runs; only the method ``auto`` uses it."""
     if settings.method != AUTO:
         return without_others
     return RunComparison(
-        clean=notice_text(settings), least_confidence=settings.precision, clock=time.monotonic
+        clean=notice_text(settings), least_confidence=settings.precision, clock=time.monotonic, worths=read
     )
 
 

@@ -9,6 +9,7 @@ Tables of docs/accuracy.md, by system, on the labelled runs of a folder, without
 - ``calibration``: calibration error with its interval, beside that of perfect calibration; the ranker is trained on
   all systems but the tested one;
 - ``left_out``: the floor for each system chosen on the other systems;
+- ``worths``: verdicts by the evidence that leads them, and their confidence corrected by half of the labels;
 - ``sets``: sets of steps that state 90 % coverage, of rankers trained on the other folds of the same system; not in
   ``--only``'s default, because training takes minutes.
 
@@ -18,6 +19,8 @@ Tables of docs/accuracy.md, by system, on the labelled runs of a folder, without
 from __future__ import annotations
 
 import argparse
+import random
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -26,7 +29,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final, TypeVar
 
-from analyzer.inquiry.calibration import least_confidence
+from analyzer.inquiry.calibration import Worth, least_confidence
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.posterior import steps_within
 from analyzer.inquiry.visible import visible_run
@@ -55,6 +58,7 @@ DATASETS: Final = (
 READ_BY_AUTHORS: Final = ("who_and_when", "tracertraj")
 """Systems whose logs were read when the rules of signals were written."""
 FLOORS: Final = (0.15, PRECISION, 0.25, 0.3, 0.4, 0.5)
+_DRAWS: Final = 40
 TARGET: Final = 0.45
 """Precision for which ``left_out`` chooses a floor."""
 
@@ -83,8 +87,8 @@ def unlimited(folder: Path) -> tuple[Score, ...]:
 def default_table(folder: Path) -> list[str]:
     """Return the table with all runs answered, and with the default."""
     rows = [
-        "| system | n | all answered: step % | best trivial rule | agent % | best trivial rule | answered by default | % of runs | step % of these | agent % of these |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| system | n | all answered: step % | best trivial rule | agent % | best trivial rule | answered by default | % of runs | step % of these | best trivial rule | agent % of these | best trivial rule |",
+        "|---" * 12 + "|",
     ]
     runs = labelled_runs(folder)
     for (name, scores), (_, held) in zip(
@@ -95,13 +99,12 @@ def default_table(folder: Path) -> list[str]:
             name,
             len(scores),
             _share([s.step_right for s in scores]),
-            best_step(held),
+            best_step([one.run for one in held]),
             _share([s.agent_right for s in scores]),
-            best_agent(held),
+            best_agent([one.run for one in held]),
             len(told),
             _share([s.confidence is not None and s.confidence >= PRECISION for s in scores]),
-            _share([s.step_right for s in told]),
-            _share([s.agent_right for s in told]),
+            *_beside(told, held),
         )
         rows.append(_row(cells))
     return rows
@@ -138,17 +141,69 @@ def calibration_table(folder: Path) -> list[str]:
 def left_out_table(folder: Path) -> list[str]:
     """Return, for each system, a floor that reaches the target on the others."""
     rows = [
-        f"| system left out | n | floor that reaches {100 * TARGET:.0f} % on the others | answered | % of runs | step % of these | agent % of these |",
-        "|---|---|---|---|---|---|---|",
+        f"| system left out | n | floor that reaches {100 * TARGET:.0f} % on the others | answered | % of runs | step % of these | best trivial rule | agent % of these | best trivial rule |",
+        "|---" * 9 + "|",
     ]
-    scores, kept = by_signals(folder), list[Score]()
+    scores, kept, runs = by_signals(folder), list[Score](), labelled_runs(folder)
     for system in dict.fromkeys(s.subset for s in scores):
         held = [s for s in scores if s.subset == system]
         floor = least_confidence(confident([s for s in scores if s.subset != system]), TARGET)
         told = [] if floor is None else answered(held, floor)
         kept += told
-        rows.append(_row((system, len(held), "-" if floor is None else f"{floor:.2f}", *_told(told, held))))
-    return [*rows, _row(("total", len(scores), "", *_told(kept, scores)))]
+        rows.append(
+            _row((system, len(held), "-" if floor is None else f"{floor:.2f}", *_told(told, held, runs)))
+        )
+    return [*rows, _row(("total", len(scores), "", *_told(kept, scores, runs)))]
+
+
+def worths_table(folder: Path) -> list[str]:
+    """Return how right shown verdicts are by the evidence that leads them, and what labels do to their confidence.
+
+    Each system's runs are halved at random; the labels of one half correct the confidence of the other half.
+    """
+    rows = [
+        "| leading evidence | n | right steps, % | confidence, % | Brier score | corrected | ECE | corrected |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    judged = [(one, _verdict(one)) for one in labelled_runs(folder)]
+    shown = [(one, verdict) for one, verdict in judged if verdict.confidence >= PRECISION]
+    pairs = [pair for salt in range(_DRAWS) for pair in _corrected(shown, salt)]
+    counts = Counter(verdict.mode for _, verdict in shown if verdict.mode)
+    for mode in [*(mode for mode, _ in counts.most_common()), "all"]:
+        own = [each for each in pairs if mode in {each[0], "all"}]
+        before = [(stated, right) for _, stated, _, right in own]
+        after = [(corrected, right) for *_, corrected, right in own]
+        cells = (
+            mode,
+            len(own) // _DRAWS,
+            f"{100 * fmean(right for _, right in before):.0f}",
+            f"{100 * fmean(stated for stated, _ in before):.0f}",
+            *(f"{fmean((told - right) ** 2 for told, right in each):.3f}" for each in (before, after)),
+            *(f"{calibration_error(each) or 0.0:.3f}" for each in (before, after)),
+        )
+        rows.append(_row(cells))
+    return rows
+
+
+def _corrected(
+    shown: Sequence[tuple[Labelled, Blame]], salt: int
+) -> Iterator[tuple[str, float, float, bool]]:
+    """Yield mode, stated and corrected confidence of each verdict, and whether its step is right."""
+    draw = random.Random(salt)
+    first = [bool(draw.getrandbits(1)) for _ in shown]
+    worths: defaultdict[tuple[str, bool, str], Worth] = defaultdict(Worth)
+    for (one, verdict), half in zip(shown, first, strict=True):
+        key = (one.example.system, half, verdict.mode)
+        found, right = worths[key], verdict.step == one.example.step
+        worths[key] = Worth(
+            labelled=found.labelled + 1,
+            right=found.right + right,
+            stated=found.stated + verdict.confidence,
+        )
+    for (one, verdict), half in zip(shown, first, strict=True):
+        worth = worths[one.example.system, not half, verdict.mode]
+        stated, right = verdict.confidence, verdict.step == one.example.step
+        yield verdict.mode, stated, worth.corrected(stated), right
 
 
 def sets_table(folder: Path) -> list[str]:
@@ -231,12 +286,19 @@ def _error(scores: Sequence[Score]) -> str:
     return f"{error:.3f} [{ends.low:.3f}, {ends.high:.3f}] ({ideal:.3f})"
 
 
-def _told(told: Sequence[Score], held: Sequence[Score]) -> tuple[str, ...]:
+def _told(told: Sequence[Score], held: Sequence[Score], runs: Sequence[Labelled]) -> tuple[str, ...]:
+    return str(len(told)), f"{100 * len(told) / len(held):.1f}", *_beside(told, runs)
+
+
+def _beside(told: Sequence[Score], runs: Sequence[Labelled]) -> tuple[str, ...]:
+    """Return the shares of right answers, each beside that of the best trivial rule on the same runs."""
+    asked = {s.run_id for s in told}
+    own = [one.run for one in runs if one.run.trajectory.run_id in asked]
     return (
-        str(len(told)),
-        f"{100 * len(told) / len(held):.1f}",
         _share([s.step_right for s in told]),
+        best_step(own).share,
         _share([s.agent_right for s in told]),
+        best_agent(own).share,
     )
 
 
@@ -256,9 +318,10 @@ TABLES: Final[Mapping[str, Callable[[Path], list[str]]]] = {
     "floors": floors_table,
     "calibration": calibration_table,
     "left_out": left_out_table,
+    "worths": worths_table,
     "sets": sets_table,
 }
-DEFAULT: Final = ("default", "floors", "calibration", "left_out")
+DEFAULT: Final = ("default", "floors", "calibration", "left_out", "worths")
 
 
 def main() -> None:

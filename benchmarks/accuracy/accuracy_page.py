@@ -95,7 +95,13 @@ def methods_table(folder: Path) -> list[str]:
     with TemporaryDirectory() as place:
         part = one_subset(folder / WHO_AND_WHEN, TEN_FOLD, Path(place))
         line = bench(part, "--method", "ranker", "--cv", "10")[-1]
-    return [*rows, f"| `ranker` | 9 of 10 folds of these | {figures({**line, 'subset': TEN_FOLD})} |"]
+    rows.append(f"| `ranker` | 9 of 10 folds of these | {figures({**line, 'subset': TEN_FOLD})} |")
+    runs = [one.run for one in prepare(read_dataset(folder / WHO_AND_WHEN))]
+    for subset in (*dict.fromkeys(one.subset for one in runs), "total"):
+        own = [one for one in runs if subset in {one.subset, "total"}]
+        cells = (subset, len(own), best_step(own), best_agent(own))
+        rows.append(f"| best trivial rule | these | {' | '.join(map(str, cells))} | | |")
+    return rows
 
 
 def figures(line: Line) -> str:
@@ -183,8 +189,12 @@ def elsewhere_table(folder: Path) -> list[str]:
     for system in dict.fromkeys(one.example.system for one in runs):
         held = [[s for s in scores if s.subset == system] for scores in by_method.values()]
         own = [one for one in runs if one.example.system == system]
-        cells = [_with_wilson([s.step_right for s in scores]) for scores in held] + [str(best_step(own))]
-        cells += [_with_wilson([s.agent_right for s in scores]) for scores in held] + [str(best_agent(own))]
+        cells = [_with_wilson([s.step_right for s in scores]) for scores in held] + [
+            str(best_step([one.run for one in own]))
+        ]
+        cells += [_with_wilson([s.agent_right for s in scores]) for scores in held] + [
+            str(best_agent([one.run for one in own]))
+        ]
         rows.append(f"| {system} | {len(held[0])} | {' | '.join(cells)} |")
     return rows
 
@@ -208,7 +218,9 @@ def ablation_table(folder: Path) -> list[str]:
             )
             cells += [percent(sum(held) / len(held)) for held in claims]
         rows.append(f"| {name} | {' | '.join(cells)} |")
-    return rows
+    every = [one.run for one in runs]
+    best = [each(part).share for part in (every[:own], every) for each in (best_step, best_agent)]
+    return [*rows, f"| best trivial rule | {best[0]} | {best[1]} | | {best[2]} | {best[3]} | |"]
 
 
 def without_each(runs: Sequence[Labelled], readings: Sequence[Reading]) -> Iterator[tuple[str, list[Score]]]:

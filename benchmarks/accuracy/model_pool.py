@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from analyzer.inquiry.conversation import Label
+from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import same_agent
 from analyzer.inquiry.method import AttributionMethod, Reply
 from analyzer.inquiry.visible import visible_run
@@ -30,6 +30,7 @@ from analyzer.lab.evaluation.significance import difference_interval
 from analyzer.lab.published import AllAtOnce, BinarySearch, StepByStep
 from analyzer.methods.pooled_model import UNPROVED, Trust, pool_with_model, trust_of
 from analyzer.methods.without_model import Belief, signals_belief
+from benchmarks.accuracy.trivial import best_agent, best_step
 from collector_processor.core.analysis import TrackRecord
 from collector_processor.settings.fields import PRECISION
 from semconv.model import Blame, Trajectory, Verdict
@@ -136,6 +137,8 @@ def row(name: str, found: Sequence[Compared]) -> str:
         cells += [f"{100 * sum(each) / len(found):.1f}" for each in (signals, model, pooled)]
         points = 100 * (sum(pooled) - sum(signals)) / len(found)
         cells.append(f"{points:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]")
+        best = best_step if right is step_right else best_agent
+        cells.append(best([Conversation(trajectory=one.run, label=one.label) for one in found]).share)
     shown = [one for one in found if one.pooled.confidence >= PRECISION]
     right_ones = sum(step_right(one.pooled, one.label) for one in shown)
     stated = sum(one.pooled.confidence for one in shown) / max(1, len(shown))
@@ -166,9 +169,10 @@ def pool_table(
 ) -> list[str]:
     """Return a row for each model and method, and one for all; ``repool`` pools those of each row again."""
     respects = " | ".join(
-        f"{what} %: signals | model | pool | pool against signals" for what in ("step", "agent")
+        f"{what} %: signals | model | pool | pool against signals | best trivial rule"
+        for what in ("step", "agent")
     )
-    rows = [f"| model and method | n | {respects} | shown: right % at stated % |", "|---" * 11 + "|"]
+    rows = [f"| model and method | n | {respects} | shown: right % at stated % |", "|---" * 13 + "|"]
     every: list[Compared] = []
     for name, told in recorded(replies).items():
         found = list(repool(list(compared(dataset, name, told, trust))))

@@ -26,6 +26,7 @@ from analyzer.lab.evaluation.significance import calibration_error, error_if_cal
 from analyzer.lab.evaluation.training import train
 from analyzer.lab.evaluation.validation import CURVE, FOLDS, Labelled, cross_validated, prepare, scored
 from analyzer.methods.learned.ranker import Ranker
+from benchmarks.accuracy.trivial import best_agent, best_step
 
 SPLITS = 3
 PRECISIONS = (0.5, 0.6, 0.7, 0.8)
@@ -90,7 +91,7 @@ def splits_table(study: Study) -> list[str]:
     """Print the same nested cross-validation on other outer splits."""
     found = [of_scores(study.scores(salt)) for salt in range(study.splits)]
     rows = [_row(f"split {salt}", [one]) for salt, one in enumerate(found)]
-    return [*_head("outer split"), *rows, _row("mean (least to most)", found)]
+    return [*_head("outer split"), *rows, _row("mean (least to most)", found), _trivial(study)]
 
 
 def curve_table(study: Study) -> list[str]:
@@ -106,7 +107,12 @@ def curve_table(study: Study) -> list[str]:
         for labels in CURVE
         if labels < len(study.runs) * (FOLDS - 1) // FOLDS
     ]
-    return [*_head("labels"), *rows]
+    return [*_head("labels"), *rows, _trivial(study)]
+
+
+def _trivial(study: Study) -> str:
+    runs = [one.run for one in study.runs]
+    return f"| best trivial rule | {best_step(runs).share} | {best_agent(runs).share} | | |"
 
 
 def precision_table(study: Study) -> list[str]:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from analyzer.inquiry.conversation import Label
+from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.intervals import wilson
 from analyzer.inquiry.match_agents import same_agent
-from analyzer.lab.evaluation.validation import Labelled
 from semconv.model import Step, StepKind
 
 _SILENT: Final = (StepKind.TOOL, StepKind.HUMAN, StepKind.OTHER)
@@ -54,6 +53,11 @@ class Best:
     right: int
     n: int
 
+    @property
+    def share(self) -> str:
+        """The share of right answers in per cent, and the rule."""
+        return f"{100 * self.right / self.n:.1f} ({self.rule})" if self.n else "-"
+
     def __str__(self) -> str:
         """Return the share of right answers in per cent, with its interval and the rule."""
         ends = wilson(self.right, self.n)
@@ -61,20 +65,20 @@ class Best:
         return f"{share:.1f} [{100 * ends.low:.1f}, {100 * ends.high:.1f}] ({self.rule})"
 
 
-def best_step(runs: Sequence[Labelled]) -> Best:
+def best_step(runs: Sequence[Conversation]) -> Best:
     """Return the rule that names the right step most often."""
     return _best(runs, lambda step, label: step.index == label.step)
 
 
-def best_agent(runs: Sequence[Labelled]) -> Best:
+def best_agent(runs: Sequence[Conversation]) -> Best:
     """Return the rule that names the right agent most often."""
     return _best(runs, lambda step, label: label.agent is not None and same_agent(step.agent, label.agent))
 
 
-def _best(runs: Sequence[Labelled], is_right: Callable[[Step, Label], bool]) -> Best:
+def _best(runs: Sequence[Conversation], is_right: Callable[[Step, Label], bool]) -> Best:
     found = []
     for name, rule in RULES.items():
-        named = [(rule(speakers(one.run.trajectory.steps)), one.run.label) for one in runs]
+        named = [(rule(speakers(one.trajectory.steps)), one.label) for one in runs]
         right = sum(label is not None and is_right(step, label) for step, label in named)
         found.append(Best(rule=name, right=right, n=len(runs)))
     return max(found, key=lambda each: each.right)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from analyzer.executor.codec import read_prepared, write_prepared
 from analyzer.history.elements import pack
 from analyzer.history.known_runs import MOST_ELEMENTS, failed_run, from_text, to_text
 from analyzer.history.spectrum import LEAST_PASSING, Said
+from analyzer.inquiry.calibration import Worth
 from analyzer.methods.attribution import Attributor
 from analyzer.service.preparing import preparer_of
 from analyzer.service.run_comparison import FRESH_S, MOST_RUNS, RunComparison
@@ -69,6 +70,7 @@ class Compared:
     way: Way
     now: float = 0.0
     least_confidence: float = 0.0
+    worths: Mapping[str, Worth] = field(default_factory=dict)
 
     def keep(
         self, first: int, n: int, said: Said, *, paid: bool, tenant: Tenant = NO_TENANT, **about: str
@@ -104,7 +106,10 @@ def compared(tmp_path: Path) -> Iterator[Compared]:
     def clock() -> float:
         return lane[0].now
 
-    comparison = RunComparison(clean=lambda text: text, least_confidence=0.0, clock=clock)
+    async def worths(tenant: Tenant) -> Mapping[str, Worth]:
+        return lane[0].worths if tenant == NO_TENANT else {}
+
+    comparison = RunComparison(clean=lambda text: text, least_confidence=0.1, clock=clock, worths=worths)
 
     def prepared_by(_: Preparer, trace: TraceBytes) -> Prepared:
         prepared = read_prepared(write_prepared(preparing(lane[0].least_confidence)(trace)))
@@ -139,6 +144,21 @@ async def test_other_runs_may_decide_a_verdict_that_was_too_uncertain(compared: 
     assert (alone["status"], found["status"]) == (Status.UNDETERMINED, Status.ATTRIBUTED)
     assert (found["agent"], found["method"]) == ("buyer", "signals+history")
     assert "Too little evidence by itself." in str(found["reason"])
+
+
+async def test_labels_of_such_evidence_correct_a_live_verdict(compared: Compared) -> None:
+    alone = await compared.fail(900)
+    compared.worths = {str(alone["mode"]): Worth(labelled=30, right=27, stated=9)}
+    found = await compared.fail(901)
+    assert (found["step"], found["stated_confidence"]) == (alone["step"], alone["confidence"])
+    assert found["confidence"] > alone["confidence"]
+    assert "right in 27 of 30 labelled runs" in str(found["reason"])
+    compared.worths = {str(alone["mode"]): Worth(labelled=300, right=1, stated=200)}
+    withheld = await compared.fail(902)
+    assert (withheld["status"], withheld["agent"]) == (Status.UNDETERMINED, None)
+    assert json.loads(compared.way.kept[-1].noted)["blamed"] is None
+    compared.worths = {"another kind": Worth(labelled=300, right=1, stated=200)}
+    assert (await compared.fail(903))["confidence"] == alone["confidence"]
 
 
 async def test_the_issue_is_that_of_the_corrected_verdict(compared: Compared) -> None:

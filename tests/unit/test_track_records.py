@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from analyzer.cli.judged_runs import judge, with_earned_trust
+from analyzer.cli.judged_runs import as_labels_say, judge
 from analyzer.cli.recorded_runs import RecordedRun
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.inquiry.calibration import Worth
+from analyzer.inquiry.verdict import to_json
 from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
-from analyzer.issues.labels.track_records import FRESH_S, TrackRecords, track_records
-from analyzer.methods.attribution import Attributor
+from analyzer.issues.labels.track_records import FRESH_S, TrackRecords, track_records, worths
+from analyzer.methods.attribution import Attributor, as_labelled
 from analyzer.methods.pooled_model import UNPROVED, Trust, trust_of
+from analyzer.methods.without_model import judge_by_signals
 from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.core.records import EXPERIMENT, Commit
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.settings import Settings, load_settings
 from collector_processor.store.deletion import delete_run
-from semconv.model import Outcome, SpanId
+from semconv.model import Attribution, Blame, Outcome, Ranked, SpanId
 from tests.issues import START, Bench
 from tests.runs import failed_tool, run, step
 from tests.verdicts import stored
@@ -209,7 +215,7 @@ def settings_of(folder: Path) -> Settings:
 
 def trusted(folder: Path, model: str = MODEL) -> Trust:
     asked = RunAnalyst(attributor=Attributor(model=ScriptedModel(replies=(), name=model)))
-    return with_earned_trust(asked, settings_of(folder)).attributor.trust
+    return as_labels_say(asked, settings_of(folder)).attributor.trust
 
 
 def test_a_command_on_files_trusts_a_model_as_the_labels_of_the_store_say(bench: Bench) -> None:
@@ -238,7 +244,7 @@ def test_a_store_that_cannot_be_read_is_said_and_stops_nothing(
 ) -> None:
     (tmp_path / RUNS).write_bytes(b"no database" * 1000)
     assert trusted(tmp_path) == UNPROVED
-    assert f"labels say of {MODEL} is unknown" in " ".join(capsys.readouterr().err.split())
+    assert "the labels of earlier runs are left out" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_verdict_on_a_file_says_what_its_model_has_earned(bench: Bench) -> None:
@@ -250,3 +256,96 @@ def test_a_verdict_on_a_file_says_what_its_model_has_earned(bench: Bench) -> Non
     (found,) = judge([RecordedRun(trajectory=failed)], asked, settings_of(bench.folder))
     assert found.attribution.pooled is not None
     assert (found.attribution.pooled.right, found.attribution.pooled.labelled) == (1, 1)
+
+
+def shown(bench: Bench, run_id: str, *, confidence: float, step: int = 1, **more: object) -> None:
+    """Commit a verdict by signals alone that blames a step for a loop."""
+    fields = {
+        "method": "signals",
+        "mode": "loop",
+        "confidence": confidence,
+        "step": step,
+        "span_id": span(step),
+    }
+    told = {"run_id": run_id, "step": step, "span_id": span(step), "document": json.dumps(fields | more)}
+    bench.verdicts.commit(Commit(analysed=(), verdicts=(stored(**told),)))
+
+
+def worth(bench: Bench, tenant: Tenant = NO_TENANT) -> Mapping[str, Worth]:
+    return worths(bench.labels, bench.verdicts, OpinionStore(bench.db), tenant)
+
+
+def test_evidence_is_counted_by_its_kind_with_the_confidence_that_signals_stated(bench: Bench) -> None:
+    shown(bench, "run-1", confidence=0.3)
+    shown(bench, "run-2", confidence=0.6, stated_confidence=0.4)
+    shown(bench, "run-3", confidence=0.5)
+    shown(bench, "run-4", confidence=0.5)
+    labelled(bench, LabelKind.CONFIRMED, 1)
+    labelled(bench, LabelKind.CORRECTED, 2, run_id="run-2")
+    labelled(bench, LabelKind.REJECTED, None, run_id="run-3")
+    assert worth(bench, OTHER) == {}
+    assert worth(bench) == {"loop": Worth(labelled=3, right=1, stated=0.3 + 0.4 + 0.5)}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"method": "judge+signals"}, {"method": "signals+history"}, {"mode": ""}, {"stated_confidence": "much"}],
+    ids=["a model's", "with other runs", "nothing stands out", "damaged"],
+)
+def test_only_evidence_of_signals_alone_is_counted(bench: Bench, more: dict[str, Any]) -> None:
+    shown(bench, "run-1", confidence=0.3, **more)
+    labelled(bench, LabelKind.CONFIRMED, 1)
+    assert worth(bench) == {}
+
+
+def test_a_command_on_files_corrects_a_confidence_by_the_labels_of_the_store(bench: Bench) -> None:
+    failed = run(step("a", "plan"), step("b", "call"), failed_tool("b"), outcome=Outcome.FAILURE)
+    own = judge_by_signals(failed)
+    assert isinstance(own, Blame)
+    for number in range(8):
+        shown(bench, f"run-{number}", confidence=own.confidence, mode=own.mode)
+        labelled(bench, LabelKind.CORRECTED, 2, run_id=f"run-{number}")
+    asked = RunAnalyst(attributor=Attributor())
+    (found,) = judge([RecordedRun(trajectory=failed)], asked, settings_of(bench.folder))
+    verdict = found.attribution.verdict
+    assert isinstance(verdict, Blame)
+    assert verdict.confidence < own.confidence
+    assert (verdict.step, found.attribution.stated) == (own.step, own.confidence)
+    assert "Such evidence was right in 0 of 8 labelled runs" in verdict.reason
+    assert to_json(found.attribution, failed)["stated_confidence"] == own.confidence
+
+
+@given(
+    right=st.integers(0, 300),
+    wrong=st.integers(0, 300),
+    stated=st.floats(0.01, 0.9),
+    own=st.floats(0.01, 0.95),
+)
+def test_a_corrected_confidence_follows_the_labels(right: int, wrong: int, stated: float, own: float) -> None:
+    n = right + wrong
+    found = Worth(labelled=n, right=right, stated=stated * n).corrected(own)
+    assert 0 < found <= max(0.9, own)
+    if n < 5:
+        assert found == own
+    elif right < stated * n:
+        assert found <= own + 1e-4
+    one_more = Worth(labelled=n + 1, right=right + 1, stated=stated * n + stated)
+    assert n < 5 or one_more.corrected(own) >= found - 1e-4
+
+
+def test_the_ranking_keeps_its_order_and_its_sum_when_labels_raise_the_confidence() -> None:
+    ranking = tuple(
+        Ranked(step=at, agent="a", probability=share) for at, share in ((1, 0.4), (0, 0.35), (2, 0.2))
+    )
+    verdict = Blame(agent="a", step=1, reason="It looped.", confidence=0.4, mode="loop", ranking=ranking)
+    told = Attribution(run_id="r", verdict=verdict, method="signals")
+    found = as_labelled(told, {"loop": Worth(labelled=40, right=38, stated=16)}).verdict
+    assert isinstance(found, Blame)
+    assert found.confidence == found.ranking[0].probability > 0.8
+    shares = [one.probability for one in found.ranking]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) <= 1
+    assert (
+        as_labelled(replace(told, method="ranker"), {"loop": Worth(labelled=40, stated=16)}).verdict
+        is verdict
+    )

@@ -1,10 +1,11 @@
-"""What each model has earned with a tenant: how often labels and proofs say that its own step was right.
+"""What each model, and each kind of evidence, has earned with a tenant: how often labels and proofs say so.
 
 A verdict that pools a model's answer keeps both opinions in its document (``pooled``), and so does a second
 opinion. Here they are compared with the step that a person named or an experiment proved. Each model counts
 once for each run, by its first answer: later ones may have been asked for because the first was known to be
 wrong. A rejected or refuted step says only that a model which named it was wrong; of a model which named
 another one, nothing is known. So some right answers are not counted, and the accuracy errs on the low side.
+Verdicts by signals alone are counted in the same way, by their mode (``worths``).
 Nothing is stored: what a run said of a model is forgotten with the run.
 """
 
@@ -12,16 +13,17 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-from analyzer.inquiry.verdict import POOLED
+from analyzer.inquiry.calibration import Worth
+from analyzer.inquiry.verdict import POOLED, STATED
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import TRUST_IN_PROOF, newest_proofs, tried_step
 from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
-from collector_processor.core.analysis import NOTHING_EARNED, UNKNOWN, Earned, TrackRecord
+from collector_processor.core.analysis import UNKNOWN, TrackRecord
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
@@ -55,18 +57,61 @@ def track_records(
     Raises:
         StoreError: the store refuses.
     """
-    said = {label.run_id: label for label in labels.newest(tenant, MOST_RUNS)}
-    proofs = newest_proofs(labels, opinions, tenant, MOST_RUNS)
-    runs = sorted({*said, *proofs})
-    versions = verdicts.versions(tenant, runs)
-    labelled = {(one.run_id, one.version): one for one in versions}
-    known = {run_id: _proved(one.fields) for run_id, one in proofs.items()}
-    known |= {run_id: _labelled(one, labelled.get((run_id, one.version))) for run_id, one in said.items()}
+    known, versions = _known_runs(labels, verdicts, opinions, tenant)
     records: defaultdict[str, TrackRecord] = defaultdict(lambda: UNKNOWN)
-    for (run_id, model), pooled in _first_answers(versions, opinions.on(tenant, runs)).items():
+    for (run_id, model), pooled in _first_answers(versions, opinions.on(tenant, sorted(known))).items():
         if (step := known[run_id]) is not None:
             records[model] = _with(records[model], pooled, step)
     return {model: record for model, record in records.items() if record != UNKNOWN}
+
+
+def worths(
+    labels: LabelStore, verdicts: RunStore, opinions: OpinionStore, tenant: Tenant
+) -> dict[str, Worth]:
+    """Return what labels and proofs said of verdicts by signals, by the verdicts' mode.
+
+    Each run counts once, by the first verdict that signals gave alone, with the confidence that they stated.
+
+    Raises:
+        StoreError: the store refuses.
+    """
+    known, versions = _known_runs(labels, verdicts, opinions, tenant)
+    found: defaultdict[str, Worth] = defaultdict(Worth)
+    counted = set[str]()
+    for one in sorted(versions, key=lambda one: one.decided_ns):
+        step, mode = known[one.run_id], one.fields.get("mode")
+        is_own = one.fields.get("method") == "signals" and one.status == Status.ATTRIBUTED
+        if step is None or not is_own or not isinstance(mode, str) or not mode or one.run_id in counted:
+            continue
+        counted.add(one.run_id)
+        found[mode] = _judged(found[mode], one.fields, step)
+    return {mode: worth for mode, worth in found.items() if worth.labelled}
+
+
+def _judged(worth: Worth, fields: Mapping[str, Any], known: _Known) -> Worth:
+    """Return the worth with one more verdict; unchanged if nothing is known of its step."""
+    is_step, stated = _is(fields, known), fields.get(STATED, fields.get("confidence"))
+    if is_step is None or not (known.is_decisive or is_step) or not isinstance(stated, float):
+        return worth
+    counts = known.counts
+    return Worth(
+        labelled=worth.labelled + counts,
+        right=worth.right + counts * (is_step and known.is_decisive),
+        stated=worth.stated + counts * stated,
+    )
+
+
+def _known_runs(
+    labels: LabelStore, verdicts: RunStore, opinions: OpinionStore, tenant: Tenant
+) -> tuple[dict[str, _Known | None], Sequence[StoredVerdict]]:
+    """Return what labels and proofs say of runs, and all versions of these runs' verdicts."""
+    said = {label.run_id: label for label in labels.newest(tenant, MOST_RUNS)}
+    proofs = newest_proofs(labels, opinions, tenant, MOST_RUNS)
+    versions = verdicts.versions(tenant, sorted({*said, *proofs}))
+    labelled = {(one.run_id, one.version): one for one in versions}
+    known = {run_id: _proved(one.fields) for run_id, one in proofs.items()}
+    known |= {run_id: _labelled(one, labelled.get((run_id, one.version))) for run_id, one in said.items()}
+    return known, versions
 
 
 def _labelled(label: Label, verdict: StoredVerdict | None) -> _Known | None:
@@ -130,10 +175,15 @@ def _is(named: object, known: _Known) -> bool | None:
     return None if span_id is not None and span_id == known.span_id else False
 
 
-class TrackRecords:
+Record = TypeVar("Record")
+
+
+class TrackRecords(Generic[Record]):
     """Reads the records of tenants, each at most once in ``FRESH_S`` seconds. Not pure."""
 
-    def __init__(self, read: Callable[[Tenant], Awaitable[Earned]], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, read: Callable[[Tenant], Awaitable[Mapping[str, Record]]], clock: Callable[[], float]
+    ) -> None:
         """Create it without records.
 
         Args:
@@ -142,17 +192,17 @@ class TrackRecords:
         """
         self._read: Final = read
         self._clock: Final = clock
-        self._known: Final[OrderedDict[Tenant, tuple[Earned, float]]] = OrderedDict()
+        self._known: Final[OrderedDict[Tenant, tuple[Mapping[str, Record], float]]] = OrderedDict()
 
-    async def __call__(self, tenant: Tenant) -> Earned:
-        """Return what each model has earned; what was last read if the store refuses."""
-        found, at_s = self._known.get(tenant, (NOTHING_EARNED, -FRESH_S))
+    async def __call__(self, tenant: Tenant) -> Mapping[str, Record]:
+        """Return the tenant's records by their names; what was last read if the store refuses."""
+        found, at_s = self._known.get(tenant, ({}, -FRESH_S))
         if tenant in self._known and self._clock() < at_s + FRESH_S:
             return found
         try:
             found = await self._read(tenant)
         except StoreError as error:
-            logger.warning("cannot read what models have earned", extra={"reason": str(error)})
+            logger.warning("cannot read what models and evidence have earned", extra={"reason": str(error)})
         self._known[tenant] = (found, self._clock())
         self._known.move_to_end(tenant)
         if len(self._known) > _MOST_TENANTS:
@@ -160,4 +210,4 @@ class TrackRecords:
         return found
 
 
-__all__ = ["FRESH_S", "MOST_RUNS", "TrackRecords", "track_records"]
+__all__ = ["FRESH_S", "MOST_RUNS", "TrackRecords", "track_records", "worths"]
