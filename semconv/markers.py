@@ -63,14 +63,12 @@ SCOPE_PREFIXES: Final[tuple[str, ...]] = (
 )
 """Prefixes of the names of instrumentation scopes whose spans all belong to agents."""
 
+_REST_OF_JSON_KEY: Final = r"[\w.:-]{0,60}(?:\\{0,7}[\"']|\\{1,7}u0022)(?:\s|\\{1,7}[nrt]){0,9}:"
+"""The rest of a key, its quote, and white space; both are escaped where the JSON is a text in JSON."""
 MODEL_HINTS: Final[tuple[tuple[str, str, str], ...]] = (
     # counts of a model's tokens: input_tokens, promptTokenCount
-    ("_token", r"(?:input|prompt|output|completion)", r"\w{0,40}\\{0,7}[\"'] {0,4}:"),
-    (
-        "Token",
-        r"(?:[iI]nput|[pP]rompt|[oO]utput|[cC]ompletion|[cC]andidates)",
-        r"\w{0,40}\\{0,7}[\"'] {0,4}:",
-    ),
+    ("_token", r"(?:input|prompt|output|completion)", _REST_OF_JSON_KEY),
+    ("Token", r"(?:[iI]nput|[pP]rompt|[oO]utput|[cC]ompletion|[cC]andidates)", _REST_OF_JSON_KEY),
     # the role of a model's message, in JSON (escaped or not) and as an attribute of its own
     ('"assistant', r"[rR]ole[\\\"']{1,6}: ?[\\\"']{0,5}", r"[\\\"']"),
     ("\n\tassistant", r"[rR]ole\x12.", ""),

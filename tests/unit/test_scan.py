@@ -432,6 +432,7 @@ UNMARKED: list[dict[str, str | int | bool]] = [
     {"a.nothing": "", "b.usage.input_tokens": 7},
     {"acme.text": "_token " * 40, "acme.usage.input_tokens": 12},
     {"acme.answer": '{\n  "usageMetadata": {\n    "promptTokenCount" : 5\n  }\n}'},
+    {"acme.answer": '{"body": "{\\\\u0022prompt_tokens\\\\u0022\\n:\\n5}"}'},
     {"acme.answer": '{"body": "{\\"usage\\": {\\"output_tokens\\": 5}}"}'},
     {"acme.promptTokenCount": 12},
     {"acme.response": '{"usage": {"completion_tokens": 5}}'},
