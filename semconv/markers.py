@@ -63,19 +63,21 @@ SCOPE_PREFIXES: Final[tuple[str, ...]] = (
 )
 """Prefixes of the names of instrumentation scopes whose spans all belong to agents."""
 
-MODEL_HINTS: Final[tuple[tuple[str, str], ...]] = (
-    # counts of a model's tokens, in an attribute's key or in JSON: input_tokens, promptTokenCount
-    ("_token", "(?:input|prompt|output|completion)_token"),
-    ("Token", "(?:[iI]nput|[pP]rompt|[oO]utput|[cC]ompletion|[cC]andidates)Token"),
+_REST_OF_JSON_KEY: Final = r"[\w.:-]{0,60}(?:\\{0,7}[\"']|\\{1,7}u0022)(?:\s|\\{1,7}[nrt]){0,9}:"
+"""The rest of a key, its quote, and white space; both are escaped where the JSON is a text in JSON."""
+MODEL_HINTS: Final[tuple[tuple[str, str, str], ...]] = (
+    # counts of a model's tokens: input_tokens, promptTokenCount
+    ("_token", r"(?:input|prompt|output|completion)", _REST_OF_JSON_KEY),
+    ("Token", r"(?:[iI]nput|[pP]rompt|[oO]utput|[cC]ompletion|[cC]andidates)", _REST_OF_JSON_KEY),
     # the role of a model's message, in JSON (escaped or not) and as an attribute of its own
-    ('"assistant', r"""[rR]ole[\\"']{1,6}: ?[\\"']{1,6}assistant[\\"']"""),
-    ("\n\tassistant", r"[rR]ole\x12.\n\tassistant"),
+    ('"assistant', r"[rR]ole[\\\"']{1,6}: ?[\\\"']{0,5}", r"[\\\"']"),
+    ("\n\tassistant", r"[rR]ole\x12.", ""),
 )
-"""Signs of a model call in spans without a marker: a text that a request is searched for first, and the
-pattern that decides.
+"""Signs of a model call in spans without a marker: a text, and patterns of the bytes before and behind it.
 
-Traces with one are read by inference (``dialects/generic``), or by a user's mapping. A search for a text
-takes 15 µs for a megabyte; only a request with one is searched for the pattern.
+The bytes before it must match. Those behind it must match too, unless the text is in the key of an attribute:
+a count in JSON is a key there, and in other texts it says nothing. Traces with a sign are read by inference
+(``dialects/generic``), or by a user's mapping.
 """
 
 WORKFLOW_VALUES: Final[tuple[tuple[str, str], ...]] = (

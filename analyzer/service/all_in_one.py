@@ -372,7 +372,9 @@ class _Service:
         logger.info("shutting down")
 
 
-_DOORS_GRACE_S: Final = 2.0
+_DOORS_SHARE: Final = 0.25
+"""Share of the shutdown that each listener gives its requests under way. One that waits for a slow disk is
+stored: if it were cut off, its sender would send it again, and its spans would reach the backend twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,7 +427,7 @@ async def open_listeners(
     ports: list[int] = []
     for receiver in receivers:
         ports.append(await receiver.start())
-        lifetime.stack.push_async_callback(receiver.stop, _DOORS_GRACE_S)
+        lifetime.stack.push_async_callback(receiver.stop, settings.shutdown_s * _DOORS_SHARE)
     grpc_listen, http_listen, _ = settings.listeners
     opened = replace(grpc_listen, port=ports[0]), replace(http_listen, port=ports[1])
     refuse_own_endpoint(settings, opened)

@@ -142,7 +142,7 @@ def _requested(parts: _Parts, analyst: Analyst, lifetime: Lifetime) -> _Requeste
         _PreparedOpinions(opinions=opinions, prepare=lambda: prepare_model(settings)),
         UploadReader(settings, parts.clean),
         JobLimits(at_once=settings.concurrency),
-        earned=open_track_records(lifetime, parts.store.database),
+        earned=open_track_records(lifetime, parts.store.database)[0],
     )
     parts.stack.push_async_callback(jobs.close)
     return _Requested(jobs=jobs, card={} if ranker is None else ranker.card)

@@ -3,8 +3,8 @@
 Spans of 1.4 KB, 16 interleaved traces per request, and a backend that keeps nothing. Figures are spans per
 second of wall time and of the process's own CPU time (all threads), so that sender and backend do not count.
 
-A plan (``speed``, ``sizes``, ``gzip``, ``agents``) defines the rows; options change it. Each round runs every
-row once, with compared rows next to each other.
+A plan (``speed``, ``sizes``, ``gzip``, ``agents``, ``signs``) defines the rows; options change it. Each round
+runs every row once, with compared rows next to each other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _say(case: Case, figures: Figures) -> None:
     packed = "gzip" if case.is_gzip else "plain"
     print(
-        f"{case.subject:16} {case.protocol} {case.spans:5} spans, {case.agents} % agents, {packed}:"
+        f"{case.subject:16} {case.protocol} {case.spans:5} spans, {case.agents} % {case.sign}, {packed}:"
         f" {figures.spans_per_cpu_s:,.0f} spans/s per core, p99 {figures.half_load_p99_ms:.1f} ms",
         file=sys.stderr,
         flush=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -20,6 +21,12 @@ from tests.otlp_requests import request, span
 _SPAN_BYTES: Final = 1400
 _TRACES: Final = 16
 _WORDS: Final = ("select", "order", "total", "from", "items", "where", "price", "customer", "and", "shipped")
+SIGNS: Final[Mapping[str, Mapping[str, str | int]]] = {
+    "agent": {},  # see ``_span``
+    "count": {"http.usage.input_tokens": 12},
+    "text": {"db.query.text": "select input_tokens, total from usage where day > 7"},
+}
+"""What the spans of an agent's traces carry: a marker, or what may look like a sign of a model call."""
 _BODIES: Final = 8
 _FEW_BODIES: Final = 25
 """Number of distinct requests: of their 400 traces, one in a hundred can be an agent's."""
@@ -51,12 +58,12 @@ class Body:
 
 
 @cache
-def make_bodies(spans: int, agent_percent: int) -> tuple[Body, ...]:
-    """Return requests of 16 interleaved traces each, of which ``agent_percent`` are an agent's."""
+def make_bodies(spans: int, agent_percent: int, sign: str = "agent") -> tuple[Body, ...]:
+    """Return requests of 16 interleaved traces each, of which ``agent_percent`` carry a sign."""
     count = _BODIES if agent_percent in {0, 100} else _FEW_BODIES
     agents = round(count * _TRACES * agent_percent / 100)
     shares = [agents // count + (number < agents % count) for number in range(count)]
-    return tuple(_cut(make_request(spans, share, seed)) for seed, share in enumerate(shares))
+    return tuple(_cut(make_request(spans, share, seed, sign)) for seed, share in enumerate(shares))
 
 
 def _cut(body: bytes) -> Body:
@@ -67,14 +74,15 @@ def _cut(body: bytes) -> Body:
     return Body(tuple(pieces[::2]), tuple(pieces[1::2]))
 
 
-def make_request(spans: int, agent_traces: int, seed: int = 1) -> bytes:
-    """Return one request; ``agent_traces`` of its 16 traces carry an agent's attributes."""
+def make_request(spans: int, agent_traces: int, seed: int = 1, sign: str = "agent") -> bytes:
+    """Return one request; ``agent_traces`` of its 16 traces carry the attributes of ``SIGNS[sign]``."""
     chance = random.Random(seed)
     first = chance.getrandbits(60) | 1
-    return request(*(_span(n, first, chance, is_agent=n % _TRACES < agent_traces) for n in range(spans)))
+    signs = [sign if n % _TRACES < agent_traces else "" for n in range(spans)]
+    return request(*(_span(n, first, chance, sign) for n, sign in enumerate(signs)))
 
 
-def _span(number: int, first: int, chance: random.Random, *, is_agent: bool) -> Span:
+def _span(number: int, first: int, chance: random.Random, sign: str) -> Span:
     attributes: dict[str, str | int | bool] = {
         "http.request.method": "GET",
         "url.path": f"/api/v1/items/{number}",
@@ -84,7 +92,8 @@ def _span(number: int, first: int, chance: random.Random, *, is_agent: bool) -> 
         "thread.name": f"worker-{number % 8}",
         "enduser.id": f"user-{chance.randrange(10**6)}",
     }
-    if is_agent:
+    attributes |= SIGNS.get(sign, {})
+    if sign == "agent":
         attributes |= {"gen_ai.operation.name": "chat" if number >= _TRACES else "invoke_workflow"}
     made = span(
         chance.getrandbits(63),

@@ -38,6 +38,8 @@ class Case:
     agents: int
     """Agents' traces among a hundred."""
     is_gzip: bool
+    sign: str = "agent"
+    """What the spans of an agent's traces carry (``bodies.SIGNS``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ async def measure(case: Case, seconds: float) -> Figures:
     """
     load = Load(
         protocol=case.protocol,
-        bodies=make_bodies(case.spans, case.agents),
+        bodies=make_bodies(case.spans, case.agents, case.sign),
         spans=case.spans,
         is_gzip=case.is_gzip,
     )

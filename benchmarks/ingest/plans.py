@@ -21,6 +21,8 @@ class Plan:
     protocols: tuple[str, ...] = _BOTH
     agents: tuple[int, ...] = (0,)
     gzip: tuple[bool, ...] = (False,)
+    signs: tuple[str, ...] = ("agent",)
+    """What the traces of ``agents`` carry; traces without it are a row of their own."""
 
     def cases(self, round_number: int) -> Iterator[Case]:
         """Iterate over the rows of a round; compared rows are side by side, alternating in order."""
@@ -28,7 +30,7 @@ class Plan:
         for protocol in self.protocols:
             for spans in self.spans:
                 for is_gzip in self.gzip:
-                    for agents in self.agents[::turn]:
+                    for agents, sign in self._shares()[::turn]:
                         for subject in self.subjects[::turn]:
                             yield Case(
                                 subject=subject,
@@ -36,7 +38,11 @@ class Plan:
                                 spans=spans,
                                 agents=agents,
                                 is_gzip=is_gzip,
+                                sign=sign,
                             )
+
+    def _shares(self) -> list[tuple[int, str]]:
+        return [(share, sign) for share in self.agents for sign in (self.signs if share else ("agent",))]
 
 
 PLANS: Final[Mapping[str, Plan]] = {
@@ -44,4 +50,5 @@ PLANS: Final[Mapping[str, Plan]] = {
     "sizes": Plan(subjects=("blamespan", "collector+fsync", "passthrough"), spans=(1, 4096)),
     "gzip": Plan(subjects=("blamespan", "collector+fsync", "passthrough"), spans=(16, 512), gzip=(True,)),
     "agents": Plan(subjects=("blamespan", "fast lane"), spans=(512,), agents=(0, 1, 100)),
+    "signs": Plan(subjects=("blamespan",), spans=(16, 512), agents=(0, 100), signs=("count", "text")),
 }

@@ -75,12 +75,15 @@ def _tables(rounds: Rounds) -> Iterable[str]:
         yield f"### {_title(group)}\n\n{_table([_HEADS, *(_row(case, rounds) for case in cases)])}"
 
 
+_CARRY: Final = {"agent": "an agent's", "count": "with a count of tokens", "text": "with a text about tokens"}
+
+
 def _title(case: Case) -> str:
     parts = [{"grpc": "gRPC", "http": "HTTP"}[case.protocol], f"{case.spans} spans a request"]
     if case.is_gzip:
         parts.append("gzip")
     if case.agents:
-        parts.append(f"{case.agents} % of the traces an agent's")
+        parts.append(f"{case.agents} % of the traces {_CARRY[case.sign]}")
     return ", ".join(parts)
 
 
@@ -111,9 +114,9 @@ def _shares(rounds: Rounds) -> str:
     """Return the cost of agents' traces, relative to the same load without them."""
     heads = ("", "", "of the throughput per core without agents")
     rows = [
-        (case.subject, _title(case), _ratio(rounds, case, replace(case, agents=0)))
+        (case.subject, _title(case), _ratio(rounds, case, plain))
         for case in rounds
-        if case.agents and replace(case, agents=0) in rounds
+        if case.agents and (plain := replace(case, agents=0, sign="agent")) in rounds
     ]
     return f"### What agents' traces cost\n\n{_table([heads, *rows])}" if rows else ""
 

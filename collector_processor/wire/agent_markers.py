@@ -55,19 +55,31 @@ CARRIER_BIT: Final = 16
 """Used with the bits of ``facts``, but never stored: carriers get no note."""
 
 
-class Hints(NamedTuple):
-    """Byte patterns that hint at a model call in spans without a marker."""
+class Hint(NamedTuple):
+    """A sign of a model call in spans without a marker."""
 
-    texts: tuple[bytes, ...]
-    """Texts searched for first; a request with none has no hint."""
-    searches: tuple[Any, ...]
-    """The same texts for RE2, which is ten times as fast as ``in`` on a large request."""
-    pattern: Any
-    """Pattern that confirms a hint, in time linear in the request."""
+    text: bytes
+    """Searched for first; a request without it has no such sign."""
+    search: Any
+    """The same for RE2, which is ten times as fast as ``in`` on a large request."""
+    near: re.Pattern[bytes]
+    """The same for ``re``, which costs less for a span."""
+    before: re.Pattern[bytes]
+    """Matches the bytes before the text."""
+    behind: re.Pattern[bytes]
+    """Matches the bytes behind it where it is not in a key."""
+    anywhere: Any
+    """Matches text and bytes before it, in time linear in the request, for spans with very many texts."""
+
+
+Hints: TypeAlias = tuple[Hint, ...]
 
 
 _KEYS: Final = b"|".join(re.escape(prefix.encode()) for prefix in ATTRIBUTE_PREFIXES)
-_ATTRIBUTE_TAG: Final = 0x4A
+_ATTRIBUTE_TAG, _KEY_TAG, _VALUE_TAG = 0x4A, 0x0A, 0x12
+_LONGEST_KEY: Final = 127
+_CONTROL: Final = re.compile(rb"[\x00-\x1f]")
+"""No key has such a byte."""
 _ATTRIBUTE, _PADDED_ATTRIBUTE = rb"J.", rb"J[\x80-\xff]{0,3}."
 """Beginning of a ``Span.attributes`` field, ``4a <length>``: for up to 127 bytes, or for any length.
 
@@ -82,6 +94,10 @@ _MARKER_ANYWHERE: Final = re.compile(rb"\n(?<!\x12[^\x00]\n).(?:" + _KEYS + rb")
 The look-behind excludes a text value that starts like a key: it follows the ``12 <length>`` of its value.
 Slower, since ``0a`` is a frequent byte.
 """
+_MOST_TEXTS: Final = 16
+"""Number of texts of one hint to examine in a span; any position counts in the rest of it."""
+_BEFORE_BYTES: Final = 24
+"""Bytes before a text that its hint looks at."""
 _NEAR: Final = 4
 """Number of spans after a marked one to examine individually: marked spans usually come together."""
 _SMALL_BYTES: Final = 32 << 10
@@ -168,28 +184,80 @@ def hints_of(attributes: Iterable[str] = ()) -> Hints:
     An attribute is looked for with the length that stands before a key: ``kind`` is not ``span.kind``.
     """
     keys = [_text(b"\x0a", attribute.encode()) for attribute in sorted({*attributes})]
-    texts = (*(text.encode() for text, _ in MODEL_HINTS), *keys)
-    patterns = (*(pattern.encode() for _, pattern in MODEL_HINTS), *map(re.escape, keys))
-    searches = tuple(re2.compile(re.escape(text), RE2_BYTES) for text in texts)
-    return Hints(texts=texts, searches=searches, pattern=re2.compile(b"|".join(patterns), RE2_BYTES))
+    usual = (_hint(*(each.encode() for each in hint)) for hint in MODEL_HINTS)
+    return (*usual, *(_hint(key, b"", b"") for key in keys))
+
+
+def _hint(text: bytes, before: bytes, behind: bytes) -> Hint:
+    literal = re.escape(text)
+    return Hint(
+        text=text,
+        search=re2.compile(literal, RE2_BYTES),
+        near=re.compile(literal),
+        before=re.compile(before + b"$", re.DOTALL),
+        behind=re.compile(behind),
+        anywhere=re2.compile(before + literal, RE2_BYTES),
+    )
 
 
 def hinted_spans(body: bytes, places: Sequence[SpanPlace], hints: Hints) -> frozenset[int]:
-    """Return the positions of the spans that hint at a model call; each is searched up to its first hint."""
-    if len(body) <= _FEW_BYTES:
-        may_hint = any(text in body for text in hints.texts)
-    else:
-        may_hint = any(text.search(body) for text in hints.searches)
-    if not may_hint:
-        return frozenset()
-    found: list[int] = []
-    index = 0
-    while index < len(places) and (hit := hints.pattern.search(body, places[index][0])) is not None:
-        index = max(index, bisect_right(places, (hit.start() + 1,)) - 1)
-        if hit.start() < places[index][1]:
-            found.append(index)
-        index += 1
+    """Return the positions of the spans that hint at a model call."""
+    is_small = len(body) <= _FEW_BYTES
+    found: set[int] = set()
+    for hint in hints:
+        if hint.text in body if is_small else hint.search.search(body) is not None:
+            found.update(_hinted_by(hint, body, places))
     return frozenset(found)
+
+
+def _hinted_by(hint: Hint, body: bytes, places: Sequence[SpanPlace]) -> Iterator[int]:
+    index, count, key = 0, len(places), b""
+    while index < count and (hit := hint.near.search(body, places[index][0])) is not None:
+        index = max(index, bisect_right(places, (hit.start() + 1,)) - 1)
+        sign: bytes | None = key
+        at = hit.start()
+        while index < count and sign is not None:
+            start, end, _, _ = places[index]
+            # The key of the span before is found in less time than the text.
+            is_repeated = key and body.find(key, start, end) >= 0
+            sign = key if is_repeated else _sign(hint, body, start, max(start, at), end)
+            if sign is not None:
+                yield index
+            key = sign or key
+            index += 1
+
+
+def _sign(hint: Hint, body: bytes, start: int, at: int, end: int) -> bytes | None:
+    """Return the key of a span that is a sign; empty for a sign in a value, ``None`` without one.
+
+    ``at`` is where the search begins, at most at the span's first text.
+    """
+    at -= 1
+    for _ in range(_MOST_TEXTS):
+        at = body.find(hint.text, at + 1, end)
+        if at < 0:
+            return None
+        if hint.before.search(body, max(start, at - _BEFORE_BYTES), at) is not None:
+            key = _key_around(body, at, start, end)
+            if key or hint.behind.match(body, at + len(hint.text), end):
+                return key
+    return None if hint.anywhere.search(body[at:end]) is None else b""
+
+
+def _key_around(body: bytes, at: int, start: int, end: int) -> bytes:
+    """Return the key that holds a position, with its length in front; empty if it is not in a key.
+
+    A key is ``0a <length> text``; those of more than 127 bytes are not found. A text value begins in the same
+    way, behind its own ``12 <length>``; a line of a text does, but its length leads beyond it.
+    """
+    last = body.rfind(b"\n", max(start, at - _LONGEST_KEY), at)
+    for tag in (last - 1, last):  # the length of a key of ten bytes looks like a tag
+        is_value = body[tag - 2] == _VALUE_TAG and body[tag - 1]
+        if tag >= start and body[tag] == _KEY_TAG and not is_value:
+            behind = tag + 2 + body[tag + 1]
+            if at < behind < end and _CONTROL.search(body, tag + 2, behind) is None:
+                return body[tag:behind]
+    return b""
 
 
 def _count_nothing(_steps: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +16,11 @@ import pytest
 from collector_processor.otlp import Signal
 from tests.backends.fixtures import CollectorFactory
 from tests.backends.processes import Forwarding
-from tests.backends.supervise import free_ports
+from tests.backends.supervise import free_ports, wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.spans import by_id, carriers, originals, placed
-from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Doors, play_demo, request, send, span_id
+from tests.e2e.traffic import CARRIERS, DEMO_SPANS, Doors, Way, play_demo, request, send, span_id
 from tests.otlp_requests import log_request, record
 
 DRAIN_S: Final = 1
@@ -63,6 +65,39 @@ def test_a_run_that_was_whole_before_the_restart_is_judged_after_it(start_line: 
         came = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
         assert originals(came) == by_id(placed(played.body)), "and no original is sent twice"
         assert second.items("received") == 0
+
+
+SLOW_DISK: Final = """
+import os, pathlib, time
+
+folder, flush = pathlib.Path(__file__).parent, os.fdatasync
+
+
+def flush_slowly(file):
+    if (folder / "is_slow").exists():
+        (folder / "has_begun").touch()
+        time.sleep(3)
+    flush(file)
+
+
+os.fdatasync = flush_slowly
+"""
+
+
+@pytest.mark.parametrize("way", ["grpc", "http"])
+def test_a_request_that_waits_for_the_disk_at_the_shutdown_is_answered(
+    start_line: StartLine, tmp_path: Path, way: Way
+) -> None:
+    """It is stored: without an answer, its sender would send it again, and its spans would come twice."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW_DISK)
+    line = start_line(PYTHONPATH=f"{tmp_path}{os.pathsep}{Path.cwd()}")
+    send(line, log_request(record()), signal=Signal.LOGS)  # the first request waits for new files, too
+    with ThreadPoolExecutor() as pool:
+        (tmp_path / "is_slow").touch()
+        sent = pool.submit(send, line, play_demo().body, way=way)
+        wait_until((tmp_path / "has_begun").exists, what="the flush")
+        assert line.terminate() == 0
+        sent.result()
 
 
 def test_what_the_backend_did_not_take_before_the_restart_it_gets_after_it(start_line: StartLine) -> None:

@@ -263,8 +263,10 @@ def test_behind_the_balancer_processors_are_restarted_one_by_one_without_loss(
                 running[number] = starts[number]()
                 playing.await_more()
         repeated = check_all_arrived(backend, playing.runs)
-        # Where an answer comes too late, the Collector sends that request, of one span, again.
-        given_up = (tmp_path / "gateway-to-two.log").read_text().count("DeadlineExceeded")
-        assert repeated <= given_up, "a span comes twice only where the Collector gave up waiting"
+        # Where an answer comes too late, or a processor ends before it (on a disk that takes seconds), the
+        # Collector sends that request, of one span, again.
+        log = (tmp_path / "gateway-to-two.log").read_text()
+        unanswered = log.count("DeadlineExceeded") + log.count("Cancelling all calls")
+        assert repeated <= unanswered, "a span comes twice only where the Collector got no answer"
         check_judged(playing.runs, *running)
         assert all(line.runs() for line in running), "both had some"

@@ -428,6 +428,12 @@ def test_a_trace_is_taken_out_of_a_request_in_the_collectors_order() -> None:
 
 UNMARKED: list[dict[str, str | int | bool]] = [
     {"acme.usage.input_tokens": 12},
+    {"inputToken": 7},
+    {"a.nothing": "", "b.usage.input_tokens": 7},
+    {"acme.text": "_token " * 40, "acme.usage.input_tokens": 12},
+    {"acme.answer": '{\n  "usageMetadata": {\n    "promptTokenCount" : 5\n  }\n}'},
+    {"acme.answer": '{"body": "{\\\\u0022prompt_tokens\\\\u0022\\n:\\n5}"}'},
+    {"acme.answer": '{"body": "{\\"usage\\": {\\"output_tokens\\": 5}}"}'},
     {"acme.promptTokenCount": 12},
     {"acme.response": '{"usage": {"completion_tokens": 5}}'},
     {"acme.history": '[{\\"role\\": \\"assistant\\", \\"content\\": \\"Hello\\"}]'},
@@ -435,7 +441,10 @@ UNMARKED: list[dict[str, str | int | bool]] = [
 ]
 
 
-@pytest.mark.parametrize("attributes", UNMARKED, ids=lambda attributes: next(iter(attributes)))
+WRITERS = {"usual": bytes, "Collector": as_the_collector_writes, ".NET": as_dotnet_writes}
+
+
+@pytest.mark.parametrize("attributes", UNMARKED, ids="-".join)
 @pytest.mark.parametrize(
     "write", [bytes, as_the_collector_writes, as_dotnet_writes], ids=["usual", "Collector", ".NET"]
 )
@@ -452,12 +461,34 @@ WEB: list[dict[str, str | int | bool]] = [
     {"auth.access_token": "x", "csrf_token": "y", "rate.tokens_left": 4},
     {"job.title": "assistant", "role": "admin", "body": '{"role": "assistant_manager"}'},
     {"http.url": "/v1/tokens?input=token&prompt=consent"},
+    {"db.statement": "select input_tokens, total from usage where day > 7"},
+    {"db.statement": "select day,\ninput_tokens,\noutput_tokens\nfrom usage", "db.system": "postgresql"},
+    {"log": "completion_tokens=5 promptTokens: 7"},
+    {"field": "output_tokens", "next": "x"},
 ]
 
 
-@pytest.mark.parametrize("attributes", WEB, ids=lambda attributes: next(iter(attributes)))
-def test_ordinary_requests_give_no_sign_of_a_model_call(attributes: dict[str, str | int | bool]) -> None:
-    assert scan_traces(request(span(1, attributes=attributes))).traces == ()
+@pytest.mark.parametrize("attributes", WEB, ids=lambda attributes: str(attributes)[:40])
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_ordinary_requests_give_no_sign_of_a_model_call(
+    attributes: dict[str, str | int | bool], write: Callable[[bytes], bytes]
+) -> None:
+    assert scan_traces(write(request(span(1, attributes=attributes)))).traces == ()
+
+
+@given(
+    before=st.text("abZ_.:-/ ", max_size=100),
+    word=st.sampled_from(["input_tokens", "promptTokens", "output_token.count", "completionTokenCount"]),
+    value=st.one_of(st.integers(0, 1 << 40), st.text("0123456789", max_size=12)),
+    others=st.lists(st.sampled_from([("x", ""), ("y", "input_tokens\n"), ("z", "_token" * 20)]), unique=True),
+    write=st.sampled_from([*WRITERS.values()]),
+)
+def test_a_count_of_tokens_in_a_key_is_never_missed(
+    before: str, word: str, value: str | int, others: list[tuple[str, str]], write: Callable[[bytes], bytes]
+) -> None:
+    attributes: dict[str, str | int | bool] = {**dict(others), before + word: value}
+    body = write(request(span(1), span(2, trace=2, attributes=attributes), span(3, trace=3)))
+    assert trace_name(2) in [note.trace_id for note in scan_traces(body).traces]
 
 
 def test_an_attribute_of_a_users_mapping_makes_an_agent_trace() -> None:
