@@ -1,7 +1,7 @@
 """The pages and the API over a store that another process writes: a process of their own.
 
-As a module, it is the process that ``blamespan serve`` starts (``pages_process.py``). ``serve pages`` runs any
-number of them elsewhere, over PostgreSQL. Pages read the store, and write labels, the state of
+As a module, it is the process that ``blamespan serve`` starts (``pages_process.py``). ``serve pages`` runs
+any number of them elsewhere, over PostgreSQL. Pages read the store, and write labels, the state of
 issues and commands to it (``commands.py``). The process that owns the store applies them: at once if it
 started the pages, else within seconds.
 """
