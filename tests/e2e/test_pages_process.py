@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.e2e.test_worker_processes import GRACE_MS, await_verdicts, send_runs
 
 LONG_S = 300.0
 SOON_S = 10.0
+NO_HEADERS: Mapping[str, str] = {}
 QUICK: dict[str, str | float] = {"method": "signals", "root_grace": GRACE_MS}
 
 
@@ -43,10 +44,10 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def asked(url: str, timeout_s: float = LONG_S, **headers: str) -> tuple[int, str]:
+def asked(url: str, headers: Mapping[str, str] = NO_HEADERS, timeout_s: float = LONG_S) -> tuple[int, str]:
     """Return the status and the text of an answer."""
     try:
-        with urlopen(Request(url, headers=headers), timeout=timeout_s) as answer:
+        with urlopen(Request(url, headers=dict(headers)), timeout=timeout_s) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as refusal:
         return refusal.code, refusal.read().decode()
@@ -69,7 +70,7 @@ def test_pages_that_die_are_started_again_and_neither_spans_nor_verdicts_wait(st
     first = pages_of(line)
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    assert asked(f"{line.http}/healthz", SOON_S) == (HTTPStatus.OK, "ok\n")
+    assert asked(f"{line.http}/healthz", timeout_s=SOON_S) == (HTTPStatus.OK, "ok\n")
     sent = send_runs(line, runs, 3)
     await_verdicts(line, sent)  # asks the new process
     second = pages_of(line)
@@ -90,7 +91,7 @@ def test_pages_that_hang_delay_no_verdict_and_not_the_end(start_line: StartLine,
     with stopped(pages):
         send_runs(line, runs, 2)
         wait_until(lambda: _verdicts(tmp_path) == before + 2, what="the verdicts", timeout_s=LONG_S)
-        assert asked(f"{line.http}/readyz", LONG_S)[0] == HTTPStatus.OK
+        assert asked(f"{line.http}/readyz")[0] == HTTPStatus.OK
         assert line.terminate() == 0
         assert not is_running(pages)
 
@@ -115,8 +116,12 @@ def test_pages_end_with_a_service_that_was_killed(start_line: StartLine) -> None
 
 def test_the_pages_pass_probes_on_and_say_so_if_nothing_answers(start_line: StartLine) -> None:
     line = start_line(**QUICK)
+
+    def is_ready() -> bool:
+        return asked(f"{line.web}/readyz")[0] == HTTPStatus.OK
+
+    wait_until(is_ready, what="a service that is ready", timeout_s=LONG_S)
     for path in ("/healthz", "/readyz"):
-        wait_until(lambda path=path: asked(line.web + path)[0] == HTTPStatus.OK, what=path, timeout_s=LONG_S)
         assert asked(line.web + path) == asked(line.http + path)
     assert "blamespan_open_traces" in asked(f"{line.web}/metrics")[1]
     with stopped(line.server.process.pid):
@@ -130,11 +135,11 @@ def test_probes_of_the_otlp_port_follow_the_rules_of_the_pages(start_line: Start
     line = start_line(**QUICK, token="s3cret", metrics_token="operator")
     assert asked(f"{line.http}/healthz")[0] == HTTPStatus.OK
     assert asked(f"{line.http}/metrics")[0] == HTTPStatus.UNAUTHORIZED
-    assert asked(f"{line.http}/metrics", Authorization="Bearer s3cret")[0] == HTTPStatus.UNAUTHORIZED
+    assert asked(f"{line.http}/metrics", {"Authorization": "Bearer s3cret"})[0] == HTTPStatus.UNAUTHORIZED
     known = {"Authorization": "Bearer operator"}
-    assert asked(f"{line.http}/metrics", **known)[0] == HTTPStatus.OK
-    assert asked(f"{line.http}/metrics", **known, **{"X-Scope-OrgID": "a"})[0] == HTTPStatus.FORBIDDEN
-    assert asked(f"{line.http}/runs", **known)[0] == HTTPStatus.NOT_FOUND
+    assert asked(f"{line.http}/metrics", known)[0] == HTTPStatus.OK
+    assert asked(f"{line.http}/metrics", known | {"X-Scope-OrgID": "a"})[0] == HTTPStatus.FORBIDDEN
+    assert asked(f"{line.http}/runs", known)[0] == HTTPStatus.NOT_FOUND
 
 
 def test_a_label_is_in_the_verdict_when_it_is_answered(start_line: StartLine) -> None:
