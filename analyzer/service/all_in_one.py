@@ -230,7 +230,7 @@ class _Service:
         examiner, deliveries = start_deliveries(settings, lifetime, files, base.senders, analysis)
         lifetime.background(analysis.issues.service.run())
         lifetime.background(analysis.issues.texts.run(files.thread.run))
-        budget = await open_budget(analysis.analyst, files)
+        budget = await open_budget(analysis.analyst, files, lifetime)
         pipeline = await start_pipeline(settings, lifetime, files.journal, examiner)
         return _Lanes(
             examiner=examiner,

@@ -10,6 +10,8 @@ import asyncio
 import json
 import logging
 import time
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
@@ -122,7 +124,7 @@ class CommandTask:
     async def _opine(self, command: Command) -> Outcome:
         try:
             wanted, trajectory, attribution = await asyncio.to_thread(_read_opinion, command.document)
-        except (UnreadableInput, ValueError, TypeError, KeyError) as error:
+        except (UnreadableInput, ValueError, TypeError, KeyError, zlib.error) as error:
             extra = {"run_id": command.run_id, "reason": str(error)}
             logger.warning("a second opinion cannot be read", extra=extra)
             return Outcome.NO_ANSWER
@@ -142,7 +144,7 @@ class CommandTask:
 
 def _read_opinion(document: str) -> tuple[Wanted, Trajectory, Attribution]:
     fields = json.loads(document)
-    trajectory = read_run(fields["run"].encode())
+    trajectory = read_run(zlib.decompress(b64decode(fields["run"])))
     return Wanted(**fields["wanted"]), trajectory, read_answer(fields["answer"].encode(), trajectory)
 
 
@@ -190,7 +192,9 @@ class CommandGiver:
         """
 
         def written() -> str:
-            run, answer = write_run(trajectory).decode(), write_answer(attribution).decode()
+            # Compressed: the fewer pages a command takes, the sooner the next commit.
+            run = b64encode(zlib.compress(write_run(trajectory), 1)).decode()
+            answer = write_answer(attribution).decode()
             return json.dumps({"wanted": asdict(asked), "run": run, "answer": answer})
 
         document = await asyncio.to_thread(written)

@@ -1,7 +1,7 @@
 """The pages and the API over a store that another process writes: a process of their own.
 
-As a module, it is the process that ``blamespan serve`` starts (``pages_process.py``). ``serve pages`` runs any
-number of them elsewhere, over PostgreSQL. Pages read the store, and write labels, the state of
+As a module, it is the process that ``blamespan serve`` starts (``pages_process.py``). ``serve pages`` runs
+any number of them elsewhere, over PostgreSQL. Pages read the store, and write labels, the state of
 issues and commands to it (``commands.py``). The process that owns the store applies them: at once if it
 started the pages, else within seconds.
 """
@@ -34,6 +34,7 @@ from analyzer.issues.receivers import counting_rules
 from analyzer.methods.choice import Called, Choice, Offer, Opinions
 from analyzer.service.analyses import stepping_elsewhere
 from analyzer.service.commands import CommandGiver, nothing
+from analyzer.service.garbage import collecting_rarely
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.open_remote import asking, opinions_of, share_spending
 from analyzer.service.pages_process import Service, connected
@@ -277,8 +278,9 @@ async def _serve(channel: int, listening: Sequence[int]) -> None:
         server = await _open_pages_of(settings, stack, lifetime, service, is_analysing=said["is_analysing"])
         await server.start_on([socket.socket(fileno=one) for one in listening])
         stack.push_async_callback(server.stop)
-        await service.ready()
-        await asyncio.wait({ended, lifetime.failure}, return_when=asyncio.FIRST_COMPLETED)
+        async with collecting_rarely():
+            await service.ready()
+            await asyncio.wait({ended, lifetime.failure}, return_when=asyncio.FIRST_COMPLETED)
     if lifetime.failure.done():
         lifetime.failure.result()
 

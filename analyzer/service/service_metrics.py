@@ -176,7 +176,7 @@ class ServiceMetrics(Collector):
         if self.budget is not None:
             yield table.BUDGET_REFUSALS.single(self.budget.refused)
             yield table.SUSPECT_USAGE.single(self.budget.suspect)
-            yield table.BUDGET_SPENT.single(self.budget.spent_usd)
+            yield table.BUDGET_SPENT.single(self.budget.spent_by_all_usd)
             yield table.BUDGET_LIMIT.single(self.budget.usd)
 
     def _issues(self) -> Iterator[Family]:

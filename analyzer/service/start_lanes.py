@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,7 +32,7 @@ from analyzer.service.run_comparison import ReadWorths, RunComparison, nothing_l
 from analyzer.service.scores_back import ScoresBack
 from analyzer.telemetry.verdict_counters import Move, VerdictCounters
 from collector_processor.core.analysis import Analyst
-from collector_processor.core.disk import patiently
+from collector_processor.core.disk import StoreError, patiently
 from collector_processor.core.records import Outgoing, StoredVerdict, VerdictSummary
 from collector_processor.core.scores import Lane
 from collector_processor.exporters import open_exporters
@@ -64,6 +65,7 @@ from collector_processor.store.verdicts import RunStore
 
 _LOOK_S: Final = 10.0
 """Seconds between looks for scores of runs that another process deleted."""
+_SPENDING_S: Final = 5.0
 _ANALYSES_SHARE: Final = 0.5
 """Share of the shutdown time for analyses; the rest is for sending their verdicts."""
 
@@ -270,13 +272,22 @@ def start_scores_back(settings: Settings, lifetime: Lifetime, corrections: Corre
             lifetime.background(back.run())
 
 
-async def open_budget(analyst: Analyst, files: Files) -> HourlyBudget | None:
+async def open_budget(analyst: Analyst, files: Files, lifetime: Lifetime) -> HourlyBudget | None:
     """Persist the cost of model calls from now on; ``None`` without a model."""
     budget = budget_of(analyst)
     if budget is not None:
         spending = StoredSpending(rows=files.store.spending, in_db=files.thread.run, wall_ns=time.time_ns)
         await budget.keep_in(spending)
+        lifetime.background(_look_at_spending(budget))
     return budget
+
+
+async def _look_at_spending(budget: HourlyBudget) -> None:
+    """Read periodically what the pages' process has spent from the same budget."""
+    while True:
+        await asyncio.sleep(_SPENDING_S)
+        with suppress(StoreError):  # the metric is older meanwhile
+            await budget.look()
 
 
 async def start_pipeline(

@@ -88,6 +88,7 @@ class HourlyBudget:
     """Replies whose server reported more usage than the request could have."""
     _spent: deque[tuple[float, float]] = field(default_factory=deque)
     _under_way: float = 0.0
+    _spent_by_all: float = 0.0
     _book: StoredSpending | None = None
 
     @property
@@ -111,6 +112,20 @@ class HourlyBudget:
         while self._spent and self._spent[0][0] < horizon:
             self._spent.popleft()
         return sum(usd for _, usd in self._spent)
+
+    @property
+    def spent_by_all_usd(self) -> float:
+        """Cost of the last sixty minutes of all processes, as of the last ``look``."""
+        return max(self.spent_usd, self._spent_by_all)
+
+    async def look(self) -> None:
+        """Read what other processes have spent, for metrics; calls are checked in the store.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        if self._book is not None:
+            self._spent_by_all = sum(usd for _, usd in await self._book.last_hour())
 
     async def keep_in(self, book: StoredSpending) -> None:
         """Restore the spending of earlier processes, and record each call from now on."""

@@ -15,6 +15,7 @@ from analyzer.api.client import Client
 from analyzer.api.run_source import RunSource, ServiceSource, StoreSource
 from analyzer.cli.kept_runs import DataDirOption
 from analyzer.cli.output import CommandFailed, WrongUsage, optional
+from analyzer.service.garbage import collecting_rarely
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Address, Tenant, tenant_headers, tenant_of
 from collector_processor.settings import load_settings, require_token_beyond
@@ -124,7 +125,8 @@ def _serve(source: RunSource, *, allow_writes: bool, listen: Address | None, tok
 async def _serve_http(server: Any, listen: Address, token: str | None) -> None:
     from analyzer.api.mcp_http import serve_http  # noqa: PLC0415 - an extra
 
-    await serve_http(server, listen, token)
+    async with collecting_rarely():
+        await serve_http(server, listen, token)
 
 
 def _make_server(source: RunSource, *, allow_writes: bool) -> Any:

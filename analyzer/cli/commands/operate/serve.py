@@ -20,12 +20,12 @@ import typer
 import uvloop
 
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.cli.responsive import collecting_rarely
 from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.service.analyses import stepping_elsewhere
 from analyzer.service.analyzer_server import AnalyzerServer
+from analyzer.service.garbage import collecting_rarely
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.open_remote import (
     analyzer_server,
@@ -229,8 +229,9 @@ async def _show_until_stopped(settings: Settings, output: OutputFormat) -> None:
         port = await server.start()
         stack.push_async_callback(server.stop)
         address = Address(host=settings.listeners[2].host, port=port)
-        _announce_page(address, output)
-        await _until_stopped(stopped, lifetime.failure)
+        async with collecting_rarely():
+            _announce_page(address, output)
+            await _until_stopped(stopped, lifetime.failure)
 
 
 def _announce_page(address: Address, output: OutputFormat) -> None:
@@ -247,8 +248,9 @@ async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> No
         server = await _prepared(settings, lifetime)
         port = await server.start()
         try:
-            _announce_analyzer(settings, port, output)
-            await _until_stopped(stopped, lifetime.failure)
+            async with collecting_rarely():
+                _announce_analyzer(settings, port, output)
+                await _until_stopped(stopped, lifetime.failure)
         finally:
             await asyncio.shield(server.stop(ANALYZER_SHUTDOWN_S))
 

@@ -37,6 +37,7 @@ from analyzer.experiment.replay.tape import NotReplayable, RemoteTools, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.replay.trial_tools import ToolRules, plan
 from analyzer.inquiry.present import console, counted
+from analyzer.service.garbage import collecting_rarely
 from collector_processor.core.runs import Run
 from collector_processor.settings import require_token_beyond
 from collector_processor.settings.value_types import address
@@ -237,7 +238,7 @@ async def _serve(
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)
-    async with serving(options) as running:
+    async with serving(options) as running, collecting_rarely():
         opened = running.open(tape, change, lifetime_s=lifetime_s, trial=trial)
         _announce(running, opened, tape, output)
         await stopped.wait()

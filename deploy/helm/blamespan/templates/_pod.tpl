@@ -30,18 +30,20 @@ securityContext:
 {{- end -}}
 
 {{- define "blamespan.probes" -}}
-{{- $scheme := include "blamespan.scheme" . | upper -}}
+{{- /* Of (dict "root" . "port" NAME). */ -}}
+{{- $scheme := include "blamespan.scheme" .root | upper -}}
+{{- $port := .port -}}
 startupProbe:
-  httpGet: {path: /healthz, port: web, scheme: {{ $scheme }}}
+  httpGet: {path: /healthz, port: {{ $port }}, scheme: {{ $scheme }}}
   periodSeconds: 2
   failureThreshold: 60
 livenessProbe:
-  httpGet: {path: /healthz, port: web, scheme: {{ $scheme }}}
+  httpGet: {path: /healthz, port: {{ $port }}, scheme: {{ $scheme }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /readyz, port: web, scheme: {{ $scheme }}}
+  httpGet: {path: /readyz, port: {{ $port }}, scheme: {{ $scheme }}}
   periodSeconds: 5
   timeoutSeconds: 3
 {{- end -}}

@@ -1,4 +1,4 @@
-"""Rare garbage collection, for the process that takes spans. Not pure."""
+"""Rare garbage collection, so that full ones do not stop the event loop of a server. Not pure."""
 
 from __future__ import annotations
 
