@@ -276,14 +276,8 @@ FAILURES = {
     "a user's input": (everywhere("UserInputInvalid", "lift: not a number"), "warden"),
     "a waiting list": (everywhere("QueueWaitingListFull", "no slot"), "warden"),
     "settings to confirm": (everywhere("ConfirmationError", "mail address is invalid"), "warden"),
-    "name in the middle": (
-        at_tool({"error": "could not raise GraphInterrupt: x"}),
-        "warden",
-    ),
-    "prose that begins with it": (
-        at_tool({"error": "GraphInterrupt is not defined"}),
-        "warden",
-    ),
+    "name in the middle": (at_tool({"error": "could not raise GraphInterrupt: x"}), "warden"),
+    "prose that begins with it": (at_tool({"error": "GraphInterrupt is not defined"}), "warden"),
     "message of another class": (everywhere("NameError", f"GraphInterrupt{INTERRUPT}"), "warden"),
     "group with a crash": (group("shop.errors.LiftStuck"), "warden"),
     "crash beside a cancellation": (
@@ -343,11 +337,7 @@ def test_a_wait_that_was_resumed_is_no_evidence() -> None:
 
 
 def test_a_wait_that_was_resumed_in_the_same_span_is_no_evidence() -> None:
-    spans = (
-        *at_tool(PAUSED)[:3],
-        tool(5, "stop_lift", parent=2, call_id="c3", **PAUSED),
-        *AFTER,
-    )
+    spans = (*at_tool(PAUSED)[:3], tool(5, "stop_lift", parent=2, call_id="c3", **PAUSED), *AFTER)
     assert judged(ordered(*spans)).status is Status.NO_FAILURE
 
 

@@ -48,11 +48,7 @@ NEITHER = (
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        *((text, True) for text in YES),
-        *((text, False) for text in NO),
-        *((text, None) for text in NEITHER),
-    ],
+    [*((text, True) for text in YES), *((text, False) for text in NO), *((text, None) for text in NEITHER)],
 )
 def test_a_yes_or_a_no_is_read_in_any_layout_and_nothing_is_guessed(text: str, *, said: bool | None) -> None:
     assert read_yes_or_no(text) is said
