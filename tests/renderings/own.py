@@ -140,9 +140,4 @@ def _message(spoken: Spoken) -> dict[str, Any]:
     return {"role": spoken.role, "content": spoken.text} | ({"tool_calls": calls} if calls else {})
 
 
-OWN: Final = Rendering(
-    name="own",
-    carries=OFFICIAL.carries | {"reference"},
-    spans=spans,
-    turns=turns,
-)
+OWN: Final = Rendering(name="own", carries=OFFICIAL.carries | {"reference"}, spans=spans, turns=turns)

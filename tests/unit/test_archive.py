@@ -55,11 +55,8 @@ STEPS_OF_RUN: Final = run(
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[StoreConnection]:
-    with (
-        closing(open_database(tmp_path / "store.sqlite")) as database,
-        closing(database.connect()) as connection,
-    ):
-        yield connection
+    with closing(open_database(tmp_path / "store.sqlite")) as database, closing(database.connect()) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -102,15 +99,13 @@ def asked(folder: Path, sql: str) -> list[tuple[Any, ...]]:
 
 def test_a_run_is_found_again_with_its_steps_and_its_spectrum(db: StoreConnection, folder: Path) -> None:
     put(db, verdict(tenant=ACME))
-    assert export(db, folder) == Exported(
-        verdicts=1, steps=3, spectra=len(elements_of(STEPS_OF_RUN)), partitions=1
-    )
+    spectra = len(elements_of(STEPS_OF_RUN))
+    assert export(db, folder) == Exported(verdicts=1, steps=3, spectra=spectra, partitions=1)
     assert asked(folder, "SELECT day::TEXT, tenant, run_id, agent, step, workflow, outcome FROM runs") == [
         ("2026-01-01", ACME, f"{1:032x}", "clerk", 1, "advice", "failed")
     ]
-    assert asked(
-        folder, "SELECT step, agent, kind, target, is_error, is_decisive, duration_s FROM steps ORDER BY step"
-    ) == [
+    columns = "step, agent, kind, target, is_error, is_decisive, duration_s"
+    assert asked(folder, f"SELECT {columns} FROM steps ORDER BY step") == [
         (0, "planner", "handoff", "clerk", False, False, None),
         (1, "clerk", "tool", "lookup", False, True, None),  # the compact encoding has no times
         (2, "clerk", "tool", "lookup", True, False, None),
@@ -128,11 +123,8 @@ def test_each_verdict_is_written_once_however_often_it_is_exported(db: StoreConn
     put(db, verdict(2, version=2, agent="planner"), verdict(3))
     assert export(db, folder).verdicts == 2
     assert asked(folder, "SELECT count(*), count(DISTINCT run_id) FROM verdicts") == [(4, 3)]
-    assert asked(folder, "SELECT agent, version FROM runs ORDER BY run_id") == [
-        ("clerk", 1),
-        ("planner", 2),
-        ("clerk", 1),
-    ]
+    current = asked(folder, "SELECT agent, version FROM runs ORDER BY run_id")
+    assert current == [("clerk", 1), ("planner", 2), ("clerk", 1)]
     corrected = "SELECT count(*) FROM steps JOIN runs USING (tenant, run_id, version)"
     assert asked(folder, corrected) == [(9,)], "three steps of each run, those of the current verdict"
 
@@ -149,9 +141,8 @@ def test_what_the_store_has_forgotten_stays_in_the_files(db: StoreConnection, fo
 def test_days_and_tenants_have_folders_of_their_own(db: StoreConnection, folder: Path) -> None:
     put(db, verdict(1), verdict(1, tenant=ACME), verdict(2, decided_ns=NOON + DAY_NS))
     assert export(db, folder).partitions == 3
-    found = {
-        str(file.parent.relative_to(folder / VERDICTS)) for file in (folder / VERDICTS).rglob("*.parquet")
-    }
+    verdicts = folder / VERDICTS
+    found = {str(file.parent.relative_to(verdicts)) for file in verdicts.rglob("*.parquet")}
     assert found == {
         "day=2026-01-01/tenant=none",
         "day=2026-01-01/tenant=x-scope-orgid%3Dacme%252Feu",
@@ -299,14 +290,13 @@ def test_a_statement_may_read_in_any_form(db: StoreConnection, folder: Path, sql
 
 
 PAIRS = "FROM range(1000000) a, range(1000000000) b"
+SEVENTHS = f"{PAIRS} WHERE a.range * b.range % 7 = 3"
 
 
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
-        pytest.param(
-            f"SELECT count(*) {PAIRS} WHERE a.range * b.range % 7 = 3", "longer than 1 s", id="time"
-        ),
+        pytest.param(f"SELECT count(*) {SEVENTHS}", "longer than 1 s", id="time"),
         pytest.param(f"SELECT * {PAIRS} WHERE a.range * b.range = -1", "longer than 1 s", id="no row"),
         pytest.param(f"SELECT * {PAIRS}", "longer than 1 s", id="rows without end"),
         pytest.param("SELECT list(range) FROM range(100000000)", "Out of Memory", id="memory"),

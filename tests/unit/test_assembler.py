@@ -72,8 +72,12 @@ def completions(assembler: Assembler, now: float) -> list[Completion]:
     return [released.completion for released in assembler.take_ready(now)]
 
 
-def test_waits_a_grace_period_after_the_root_then_releases() -> None:
-    assembler = Assembler(LIMITS)
+@pytest.fixture
+def assembler() -> Assembler:
+    return Assembler(LIMITS)
+
+
+def test_waits_a_grace_period_after_the_root_then_releases(assembler: Assembler) -> None:
     assembler.receive(KEY, (note(2, 1, marked=True),), 10, now=0)
     assembler.receive(KEY, (note(1),), 10, now=5)
     assert completions(assembler, 6.9) == []
@@ -81,8 +85,7 @@ def test_waits_a_grace_period_after_the_root_then_releases() -> None:
     assert len(assembler) == 0
 
 
-def test_a_span_within_the_grace_period_starts_it_again() -> None:
-    assembler = Assembler(LIMITS)
+def test_a_span_within_the_grace_period_starts_it_again(assembler: Assembler) -> None:
     assembler.receive(KEY, (note(1),), 10, now=0)
     assembler.receive(KEY, (note(2, 1),), 10, now=1.5)
     assert completions(assembler, 2.1) == []
@@ -106,29 +109,31 @@ def test_traces_that_ended_leave_nothing_behind() -> None:
 class TestMissingParents:
     """A child ends before its parent, so a missing parent means that more spans will come."""
 
-    def test_a_workflow_under_a_web_request_that_still_runs_waits_for_it(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_workflow_under_a_web_request_that_still_runs_waits_for_it(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(2, 1, top=True),), 10, now=0)
         assert completions(assembler, 59) == []
         assert completions(assembler, 60) == [Completion.IDLE_OPEN]  # a provisional verdict, for the page
         assembler.receive(KEY, (note(1),), 10, now=240)
         assert completions(assembler, 242) == [Completion.ROOT_ENDED]
 
-    def test_an_agent_that_ended_under_a_remote_parent_not_seen_is_not_judged_after_ten_seconds(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_an_agent_that_ended_under_a_remote_parent_not_seen_is_not_judged_after_ten_seconds(
+        self, assembler: Assembler
+    ) -> None:
         assembler.receive(KEY, (note(3, 2, marked=True), note(2, 1, agent=True, remote=True)), 10, now=0)
         assert completions(assembler, 599) == [Completion.IDLE_OPEN]
         assert [one.completion for one in final(assembler, 600)] == [Completion.IDLE]
 
-    def test_an_agent_that_ended_under_a_local_parent_not_seen_may_be_followed_by_another(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_an_agent_that_ended_under_a_local_parent_not_seen_may_be_followed_by_another(
+        self, assembler: Assembler
+    ) -> None:
         assembler.receive(KEY, (note(2, 1, agent=True, kind=7),), 10, now=0)
         assert final(assembler, 3500) == []
         assembler.receive(KEY, (note(3, 1, agent=True, kind=8), note(1)), 10, now=3500)
         assert [one.completion for one in final(assembler, 3502)] == [Completion.ROOT_ENDED]
 
-    def test_runs_one_after_another_that_all_fell_silent_under_such_a_parent_are_over(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_runs_one_after_another_that_all_fell_silent_under_such_a_parent_are_over(
+        self, assembler: Assembler
+    ) -> None:
         for number in range(3):
             key = other_key(number)
             assembler.receive(key, (note(2, 1, agent=True, kind=7),), 10, now=700 * number)
@@ -137,14 +142,16 @@ class TestMissingParents:
         assert [(one.key, one.given_up) for one in found] == [(other_key(2), frozenset({7}))]
         assert {one.key for one in final(assembler, 2600)} == {other_key(0), other_key(1)}
 
-    def test_runs_that_fell_silent_at_the_same_time_may_all_wait_for_the_same_thing(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_runs_that_fell_silent_at_the_same_time_may_all_wait_for_the_same_thing(
+        self, assembler: Assembler
+    ) -> None:
         for number in range(9):
             assembler.receive(other_key(number), (note(2, 1, agent=True, kind=7),), 10, now=number)
         assert final(assembler, 3599) == []
 
-    def test_a_run_that_went_on_after_a_long_silence_says_that_the_others_may(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_run_that_went_on_after_a_long_silence_says_that_the_others_may(
+        self, assembler: Assembler
+    ) -> None:
         for number in range(3):
             key = other_key(number)
             assembler.receive(key, (note(2, 1, agent=True, kind=7),), 10, now=700 * number)
@@ -152,21 +159,22 @@ class TestMissingParents:
         assembler.receive(other_key(0), (note(3, 1, agent=True, kind=7),), 10, now=1500)
         assert final(assembler, 3000) == []
 
-    def test_an_agent_that_ended_within_a_running_agent_is_not_judged_before_the_cap(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_an_agent_that_ended_within_a_running_agent_is_not_judged_before_the_cap(
+        self, assembler: Assembler
+    ) -> None:
         assembler.receive(KEY, (note(5, 1, marked=True), note(3, 2, agent=True)), 10, now=0)
         assert completions(assembler, 3599) == [Completion.IDLE_OPEN]
         assert completions(assembler, 3600) == [Completion.MAX_AGE]
 
-    def test_a_run_whose_root_ended_waits_for_a_service_that_still_holds_spans_back(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_run_whose_root_ended_waits_for_a_service_that_still_holds_spans_back(
+        self, assembler: Assembler
+    ) -> None:
         assembler.receive(KEY, (note(1), note(4, 3, marked=True)), 10, now=0)
         assert completions(assembler, 30) == []
         assembler.receive(KEY, (note(3, 1),), 10, now=30)
         assert completions(assembler, 32) == [Completion.ROOT_ENDED]
 
-    def test_a_parent_that_never_came_is_not_waited_for_next_time(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_parent_that_never_came_is_not_waited_for_next_time(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
         assert completions(assembler, 100) == [Completion.IDLE_OPEN]
         (released,) = assembler.take_ready(600)
@@ -174,30 +182,30 @@ class TestMissingParents:
         assembler.receive(other_key(2), (note(2, 1, top=True, kind=7),), 10, now=1000)
         assert completions(assembler, 1002) == [Completion.ROOT_ENDED]
 
-    def test_the_parents_of_another_tenant_are_other_parents(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_the_parents_of_another_tenant_are_other_parents(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
         assert [one.completion for one in final(assembler, 600)] == [Completion.IDLE]
         elsewhere = TraceKey(Tenant("x-scope-orgid=b"), KEY.trace_id)
         assembler.receive(elsewhere, (note(2, 1, top=True, kind=7),), 10, now=1000)
         assert completions(assembler, 1060) == [Completion.IDLE_OPEN]
 
-    def test_agents_in_turn_under_a_parent_that_never_comes_wait_for_one_another(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_agents_in_turn_under_a_parent_that_never_comes_wait_for_one_another(
+        self, assembler: Assembler
+    ) -> None:
         assembler.learned.recall([(NO_TENANT, 7)], [])
         assembler.receive(KEY, (note(2, 1, agent=True, kind=7),), 10, now=0)
         assembler.receive(KEY, (note(3, 1, agent=True, kind=7),), 10, now=20)
         assert completions(assembler, 79) == []
         assert completions(assembler, 80) == [Completion.IDLE]
 
-    def test_what_a_request_from_another_process_called_is_over_when_it_ends(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_what_a_request_from_another_process_called_is_over_when_it_ends(
+        self, assembler: Assembler
+    ) -> None:
         assembler.learned.recall([(NO_TENANT, 7)], [])
         assembler.receive(KEY, (note(2, 1, agent=True, kind=7, remote=True),), 10, now=0)
         assert completions(assembler, 2) == [Completion.IDLE]
 
-    def test_a_parent_that_comes_after_all_is_waited_for_again(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_parent_that_comes_after_all_is_waited_for_again(self, assembler: Assembler) -> None:
         assembler.learned.recall([(NO_TENANT, 7)], [])
         assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
         assembler.receive(KEY, (note(1),), 10, now=1)
@@ -205,8 +213,7 @@ class TestMissingParents:
         assembler.receive(other_key(2), (note(2, 1, top=True, kind=7),), 10, now=1)
         assert completions(assembler, 300) == [Completion.ROOT_ENDED, Completion.IDLE_OPEN]
 
-    def test_a_parent_that_was_seen_to_come_is_waited_for_until_the_cap(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_parent_that_was_seen_to_come_is_waited_for_until_the_cap(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(2, 1, top=True, kind=7),), 10, now=0)
         assembler.receive(KEY, (note(1),), 10, now=1)
         assembler.receive(other_key(2), (note(2, 1, top=True, kind=7),), 10, now=10)
@@ -222,9 +229,8 @@ class TestMissingParents:
         after.receive(KEY, (note(2, 1, agent=True, kind=7),), 10, now=0)
         assert final(after, 3599) == []
 
-    def test_one_run_longer_than_the_cap_gives_up_no_running_agent(self) -> None:
+    def test_one_run_longer_than_the_cap_gives_up_no_running_agent(self, assembler: Assembler) -> None:
         """Three such runs show that the spans above these calls never arrive."""
-        assembler = Assembler(LIMITS)
         for number in range(3):
             assembler.receive(other_key(number), (note(2, 1, marked=True, kind=7),), 10, now=4000 * number)
             (released,) = final(assembler, 4000 * number + 3600)
@@ -232,8 +238,7 @@ class TestMissingParents:
 
 
 class TestLateness:
-    def test_a_trace_waits_as_long_as_its_other_services_have_been_late(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_trace_waits_as_long_as_its_other_services_have_been_late(self, assembler: Assembler) -> None:
         for number in range(3):  # the worker's batches leave every 30 s
             late = (note(2, 1, source=2, end_s=100 * number), note(3, 1, source=2, end_s=100 * number + 29))
             receive(assembler, other_key(number), late, 100 * number + 30)
@@ -244,16 +249,16 @@ class TestLateness:
         assert final(assembler, now + 29) == []
         assert [released.completion for released in final(assembler, now + 60)] == [Completion.ROOT_ENDED]
 
-    def test_clocks_of_other_hosts_may_be_wrong_by_any_amount(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_clocks_of_other_hosts_may_be_wrong_by_any_amount(self, assembler: Assembler) -> None:
         for number in range(50):
             spans = (note(2, 1, source=2, end_s=number - 7200), note(1, source=1, end_s=number + 7200))
             receive(assembler, other_key(number), spans, number)
         assert len(final(assembler, 51)) == 50
 
-    def test_a_service_that_sends_after_the_root_alone_is_waited_for_the_next_time(self) -> None:
+    def test_a_service_that_sends_after_the_root_alone_is_waited_for_the_next_time(
+        self, assembler: Assembler
+    ) -> None:
         """Nothing of it has arrived when the root ends: only an earlier run shows it."""
-        assembler = Assembler(LIMITS)
         receive(assembler, KEY, (note(1, kind=5),), 0)
         assert len(final(assembler, 2)) == 1
         receive(assembler, KEY, (note(2, 1, source=9),), 25, analyses=1)
@@ -262,56 +267,52 @@ class TestLateness:
         assert final(assembler, 325) == []
         assert len(final(assembler, 360)) == 1
 
-    def test_a_silence_that_no_wait_would_have_covered_teaches_nothing(self) -> None:
+    def test_a_silence_that_no_wait_would_have_covered_teaches_nothing(self, assembler: Assembler) -> None:
         """A user thinks for minutes before the next turn of a conversation, which links to the last."""
-        assembler = Assembler(LIMITS)
         receive(assembler, KEY, (note(1, kind=5),), 0)
         assert len(final(assembler, 2)) == 1
         receive(assembler, other_key(2), (note(1, kind=5, links=(KEY,)),), 61)
         assert len(final(assembler, 63)) == 1
 
-    def test_no_lateness_makes_a_trace_wait_longer_than_idle(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_no_lateness_makes_a_trace_wait_longer_than_idle(self, assembler: Assembler) -> None:
         late = (note(2, 1, source=2, end_s=0), note(3, 1, source=2, end_s=3000))
         receive(assembler, KEY, (*late, note(1, source=1)), 3000)
         assert len(final(assembler, 3060)) == 1
 
 
 class TestKindsOfRunsNotYetKnown:
-    def test_a_run_whose_spans_come_as_those_of_sdks_by_default_waits_no_longer(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_run_whose_spans_come_as_those_of_sdks_by_default_waits_no_longer(
+        self, assembler: Assembler
+    ) -> None:
         receive(assembler, KEY, (note(2, 1, end_s=99), note(1, end_s=99.9)), 100)
         assert [one.completion for one in final(assembler, 102)] == [Completion.ROOT_ENDED]
 
-    def test_one_whose_spans_come_later_waits_four_times_the_grace(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_one_whose_spans_come_later_waits_four_times_the_grace(self, assembler: Assembler) -> None:
         receive(assembler, KEY, (note(2, 1, end_s=90), note(1, end_s=98)), 100)
         assert final(assembler, 107) == []
         receive(assembler, KEY, (note(3, 1, source=2, end_s=97),), 107)
         assert [one.completion for one in final(assembler, 115)] == [Completion.ROOT_ENDED]
 
-    def test_until_ten_runs_of_the_kind_have_ended(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_until_ten_runs_of_the_kind_have_ended(self, assembler: Assembler) -> None:
         for number in range(11):
             assert final(assembler, 100 * number) == []
             receive(assembler, other_key(number), (note(1, kind=5, end_s=100 * number - 5),), 100 * number)
             assert len(final(assembler, 100 * number + 2)) == (number == 10)
             assert len(final(assembler, 100 * number + 8)) == (number < 10)
 
-    def test_a_process_that_sends_all_when_the_run_ends_holds_back_nothing(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_process_that_sends_all_when_the_run_ends_holds_back_nothing(
+        self, assembler: Assembler
+    ) -> None:
         receive(assembler, KEY, (note(2, 1, end_s=60), note(1, end_s=99.9)), 100)
         assert len(final(assembler, 102)) == 1
 
-    def test_a_clock_that_is_hours_wrong_says_nothing(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_clock_that_is_hours_wrong_says_nothing(self, assembler: Assembler) -> None:
         receive(assembler, KEY, (note(1, end_s=-7200),), 100)
         assert len(final(assembler, 102)) == 1
 
 
 class TestLinkedTraces:
-    def test_linked_traces_that_are_open_are_released_together(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_linked_traces_that_are_open_are_released_together(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(1),), 10, now=0)
         assembler.receive(other_key(2), (note(12, 11, marked=True, links=(KEY,)),), 10, now=1)
         assert completions(assembler, 30) == []
@@ -320,8 +321,7 @@ class TestLinkedTraces:
         assert {released.key, *released.along} == {KEY, other_key(2)}
         assert len(assembler) == 0
 
-    def test_whichever_comes_first(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_whichever_comes_first(self, assembler: Assembler) -> None:
         assembler.receive(other_key(2), (note(11, links=(KEY,)),), 10, now=0)
         assembler.receive(KEY, (note(2, 1, marked=True),), 10, now=1)
         assert completions(assembler, 3) == []
@@ -336,23 +336,20 @@ class TestLinkedTraces:
         found = final(assembler, 2)
         assert [released.along for released in found] == [()] * 9
 
-    def test_the_cap_releases_what_is_there_of_a_run(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_the_cap_releases_what_is_there_of_a_run(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(1),), 10, now=0)
         assembler.receive(other_key(2), (note(12, 11, marked=True, links=(KEY,)),), 10, now=1)
         (released,) = final(assembler, 3601)
         assert (released.completion, len(released.along)) == (Completion.MAX_AGE, 1)
 
-    def test_a_trace_whose_company_is_gone_waits_no_longer(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_trace_whose_company_is_gone_waits_no_longer(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(1),), 10, now=0)
         assembler.receive(other_key(2), (note(12, 11, marked=True, links=(KEY,)),), 10, now=0)
         assert final(assembler, 10) == []
         assembler.forget(other_key(2))
         assert [released.key for released in final(assembler, 10)] == [KEY]
 
-    def test_a_star_of_thousands_is_joined_in_part(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_star_of_thousands_is_joined_in_part(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(1),), 10, now=0)
         for number in range(3000):
             assembler.receive(other_key(number), (note(1, links=(KEY,)),), 10, now=0)
@@ -362,35 +359,32 @@ class TestLinkedTraces:
 
 
 class TestLateSpans:
-    def test_a_reopened_trace_knows_what_it_held_and_waits_twice_as_long_each_time(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_reopened_trace_knows_what_it_held_and_waits_twice_as_long_each_time(
+        self, assembler: Assembler
+    ) -> None:
         assembler.receive(KEY, (note(1), note(2, 1)), 10, now=0)
         assert completions(assembler, 2) == [Completion.ROOT_ENDED]
         assembler.receive(KEY, (note(3, 2),), 10, now=2, analyses=1)
         assert completions(assembler, 5.9) == []
         assert completions(assembler, 6) == [Completion.ROOT_ENDED]
 
-    def test_what_was_forgotten_of_a_trace_is_not_missing(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_what_was_forgotten_of_a_trace_is_not_missing(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(9, 8),), 10, now=0, analyses=1)
         assert completions(assembler, 3.9) == []
         assert completions(assembler, 4) == [Completion.ROOT_ENDED]
 
-    def test_a_restart_forgets_nothing_that_the_journal_knows(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_a_restart_forgets_nothing_that_the_journal_knows(self, assembler: Assembler) -> None:
         assembler.remember(KEY, (note(1), note(2, 1)), now=0)
         assert len(assembler) == 0
         assembler.receive(KEY, (note(4, 3, marked=True),), 10, now=0, analyses=1)
         assert completions(assembler, 100) == []  # span 3 is on its way
 
-    def test_no_wait_is_longer_than_the_cap(self) -> None:
-        assembler = Assembler(LIMITS)
+    def test_no_wait_is_longer_than_the_cap(self, assembler: Assembler) -> None:
         assembler.receive(KEY, (note(1),), 10, now=0, analyses=30)
         assert completions(assembler, 3600) == [Completion.MAX_AGE]
 
 
-def test_silence_while_nothing_on_top_ended_keeps_the_trace_open_until_the_cap() -> None:
-    assembler = Assembler(LIMITS)
+def test_silence_while_nothing_on_top_ended_keeps_the_trace_open_until_the_cap(assembler: Assembler) -> None:
     assembler.receive(KEY, (note(2, 1, marked=True),), 10, now=0)
     assert completions(assembler, 60) == [Completion.IDLE_OPEN]
     assert len(assembler) == 1
@@ -398,8 +392,7 @@ def test_silence_while_nothing_on_top_ended_keeps_the_trace_open_until_the_cap()
     assert completions(assembler, 3600) == [Completion.MAX_AGE]
 
 
-def test_a_run_may_be_silent_for_an_hour_again_and_again() -> None:
-    assembler = Assembler(LIMITS)
+def test_a_run_may_be_silent_for_an_hour_again_and_again(assembler: Assembler) -> None:
     for number in range(9):
         assert final(assembler, 3500 * number) == []
         assembler.receive(KEY, (note(2 + number, 1, marked=True),), 10, now=3500 * number)
@@ -420,16 +413,14 @@ def test_a_run_that_never_pauses_is_looked_at_now_and_then_and_judged_at_the_cap
     assert found[-1] == (36_000, Completion.MAX_AGE)
 
 
-def test_spans_after_a_provisional_look_count_from_where_they_came() -> None:
-    assembler = Assembler(LIMITS)
+def test_spans_after_a_provisional_look_count_from_where_they_came(assembler: Assembler) -> None:
     assembler.receive(KEY, (note(2, 1, marked=True),), 10, now=0)
     assert completions(assembler, 60) == [Completion.IDLE_OPEN]
     assembler.receive(KEY, (note(1),), 10, now=100)
     assert completions(assembler, 102) == [Completion.ROOT_ENDED]
 
 
-def test_caps_release_at_once() -> None:
-    assembler = Assembler(LIMITS)
+def test_caps_release_at_once(assembler: Assembler) -> None:
     assembler.receive(KEY, tuple(note(n + 2, 1) for n in range(100)), 10, now=0)
     assert completions(assembler, 0) == [Completion.SPAN_LIMIT]
     assembler.receive(KEY, (note(2, 1),), 10_000, now=0)
@@ -525,8 +516,7 @@ def test_evicting_twice_as_many_traces_is_twice_the_work(tenants: int) -> None:
     assert evicting(2_500) - evicting(500) < 2.3 * (evicting(1_500) - evicting(500))
 
 
-def test_the_same_trace_id_of_two_tenants_is_two_traces() -> None:
-    assembler = Assembler(LIMITS)
+def test_the_same_trace_id_of_two_tenants_is_two_traces(assembler: Assembler) -> None:
     assembler.receive(KEY, (note(1),), 10, now=0)
     assembler.receive(TraceKey(Tenant("x-scope-orgid=b"), KEY.trace_id), (note(2, 1),), 10, now=0)
     assert completions(assembler, 2) == [Completion.ROOT_ENDED]

@@ -43,17 +43,10 @@ def call(
 TASK = {"role": "user", "content": "How many did we sell in the north?"}
 ASKED = call(1, "You are the researcher.", TASK, said={"content": None, "tool_calls": [SALES]})
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": '{"units": 1200}'}
-FOUND = call(
-    3,
-    "You are the researcher.",
-    TASK,
-    {"role": "assistant", "tool_calls": [SALES]},
-    RESULT,
-    said={"content": "1,200 units"},
-)
-TOLD = call(
-    5, "Answer kindly.", {"role": "user", "content": "1,200 units"}, said={"content": "We sold 1,200."}
-)
+CALLED = {"role": "assistant", "tool_calls": [SALES]}
+FOUND = call(3, "You are the researcher.", TASK, CALLED, RESULT, said={"content": "1,200 units"})
+UNITS = {"role": "user", "content": "1,200 units"}
+TOLD = call(5, "Answer kindly.", UNITS, said={"content": "We sold 1,200."})
 
 
 def steps(spans: tuple[Span, ...]) -> Trajectory:
@@ -98,13 +91,8 @@ def test_a_call_that_the_provider_refused_is_an_error() -> None:
 
 def own(number: int, begin_s: float, end_s: float, parent: int | None = None, **attributes: str) -> Span:
     """A span of the program; in names of attributes, ``__`` is a dot."""
-    return span(
-        number,
-        parent=parent,
-        start=1000 * begin_s,
-        end=1000 * end_s,
-        attributes={name.replace("__", "."): value for name, value in attributes.items()},
-    )
+    named = {name.replace("__", "."): value for name, value in attributes.items()}
+    return span(number, parent=parent, start=1000 * begin_s, end=1000 * end_s, attributes=named)
 
 
 CHAT: Any = {"gen_ai__operation__name": "chat", "gen_ai__request__model": "m"}
@@ -203,16 +191,11 @@ def test_results_belong_to_calls_of_their_own_conversation_whatever_the_ids() ->
 
 def test_calls_without_ids_are_answered_in_their_order() -> None:
     asked = {"role": "assistant", "tool_calls": [wanted("", "north"), wanted("", "south")]}
-    one = call(
-        1, "You are the clerk.", TASK, asked, answered("", "12"), answered("", "34"), said={"content": "46"}
-    )
-    tools = [
-        each for each in steps(spans_of_calls([one], "report", ids())).steps if each.kind is StepKind.TOOL
-    ]
-    assert [(each.input, each.output) for each in tools] == [
-        ('{"region": "north"}', "12"),
-        ('{"region": "south"}', "34"),
-    ]
+    results = (answered("", "12"), answered("", "34"))
+    one = call(1, "You are the clerk.", TASK, asked, *results, said={"content": "46"})
+    made = steps(spans_of_calls([one], "report", ids())).steps
+    tools = [(each.input, each.output) for each in made if each.kind is StepKind.TOOL]
+    assert tools == [('{"region": "north"}', "12"), ('{"region": "south"}', "34")]
 
 
 def test_calls_in_flight_together_go_to_the_spans_that_enclose_them_most_closely() -> None:

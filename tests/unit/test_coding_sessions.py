@@ -87,9 +87,8 @@ def failing_tests() -> Claude:
 
 def test_a_failed_command_that_is_repaired_is_no_failure() -> None:
     session = failing_tests()
-    session.calls(
-        "t3", "Edit", {"file_path": "test_shop.py", "old_string": "total", "new_string": "subtotal"}
-    )
+    edit = {"file_path": "test_shop.py", "old_string": "total", "new_string": "subtotal"}
+    session.calls("t3", "Edit", edit)
     session.result("t3", "The file test_shop.py has been updated.")
     session.calls("t4", "Bash", {"command": "pytest -q"})
     session.result("t4", "3 passed in 0.02s")
@@ -181,24 +180,19 @@ def test_the_stream_of_a_printed_run_names_subagents_by_their_call() -> None:
         message = {"role": kind, "content": content}
         return {"type": kind, "session_id": "s", "parent_tool_use_id": parent, "message": message}
 
+    asked = {"type": "tool_use", "id": "t1", "name": "Task", "input": {"subagent_type": "clerk"}}
     rows = [
         {"type": "system", "subtype": "init", "session_id": "s", "tools": ["Task"]},
         event("user", [{"type": "text", "text": "How many open orders are there?"}]),
-        event(
-            "assistant",
-            [{"type": "tool_use", "id": "t1", "name": "Task", "input": {"subagent_type": "clerk"}}],
-        ),
+        event("assistant", [asked]),
         event("assistant", [{"type": "text", "text": "There are 14."}], "t1"),
         event("user", [{"type": "tool_result", "tool_use_id": "t1", "content": "There are 14."}]),
         event("assistant", [{"type": "text", "text": "14 orders are open."}]),
         {"type": "result", "subtype": "success", "is_error": False, "result": "14 orders are open."},
     ]
     assert [agent for agent, *_ in steps_of(run_of(jsonl(rows)))] == ["claude", "clerk", "claude"]
-    failed = [
-        *rows[:-1],
-        {"type": "result", "subtype": "error_max_turns", "is_error": True, "session_id": "s"},
-    ]
-    assert run_of(jsonl(failed)).root_error == "error_max_turns"
+    failed = {"type": "result", "subtype": "error_max_turns", "is_error": True, "session_id": "s"}
+    assert run_of(jsonl([*rows[:-1], failed])).root_error == "error_max_turns"
 
 
 def test_a_subagents_own_file_is_a_session() -> None:
@@ -296,29 +290,19 @@ def test_items_of_an_old_rollout_stand_alone() -> None:
 
 
 def test_events_of_codex_exec_hold_call_and_result_in_one() -> None:
-    command = {
-        "id": "i1",
-        "type": "command_execution",
-        "command": "ls",
-        "aggregated_output": "no such directory",
-        "exit_code": 2,
-        "status": "failed",
-    }
+    ran = {"aggregated_output": "no such directory", "exit_code": 2, "status": "failed"}
+    command = {"id": "i1", "type": "command_execution", "command": "ls", **ran}
+    answer = {"id": "i2", "type": "agent_message", "text": "There is nothing."}
     lines = [
         {"type": "thread.started", "thread_id": "t"},
         {"type": "turn.started"},
         {"type": "item.completed", "item": command},
-        {
-            "type": "item.completed",
-            "item": {"id": "i2", "type": "agent_message", "text": "There is nothing."},
-        },
+        {"type": "item.completed", "item": answer},
         {"type": "turn.failed", "error": {"message": "usage limit reached"}},
     ]
     run = run_of(jsonl(lines))
-    assert steps_of(run)[1:] == [
-        ("codex", "tool", "no such directory"),
-        ("codex", "llm", "There is nothing."),
-    ]
+    called, spoke = ("codex", "tool", "no such directory"), ("codex", "llm", "There is nothing.")
+    assert steps_of(run)[1:] == [called, spoke]
     assert run.steps[1].is_failed
     assert run.root_error == "usage limit reached"
 
@@ -340,16 +324,11 @@ def test_a_gemini_session_in_lines_replaces_records_by_their_id() -> None:
 
 
 def test_the_stream_of_a_gemini_run_is_read_piece_by_piece() -> None:
-    output = "FAILED (errors=1)\nExit Code: 1\nProcess Group PGID: 7"
+    output, tox = "FAILED (errors=1)\nExit Code: 1\nProcess Group PGID: 7", {"command": "tox"}
     lines = [
         {"type": "init", "session_id": "g", "model": "gemini-3-pro"},
         {"type": "message", "role": "user", "content": "Run the tests."},
-        {
-            "type": "tool_use",
-            "tool_name": "run_shell_command",
-            "tool_id": "1",
-            "parameters": {"command": "tox"},
-        },
+        {"type": "tool_use", "tool_name": "run_shell_command", "tool_id": "1", "parameters": tox},
         {"type": "tool_result", "tool_id": "1", "status": "success", "output": output},
         {"type": "message", "role": "assistant", "content": "One test ", "delta": True},
         {"type": "message", "role": "assistant", "content": "fails.", "delta": True},
@@ -457,11 +436,8 @@ def test_mini_swe_agents_observations_are_results_of_its_commands() -> None:
         {"role": "user", "content": "a.py", "extra": {"returncode": 0}},
         {"role": "exit", "content": "", "extra": {"exit_status": "LimitsExceeded"}},
     ]
-    document = {
-        "trajectory_format": "mini-swe-agent-1.1",
-        "info": {"exit_status": "LimitsExceeded"},
-        "messages": messages,
-    }
+    info = {"exit_status": "LimitsExceeded"}
+    document = {"trajectory_format": "mini-swe-agent-1.1", "info": info, "messages": messages}
     run = run_of(json.dumps(document).encode())
     assert [(step.kind.value, step.target) for step in run.steps] == [("llm", None), ("tool", "bash")]
     assert run.task == "Fix the bug."

@@ -74,6 +74,13 @@ def each(raised: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 QUIET: dict[str, Any] = {}
+
+
+def at_tool(call: dict[str, Any]) -> Sequence[Span]:
+    """Have the tool alone raise."""
+    return lift(top=QUIET, middle=QUIET, call=call)
+
+
 PAUSED = raising(PAUSE, INTERRUPT)
 CANCELLED = raising(CANCEL)
 LATE = raising("TimeoutError")
@@ -86,19 +93,14 @@ FAILS_AFTER = (tool(10, "post_notice", parent=2, start=95, end=98, **raising("OS
 
 
 def group(member: str) -> Sequence[Span]:
-    wrapped = raising(
-        "ExceptionGroup",
-        "unhandled errors in a TaskGroup (1 sub-exception)",
-        trace=GROUP.replace("{member}", member),
-    )
+    said = "unhandled errors in a TaskGroup (1 sub-exception)"
+    wrapped = raising("ExceptionGroup", said, trace=GROUP.replace("{member}", member))
     return lift(top=wrapped, middle=wrapped, call=wrapped)
 
 
 def guarded(*, crashed: bool) -> Sequence[Span]:
-    named: dict[str, Any] = {
-        "gen_ai.operation.name": "guardrail_check",
-        "gen_ai.guardrail.name": "no_secrets",
-    }
+    named: dict[str, Any] = {"gen_ai.operation.name": "guardrail_check"}
+    named["gen_ai.guardrail.name"] = "no_secrets"
     scope = "opentelemetry.instrumentation.openai_agents"
     trips = raising("KeyError", "'rules'") if crashed else {"error": "Guardrail tripwire triggered"}
     more: dict[str, Any] = {} if crashed else {"gen_ai.guardrail.triggered": True}
@@ -119,7 +121,7 @@ def tripped(**raised: Any) -> Sequence[Span]:
 
 def silent_top(*, then: Sequence[Span] = ()) -> Sequence[Span]:
     """An agent whose spans do not record that its tool was cancelled."""
-    return (*lift(top=QUIET, middle=QUIET, call=CANCELLED), *then)
+    return (*at_tool(CANCELLED), *then)
 
 
 def crash_beside(*, crash: dict[str, Any], top: dict[str, Any]) -> Sequence[Span]:
@@ -134,20 +136,12 @@ def crash_beside(*, crash: dict[str, Any], top: dict[str, Any]) -> Sequence[Span
 
 def two_attempts(second: dict[str, Any], answer: str = "") -> Sequence[Span]:
     """A run that waits, and its continuation as a second top span of the same run."""
+    called = {"arguments": '{"lift": 7}', "result": "" if second else "stopped"}
     return (
         *lift(top=PAUSED, middle=PAUSED, call=PAUSED),
         workflow(20, task="Take lift 7 out of service.", start=7_000, end=7_100, answer=answer, **second),
         agent(21, "warden", parent=20, start=7_001, end=7_090, **second),
-        tool(
-            22,
-            "stop_lift",
-            parent=21,
-            start=7_002,
-            end=7_050,
-            arguments='{"lift": 7}',
-            result="" if second else "stopped",
-            **second,
-        ),
+        tool(22, "stop_lift", parent=21, start=7_002, end=7_050, **called, **second),
         *(() if second else (chat(23, parent=21, start=7_060, end=7_080, answer=answer),)),
     )
 
@@ -155,17 +149,17 @@ def two_attempts(second: dict[str, Any], answer: str = "") -> Sequence[Span]:
 WAITING = {
     "everywhere": everywhere(PAUSE, INTERRUPT),
     "below a quiet top": lift(top=QUIET, middle=PAUSED, call=PAUSED),
-    "only the tool": lift(top=QUIET, middle=QUIET, call=PAUSED),
+    "only the tool": at_tool(PAUSED),
     "bare class": everywhere("NodeInterrupt", INTERRUPT),
     "message alone": lift(**each({"error": f"GraphInterrupt{INTERRUPT}"})),
     "qualified in message": lift(**each({"error": f"{PAUSE}: lift 7"})),
-    "repr of interrupt": lift(top=QUIET, middle=QUIET, call={"error": INTERRUPT}),
+    "repr of interrupt": at_tool({"error": INTERRUPT}),
     "wrapped": everywhere("Exception", f"GraphInterrupt({INTERRUPT})"),
     "group": group(PAUSE),
     "group without list": lift(top=raising("ExceptionGroup", "1 sub-exception"), middle=QUIET, call=PAUSED),
-    "deferred": lift(top=QUIET, middle=QUIET, call=raising("pydantic_ai.exceptions.CallDeferred")),
-    "approval": lift(top=QUIET, middle=QUIET, call=raising("pydantic_ai.exceptions.ApprovalRequired")),
-    "strands": lift(top=QUIET, middle=QUIET, call=raising("strands.types.interrupt.InterruptException")),
+    "deferred": at_tool(raising("pydantic_ai.exceptions.CallDeferred")),
+    "approval": at_tool(raising("pydantic_ai.exceptions.ApprovalRequired")),
+    "strands": at_tool(raising("strands.types.interrupt.InterruptException")),
     "elicitation": lift(
         top=QUIET, middle=QUIET, call=raising("UrlElicitationRequiredError", "open the page")
     ),
@@ -179,7 +173,7 @@ WAITING = {
     "second approval": two_attempts(PAUSED),
     "application's approval": everywhere("ApprovalRequired", "an editor has to agree"),
     "approval named in words": everywhere("shop.errors.ToolApprovalRequiredError", "lift 7"),
-    "pending confirmation": lift(top=QUIET, middle=QUIET, call=raising("ConfirmationPending", "lift 7")),
+    "pending confirmation": at_tool(raising("ConfirmationPending", "lift 7")),
     "calls for the caller": everywhere("requires_action", "submit the outputs of two calls"),
     "input of a person": everywhere("HumanInputRequired", "ausstehend: Freigabe durch die Leitung"),
     "review by hand": everywhere("clinic.ManualReviewNeededException", "dose above the limit"),
@@ -272,7 +266,7 @@ FAILURES = {
         "warden",
     ),
     "what a customer cancelled": (
-        lift(top=QUIET, middle=QUIET, call={"error": "cancelled by customer: order 5 cannot be changed"}),
+        at_tool({"error": "cancelled by customer: order 5 cannot be changed"}),
         "warden",
     ),
     "waited in vain": (everywhere("HumanInputRequiredTimeout", "nobody answered in 3 days"), "warden"),
@@ -282,14 +276,8 @@ FAILURES = {
     "a user's input": (everywhere("UserInputInvalid", "lift: not a number"), "warden"),
     "a waiting list": (everywhere("QueueWaitingListFull", "no slot"), "warden"),
     "settings to confirm": (everywhere("ConfirmationError", "mail address is invalid"), "warden"),
-    "name in the middle": (
-        lift(top=QUIET, middle=QUIET, call={"error": "could not raise GraphInterrupt: x"}),
-        "warden",
-    ),
-    "prose that begins with it": (
-        lift(top=QUIET, middle=QUIET, call={"error": "GraphInterrupt is not defined"}),
-        "warden",
-    ),
+    "name in the middle": (at_tool({"error": "could not raise GraphInterrupt: x"}), "warden"),
+    "prose that begins with it": (at_tool({"error": "GraphInterrupt is not defined"}), "warden"),
     "message of another class": (everywhere("NameError", f"GraphInterrupt{INTERRUPT}"), "warden"),
     "group with a crash": (group("shop.errors.LiftStuck"), "warden"),
     "crash beside a cancellation": (
@@ -298,7 +286,7 @@ FAILURES = {
     ),
     "crash that had the run cancelled": (crash_beside(crash=CRASHED, top=CANCELLED), "north"),
     "resumed, then failed": (two_attempts(CRASHED), "warden"),
-    "broken pipe of a call": (lift(top=QUIET, middle=QUIET, call=raising("BrokenPipeError")), "warden"),
+    "broken pipe of a call": (at_tool(raising("BrokenPipeError")), "warden"),
     "guardrail that crashed": (guarded(crashed=True), "porter"),
     "guardrail that crashed, without a span": (
         tripped(error="{'message': 'Error in agent run', 'data': {'error': 'Guardrail tripwire triggered'}}"),
@@ -349,16 +337,12 @@ def test_a_wait_that_was_resumed_is_no_evidence() -> None:
 
 
 def test_a_wait_that_was_resumed_in_the_same_span_is_no_evidence() -> None:
-    spans = (
-        *lift(top=QUIET, middle=QUIET, call=PAUSED)[:3],
-        tool(5, "stop_lift", parent=2, call_id="c3", **PAUSED),
-        *AFTER,
-    )
+    spans = (*at_tool(PAUSED)[:3], tool(5, "stop_lift", parent=2, call_id="c3", **PAUSED), *AFTER)
     assert judged(ordered(*spans)).status is Status.NO_FAILURE
 
 
 def test_a_run_that_waited_and_then_failed_elsewhere_is_attributed_there() -> None:
-    spans = (*lift(top=QUIET, middle=QUIET, call=PAUSED), *FAILS_AFTER)
+    spans = (*at_tool(PAUSED), *FAILS_AFTER)
     found = judged(ordered(*spans)).verdict
     assert isinstance(found, Blame)
     assert "post_notice" in found.reason
@@ -381,10 +365,9 @@ def test_a_turn_that_crashed_counts_although_the_last_one_waits() -> None:
 
 def test_a_result_that_lists_interrupts_says_that_the_run_waits() -> None:
     result = json.dumps({"__interrupt__": [{"value": "approve?"}], "messages": []})
+    graph = {"output.value": result}
     spans = (
-        openinference(
-            1, "CHAIN", name="LangGraph", parent=None, end=100, attributes={"output.value": result}
-        ),
+        openinference(1, "CHAIN", name="LangGraph", parent=None, end=100, attributes=graph),
         openinference(2, "LLM", name="model", attributes={"output.value": "Let me ask."}),
     )
     assert judged(ordered(*spans)).status is Status.WAITING
@@ -438,9 +421,8 @@ def test_a_transfer_by_exception_is_a_handoff() -> None:
         chat(6, parent=5, answer="You owe 12.40.", start=41, end=80),
     )
     trajectory = ordered(*spans)
-    assert [(step.kind, step.target, step.stop) for step in trajectory.steps[1:2]] == [
-        (StepKind.HANDOFF, "cashier", Stop.HANDED_OVER)
-    ]
+    step = trajectory.steps[1]
+    assert (step.kind, step.target, step.stop) == (StepKind.HANDOFF, "cashier", Stop.HANDED_OVER)
     assert judged(trajectory).status is Status.NO_FAILURE
 
 
@@ -478,14 +460,13 @@ def test_a_guardrail_without_a_span_of_its_own_did_its_job_too(name: str) -> Non
 def test_the_reason_names_what_is_waited_for_and_what_was_running() -> None:
     waits, cancelled = judged(ordered(*WAITING["everywhere"])), judged(ordered(*CANCELS["everywhere"]))
     assert waits.verdict.reason == "the run waits for a person's approval of stop_lift (step 1)"
-    assert (
-        cancelled.verdict.reason == "the run was cancelled by its caller while step 1 of warden was running"
-    )
+    ended = "the run was cancelled by its caller while step 1 of warden was running"
+    assert cancelled.verdict.reason == ended
 
 
 def test_a_tool_that_pydantic_ai_put_off_waits_whatever_its_status() -> None:
     put_off = {"attributes": {"pydantic_ai.tool.deferral.name": "ApprovalRequired"}}
-    assert judged(ordered(*lift(top=QUIET, middle=QUIET, call=put_off))).status is Status.WAITING
+    assert judged(ordered(*at_tool(put_off))).status is Status.WAITING
 
 
 def test_adks_own_answer_to_a_call_that_needs_a_confirmation_is_a_wait() -> None:
@@ -494,13 +475,12 @@ def test_adks_own_answer_to_a_call_that_needs_a_confirmation_is_a_wait() -> None
 
     def status(result: str) -> Status:
         scope = "gcp.vertex.agent"
-        return judged(
-            ordered(
-                agent(2, "warden", parent=None, end=90, scope=scope),
-                asking(3, "stop_lift", parent=2, scope=scope),
-                tool(5, "stop_lift", parent=2, call_id="c3", result=result, scope=scope),
-            )
-        ).status
+        spans = (
+            agent(2, "warden", parent=None, end=90, scope=scope),
+            asking(3, "stop_lift", parent=2, scope=scope),
+            tool(5, "stop_lift", parent=2, call_id="c3", result=result, scope=scope),
+        )
+        return judged(ordered(*spans)).status
 
     assert status(answer) is Status.WAITING
     assert status(other) is not Status.WAITING

@@ -347,8 +347,7 @@ def test_a_data_set_is_read_by_row_or_by_column(document: Any) -> None:
         pytest.param([{"type": "function_call_output"}, 5], id="a number among items"),
         pytest.param([{"role": "user", "parts": [{"text": "only a question"}]}], id="no answer of Gemini"),
         pytest.param(
-            [{"kind": "request", "parts": [{"part_kind": "user-prompt"}]}],
-            id="no answer of pydantic-ai",
+            [{"kind": "request", "parts": [{"part_kind": "user-prompt"}]}], id="no answer of pydantic-ai"
         ),
         pytest.param(
             {"input": [{"role": "user", "content": "x"}], "output": [{"role": "a", "content": "y"}]},

@@ -94,6 +94,7 @@ def langfuse(**more: Any) -> dict[str, Any]:
     }
 
 
+BLANK: Final = {"stringValue": " ", "value": float("inf")}
 PROJECTS: Final = {"data": [{"id": "UHJvamVjdDox"}]}
 
 
@@ -122,10 +123,8 @@ class TestReaders:
         calls, found = exchanged(ScoreBackend.PHOENIX, PROJECTS, {"data": [of_trace]}, {"data": []})
         assert found == [replace(said(TASK_SUCCESS, 1.0), author="VXNlcjox")]
         paths = [call.path for call in calls]
-        assert paths[1:] == [
-            "v1/projects/UHJvamVjdDox/trace_annotations",
-            "v1/projects/UHJvamVjdDox/span_annotations",
-        ]
+        project = "v1/projects/UHJvamVjdDox"
+        assert paths[1:] == [f"{project}/trace_annotations", f"{project}/span_annotations"]
 
     def test_runs_of_many_traces_take_no_more_requests_and_leave_room_for_others(self) -> None:
         many = ScoredRun(run_id="a", trace_ids=[f"{n:032x}" for n in range(200)], span_ids=())
@@ -134,9 +133,8 @@ class TestReaders:
         assert calls[1].path.endswith(TRACE)
 
     def test_neither_our_own_scores_nor_those_of_judges_are_read(self) -> None:
-        assert not of_phoenix(
-            phoenix(identifier=IDENTIFIER), phoenix(annotator_kind="LLM"), phoenix(name="x")
-        )
+        own = phoenix(identifier=IDENTIFIER)
+        assert not of_phoenix(own, phoenix(annotator_kind="LLM"), phoenix(name="x"))
         ours, judge = ({"source_type": kind, "source_id": of} for kind, of in SOURCES)
         assert not of_mlflow(mlflow(source=ours), mlflow(source=judge), mlflow(valid=False))
         assert not of_langfuse(langfuse(source="API"), langfuse(source="EVAL"), langfuse(name="x"))
@@ -146,12 +144,7 @@ class TestReaders:
         [
             {"name": 3, "assessment_name": ["x"]},
             {"result": [], "feedback": "x", "stringValue": {}, "value": None},
-            {
-                "result": {"label": "", "score": float("nan")},
-                "feedback": {"value": 10**400},
-                "stringValue": " ",
-                "value": float("inf"),
-            },
+            {"result": {"label": "", "score": float("nan")}, "feedback": {"value": 10**400}, **BLANK},
             {"updated_at": 5, "last_update_time": "soon", "updatedAt": "9" * 5_000},
             {"span_id": {}, "traceId": 7, "source": 3},
         ],
@@ -221,21 +214,10 @@ class Here(World):
     back: ScoresBack = field(init=False)
 
     def __post_init__(self) -> None:
-        corrections = Corrections(
-            commits=self,  # type: ignore[arg-type]  # only what is used
-            store=self.store,
-            labels=self.labels,
-            policy=POLICY,
-            now_ns=lambda: NOW_NS,
-        )
-        self.back = ScoresBack(
-            lane=Lane("scores:phoenix"),
-            tenant=NO_TENANT,
-            reader=self,
-            corrections=corrections,
-            every_s=60.0,
-            now_ns=lambda: 6,
-        )
+        parts: Any = {"commits": self, "store": self.store, "labels": self.labels}  # only what is used
+        corrections = Corrections(**parts, policy=POLICY, now_ns=lambda: NOW_NS)
+        reading: Any = {"lane": Lane("scores:phoenix"), "tenant": NO_TENANT, "reader": self}
+        self.back = ScoresBack(**reading, corrections=corrections, every_s=60.0, now_ns=lambda: 6)
 
     async def in_db(self, call: Any, *values: Any) -> Any:
         return call(*values)

@@ -79,10 +79,11 @@ class Recorder:
     def parent(self, name: str) -> str:
         above = self.named(name).parent
         assert above is not None
-        (found,) = [
-            span.name for span in self.spans if span.context and span.context.span_id == above.span_id
-        ]
-        return found
+        spans = {span.context.span_id: span.name for span in self.spans if span.context}
+        return spans[above.span_id]
+
+    def all_attributes(self, name: str) -> list[dict[str, Any]]:
+        return [dict(span.attributes or {}) for span in self.spans if span.name == name]
 
     def trace_ids(self) -> set[int]:
         return {span.context.trace_id for span in self.spans if span.context}
@@ -95,6 +96,11 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     return Recorder(provider, exporter)
+
+
+def said(role: str, text: str) -> str:
+    """A list of one message as the conventions write it."""
+    return f'[{{"role": "{role}", "parts": [{{"type": "text", "content": "{text}"}}]}}]'
 
 
 # Names, attributes, parents ------------------------------------------------
@@ -113,12 +119,8 @@ def test_a_run_says_task_answer_and_outcome(recorder: Recorder) -> None:
         names.GEN_AI_OPERATION_NAME: "invoke_workflow",
         names.GEN_AI_WORKFLOW_NAME: "trip",
         names.GEN_AI_CONVERSATION_ID: "c-1",
-        names.GEN_AI_INPUT_MESSAGES: (
-            '[{"role": "user", "parts": [{"type": "text", "content": "Where to?"}]}]'
-        ),
-        names.GEN_AI_OUTPUT_MESSAGES: (
-            '[{"role": "assistant", "parts": [{"type": "text", "content": "Bergen"}]}]'
-        ),
+        names.GEN_AI_INPUT_MESSAGES: said("user", "Where to?"),
+        names.GEN_AI_OUTPUT_MESSAGES: said("assistant", "Bergen"),
         names.TASK_ID: "t-1",
         names.TASK_INPUT: "Where to?",
         names.TASK_OUTPUT: "Bergen",
@@ -129,10 +131,8 @@ def test_a_run_says_task_answer_and_outcome(recorder: Recorder) -> None:
 
 
 def test_what_an_agent_does_is_under_it_and_bears_its_name(recorder: Recorder) -> None:
-    with (
-        recorder.root(),
-        agent("guide", instructions="Be brief.", description="Knows the way", agent_id="a-7"),
-    ):
+    told: dict[str, Any] = {"instructions": "Be brief.", "description": "Knows the way", "agent_id": "a-7"}
+    with recorder.root(), agent("guide", **told):
         with llm("gpt-4o", messages="Where is Oslo?", provider="openai") as call:
             call.output("In Norway.")
             call.usage(input_tokens=12, output_tokens=3)
@@ -151,12 +151,8 @@ def test_what_an_agent_does_is_under_it_and_bears_its_name(recorder: Recorder) -
         names.GEN_AI_REQUEST_MODEL: "gpt-4o",
         names.GEN_AI_PROVIDER_NAME: "openai",
         names.GEN_AI_AGENT_NAME: "guide",
-        names.GEN_AI_INPUT_MESSAGES: (
-            '[{"role": "user", "parts": [{"type": "text", "content": "Where is Oslo?"}]}]'
-        ),
-        names.GEN_AI_OUTPUT_MESSAGES: (
-            '[{"role": "assistant", "parts": [{"type": "text", "content": "In Norway."}]}]'
-        ),
+        names.GEN_AI_INPUT_MESSAGES: said("user", "Where is Oslo?"),
+        names.GEN_AI_OUTPUT_MESSAGES: said("assistant", "In Norway."),
         names.GEN_AI_USAGE_INPUT_TOKENS: 12,
         names.GEN_AI_USAGE_OUTPUT_TOKENS: 3,
         names.GEN_AI_RESPONSE_MODEL: "gpt-4o-2024-08-06",
@@ -191,20 +187,15 @@ def test_a_handoff_names_both_ends_and_takes_its_source_from_the_agent(recorder:
         names.GEN_AI_TRANSFER_TARGET_NAME: "driver",
         names.GEN_AI_TRANSFER_MODE: "pass_control",
         names.GEN_AI_AGENT_NAME: "guide",
-        names.GEN_AI_INPUT_MESSAGES: (
-            '[{"role": "user", "parts": [{"type": "text", "content": "To the station."}]}]'
-        ),
+        names.GEN_AI_INPUT_MESSAGES: said("user", "To the station."),
     }
     assert recorder.attributes("handoff driver to cook")[names.HANDOFF_SOURCE] == "driver"
     assert names.HANDOFF_SOURCE not in recorder.attributes("handoff to cook")
 
 
 def test_an_agent_called_like_a_function_runs_inside_the_handoff(recorder: Recorder) -> None:
-    with (
-        recorder.root(),
-        agent("guide"),
-        handoff("critic", message="Check this.", mode="return_to_caller") as asked,
-    ):
+    asking = handoff("critic", message="Check this.", mode="return_to_caller")
+    with recorder.root(), agent("guide"), asking as asked:
         with agent("critic"), llm("m"):
             pass
         asked.result("All is well.")
@@ -267,28 +258,20 @@ def test_openai_messages_become_parts(recorder: Recorder) -> None:
                 {"role": "tool", "tool_call_id": "c1", "content": "Norway"},
             ]
         )
+    part = {"type": "tool_call", "id": "c1", "name": "lookup", "arguments": {"city": "Oslo"}}
     assert recorder.messages("chat m") == [
         {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
         {"role": "user", "parts": [{"type": "text", "content": "Where?"}]},
-        {
-            "role": "assistant",
-            "parts": [{"type": "tool_call", "id": "c1", "name": "lookup", "arguments": {"city": "Oslo"}}],
-        },
+        {"role": "assistant", "parts": [part]},
         {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "Norway"}]},
     ]
 
 
 def test_anthropic_messages_become_parts(recorder: Recorder) -> None:
     with recorder.root(), llm("m") as call:
-        call.input(
-            [
-                {
-                    "role": "assistant",
-                    "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}],
-                },
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "3"}]},
-            ]
-        )
+        asked = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": "3"}
+        call.input([{"role": "assistant", "content": [asked]}, {"role": "user", "content": [result]}])
     assert [message["parts"] for message in recorder.messages("chat m")] == [
         [{"type": "tool_call", "id": "c1", "name": "f", "arguments": {}}],
         [{"type": "tool_call_response", "id": "c1", "response": "3"}],
@@ -430,12 +413,9 @@ def test_a_decorated_function_is_recorded_and_stays_itself(recorder: Recorder) -
     with recorder.root():
         assert_type(add(1, second=2), int)
         assert add(1) == 2
-    spans = [span for span in recorder.spans if span.name == "execute_tool add"]
-    assert [dict(span.attributes or {})[names.GEN_AI_TOOL_CALL_ARGUMENTS] for span in spans] == [
-        '{"first": 1, "second": 2}',
-        '{"first": 1}',
-    ]
-    assert [dict(span.attributes or {})[names.GEN_AI_TOOL_CALL_RESULT] for span in spans] == ["3", "2"]
+    arguments, results = names.GEN_AI_TOOL_CALL_ARGUMENTS, names.GEN_AI_TOOL_CALL_RESULT
+    calls = [(told[arguments], told[results]) for told in recorder.all_attributes("execute_tool add")]
+    assert calls == [('{"first": 1, "second": 2}', "3"), ('{"first": 1}', "2")]
     assert add.__name__ == "add"
     assert add.__doc__ == "Add."
     assert list(inspect.signature(add).parameters) == ["first", "second"]
@@ -481,12 +461,10 @@ def test_a_run_with_several_arguments_has_them_all_as_its_task(recorder: Recorde
     def travel(start: str, end: str) -> None: ...
 
     travel("Oslo", end="Bergen")
-    assert (
-        recorder.attributes("invoke_workflow travel")[names.TASK_INPUT]
-        == '{"start": "Oslo", "end": "Bergen"}'
-    )
+    given = '{"start": "Oslo", "end": "Bergen"}'
+    assert recorder.attributes("invoke_workflow travel")[names.TASK_INPUT] == given
     (message,) = recorder.messages("invoke_workflow travel")
-    assert message["parts"] == [{"type": "text", "content": '{"start": "Oslo", "end": "Bergen"}'}]
+    assert message["parts"] == [{"type": "text", "content": given}]
     assert names.TASK_OUTPUT not in recorder.attributes("invoke_workflow travel")
 
 
@@ -616,10 +594,8 @@ def test_what_is_sent_into_a_generator_and_what_it_returns_get_through(recorder:
         with pytest.raises(StopIteration) as stopped:
             next(talk)
     assert stopped.value.value == ["hello", "KeyError('k')"]
-    assert json.loads(recorder.attributes("execute_tool echo")[names.GEN_AI_TOOL_CALL_RESULT]) == [
-        "hello",
-        "KeyError('k')",
-    ]
+    recorded = recorder.attributes("execute_tool echo")[names.GEN_AI_TOOL_CALL_RESULT]
+    assert json.loads(recorded) == ["hello", "KeyError('k')"]
 
 
 def test_an_error_in_a_generator_is_recorded(recorder: Recorder) -> None:
@@ -673,10 +649,8 @@ async def test_an_async_generator_can_be_closed_thrown_into_and_fail(recorder: R
         assert await thrown.athrow(KeyError()) == "caught"
         with pytest.raises(OSError, match="thrown"):
             await anext(thrown)
-    assert [span.status.status_code for span in recorder.spans if span.name == "execute_tool count"] == [
-        StatusCode.UNSET,
-        StatusCode.ERROR,
-    ]
+    codes = [span.status.status_code for span in recorder.spans if span.name == "execute_tool count"]
+    assert codes == [StatusCode.UNSET, StatusCode.ERROR]
 
 
 # Threads and tasks ---------------------------------------------------------
@@ -779,9 +753,8 @@ def test_one_decorated_function_runs_on_many_threads_at_once(recorder: Recorder)
     with recorder.root(), ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(carry(meet), range(4))) == [0, 1, 2, 3]
     results = {
-        (values[names.GEN_AI_TOOL_CALL_ARGUMENTS], values[names.GEN_AI_TOOL_CALL_RESULT])
-        for span in recorder.spans
-        if span.name == "execute_tool meet" and (values := dict(span.attributes or {}))
+        (told[names.GEN_AI_TOOL_CALL_ARGUMENTS], told[names.GEN_AI_TOOL_CALL_RESULT])
+        for told in recorder.all_attributes("execute_tool meet")
     }
     assert results == {(f'{{"number": {number}}}', str(number)) for number in range(4)}
 
@@ -804,15 +777,8 @@ def tell_everything(**options: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "on_spans"),
     [
-        pytest.param(None, False, id="unset"),
-        pytest.param("", False, id="empty"),
-        pytest.param("NO_CONTENT", False, id="NO_CONTENT"),
-        pytest.param("EVENT_ONLY", False, id="EVENT_ONLY"),
-        pytest.param("false", False, id="legacy false"),
-        pytest.param("nonsense", False, id="nonsense"),
-        pytest.param("SPAN_ONLY", True, id="SPAN_ONLY"),
-        pytest.param("span_and_event", True, id="in small letters"),
-        pytest.param("true", True, id="legacy true"),
+        *((value, False) for value in (None, "", "NO_CONTENT", "EVENT_ONLY", "false", "nonsense")),
+        *((value, True) for value in ("SPAN_ONLY", "span_and_event", "true")),
     ],
 )
 def test_the_environment_decides_whether_content_is_on_spans(
@@ -1023,11 +989,8 @@ def test_decorated_functions_take_and_return_hostile_values_untouched(
 def test_hostile_names_degrade(recorder: Recorder) -> None:
     with recorder.root("\ud800"), agent("x" * 10_000), tool("t", call_id=Raises()):  # type: ignore[arg-type]
         pass
-    assert {span.name for span in recorder.spans} == {
-        "invoke_workflow ?",
-        f"invoke_agent {'x' * 256}",
-        "execute_tool t",
-    }
+    shown = {"invoke_workflow ?", f"invoke_agent {'x' * 256}", "execute_tool t"}
+    assert {span.name for span in recorder.spans} == shown
     assert recorder.attributes("execute_tool t")[names.GEN_AI_TOOL_CALL_ID] == "unknown"
 
 

@@ -9,13 +9,8 @@ import pytest
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.entries import lists_in
 from semconv.model import Step, StepKind
-from tests.lineage import found
-from tests.runs import calling, hearing, step, tool
-
-
-def called(name: str, arguments: str, result: str) -> tuple[Step, Step]:
-    return calling("porter", (name, arguments)), tool("porter", result, name, input=arguments)
-
+from tests.lineage import called, found, mistake
+from tests.runs import hearing, step
 
 REFUSED = called("check_berth", '{"ship": "IMO-9301", "berth": "B7"}', '{"berth": "B7", "accepted": false}')
 BOOK = called("book_berth", '{"ship": "IMO-9301", "berth": "B7"}', '{"ok": true}')
@@ -32,8 +27,7 @@ TASK = "Book berth B7 for IMO-9301."
     ],
 )
 def test_a_deed_that_a_check_had_just_refused_is_the_mistake(check: tuple[Step, Step]) -> None:
-    clue = found(TASK, *check, *BOOK, step("porter", "Booked."))
-    assert clue is not None
+    clue = mistake(TASK, *check, *BOOK, step("porter", "Booked."))
     assert (clue.step, clue.kind) == (2, ClueKind.EXCEEDED)
     assert "called book_berth although" in clue.reason
 
@@ -103,10 +97,9 @@ PAGE = '{"items": [{"id": "PL-1041"}, {"id": "PL-1077"}], "total": 5, "next_curs
 
 
 def test_an_answer_from_the_first_of_several_pages_is_cut_short() -> None:
-    clue = found(
+    clue = mistake(
         "List all plots for sale.", *called("plots", "{}", PAGE), step("porter", "PL-1041 and PL-1077.")
     )
-    assert clue is not None
     assert (clue.step, clue.kind) == (2, ClueKind.CUT_SHORT)
     assert "2 of the 5 entries" in clue.reason
 
@@ -155,15 +148,17 @@ def test_the_agent_that_leaves_rows_out_is_blamed_and_not_the_one_before() -> No
     table = "no,owner\n" + "\n".join(f"PL-10{n},Owner {chr(n + 54)}" for n in range(11, 18))
     whole = ", ".join(f"PL-10{n}" for n in range(11, 18))
     part = ", ".join(f"PL-10{n}" for n in range(11, 18) if n != 14)
-    clue = found("List all plots.", *called("plots", "{}", table), step("porter", whole), step("clerk", part))
-    assert clue is not None
+    clue = mistake(
+        "List all plots.", *called("plots", "{}", table), step("porter", whole), step("clerk", part)
+    )
     assert (clue.step, clue.kind) == (3, ClueKind.CUT_SHORT)
 
 
 def test_an_amount_in_another_currency_with_its_digits_was_changed() -> None:
     record = '{"loan": "L-7", "value": "240000", "currency": "CHF"}'
-    clue = found("Value in euros?", *called("loan", "{}", record), step("porter", "It is worth EUR 240,000."))
-    assert clue is not None
+    clue = mistake(
+        "Value in euros?", *called("loan", "{}", record), step("porter", "It is worth EUR 240,000.")
+    )
     assert "where loan returned 240000 chf" in clue.reason
     assert found("Value?", *called("loan", "{}", record), step("porter", "It is worth CHF 240,000.")) is None
 
@@ -177,10 +172,9 @@ FIRMS = called("firms", '{"trade": "lifts"}', '[{"firm": "Ott", "no": "77120"}]'
     [LOG_EMPTY, called("service_log", '{"lift": "L-4"}', '{"lift": "L-4", "entries": []}')],
 )
 def test_a_date_from_nowhere_after_an_empty_look_up_is_invented(log: tuple[Step, Step]) -> None:
-    clue = found(
+    clue = mistake(
         "When was lift L-4 serviced?", *log, *FIRMS, step("porter", "On 3 May 2026, by Ott (77120).")
     )
-    assert clue is not None
     assert (clue.step, clue.kind) == (4, ClueKind.INVENTED)
     assert "gave 3 May 2026, although service_log had returned nothing" in clue.reason
 
@@ -209,8 +203,7 @@ def test_an_answer_that_says_or_needs_no_more_than_was_found_is_right(
 )
 def test_a_result_of_another_period_is_out_of_date(task: str, label: str) -> None:
     result = f"{label}: 812 members, 47 new"
-    clue = found(task, *called("members", "{}", result), step("porter", "812 members, 47 of them new."))
-    assert clue is not None
+    clue = mistake(task, *called("members", "{}", result), step("porter", "812 members, 47 of them new."))
     assert clue.kind is ClueKind.OUT_OF_DATE
     told_so = step("porter", f"For {label}, the latest there is: 812 members.")
     assert found(task, *called("members", "{}", result), told_so) is None

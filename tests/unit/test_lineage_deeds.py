@@ -7,25 +7,19 @@ import pytest
 from analyzer.lineage.clue import ClueKind
 from analyzer.lineage.deeds import acts_in
 from semconv.model import Step
-from tests.lineage import found
-from tests.runs import calling, failed_tool, step, tool
-
-
-def called(name: str, arguments: str, result: str) -> tuple[Step, Step]:
-    return calling("teller", (name, arguments)), tool("teller", result, name, input=arguments)
-
+from tests.lineage import called, found, mistake
+from tests.runs import failed_tool, step
 
 CHECKED = called("check_grant", '{"pupil": "P-88"}', '{"max_grant_eur": 240.5, "reason": "half orphan"}')
 
 
 def test_a_call_beyond_the_maximum_that_a_check_returned_is_the_mistake() -> None:
-    clue = found(
+    clue = mistake(
         "Pay out the grant of pupil P-88.",
         *CHECKED,
         *called("pay_grant", '{"pupil": "P-88", "amount_eur": 310}', '{"paid_eur": 310.0}'),
-        step("teller", "Paid."),
+        step("porter", "Paid."),
     )
-    assert clue is not None
     assert (clue.step, clue.kind) == (2, ClueKind.EXCEEDED)
     assert "310" in clue.reason
     assert "max_grant_eur 240.5 that check_grant returned" in clue.reason
@@ -41,13 +35,13 @@ def test_a_call_beyond_the_maximum_that_a_check_returned_is_the_mistake() -> Non
     ],
 )
 def test_a_call_within_the_maximum_or_of_something_else_is_right(deed: tuple[Step, Step]) -> None:
-    assert found("Pay out the grant of pupil P-88.", *CHECKED, *deed, step("teller", "Done.")) is None
+    assert found("Pay out the grant of pupil P-88.", *CHECKED, *deed, step("porter", "Done.")) is None
 
 
 def test_a_later_maximum_replaces_an_earlier_one() -> None:
     again = called("check_grant", '{"pupil": "P-88", "year": 2}', '{"max_grant_eur": 400}')
     deed = called("pay_grant", '{"amount_eur": 310}', '{"paid_eur": 310}')
-    assert found("Pay out the grant of pupil P-88.", *CHECKED, *again, *deed, step("teller", "Done.")) is None
+    assert found("Pay out the grant of pupil P-88.", *CHECKED, *again, *deed, step("porter", "Done.")) is None
 
 
 REFUNDED = called("refund_ticket", '{"ticket": "T-5512"}', '{"refunded_eur": 61.2, "ticket": "T-5512"}')
@@ -64,8 +58,7 @@ REFUNDED = called("refund_ticket", '{"ticket": "T-5512"}', '{"refunded_eur": 61.
 )
 def test_a_report_of_another_figure_than_the_result_of_the_deed_is_wrong(answer: str) -> None:
     price = called("ticket_price", '{"ticket": "T-5512"}', '{"paid_eur": 68.0}')
-    clue = found("Refund ticket T-5512.", *price, *REFUNDED, step("teller", answer))
-    assert clue is not None
+    clue = mistake("Refund ticket T-5512.", *price, *REFUNDED, step("porter", answer))
     assert (clue.step, clue.kind) == (4, ClueKind.MISREPORTED)
     assert "refund_ticket returned 61.2 EUR" in clue.reason
 
@@ -81,7 +74,7 @@ def test_a_report_of_another_figure_than_the_result_of_the_deed_is_wrong(answer:
 )
 def test_a_report_with_the_result_or_without_a_figure_is_right(answer: str) -> None:
     price = called("ticket_price", '{"ticket": "T-5512"}', '{"paid_eur": 68.0}')
-    assert found("Refund ticket T-5512.", *price, *REFUNDED, step("teller", answer)) is None
+    assert found("Refund ticket T-5512.", *price, *REFUNDED, step("porter", answer)) is None
 
 
 @pytest.mark.parametrize(
@@ -94,8 +87,7 @@ def test_a_report_with_the_result_or_without_a_figure_is_right(answer: str) -> N
     ],
 )
 def test_a_claimed_deed_without_a_call_of_its_own_comes_from_nowhere(answer: str) -> None:
-    clue = found("Refund ticket T-5512.", *REFUNDED, step("teller", answer))
-    assert clue is not None
+    clue = mistake("Refund ticket T-5512.", *REFUNDED, step("porter", answer))
     assert (clue.step, clue.kind) == (2, ClueKind.CLAIMED)
 
 
@@ -111,7 +103,7 @@ def test_a_claimed_deed_without_a_call_of_its_own_comes_from_nowhere(answer: str
     ],
 )
 def test_a_claim_with_its_call_and_a_deed_that_is_denied_are_right(answer: str) -> None:
-    assert found("Refund ticket T-5512.", *REFUNDED, step("teller", answer)) is None
+    assert found("Refund ticket T-5512.", *REFUNDED, step("porter", answer)) is None
 
 
 @pytest.mark.parametrize(
@@ -123,19 +115,18 @@ def test_a_claim_with_its_call_and_a_deed_that_is_denied_are_right(answer: str) 
     ],
 )
 def test_a_claim_may_mean_a_call_of_another_name(tool_name: str, answer: str) -> None:
-    assert found("End my contract.", *called(tool_name, "{}", '{"ok": true}'), step("teller", answer)) is None
+    assert found("End my contract.", *called(tool_name, "{}", '{"ok": true}'), step("porter", answer)) is None
 
 
 def test_a_fact_that_a_result_gives_is_no_claim_of_a_deed() -> None:
     status = called("parcel_status", "{}", '{"status": "cancelled by sender"}')
-    assert found("Where is my parcel?", *status, step("teller", "Your parcel was cancelled.")) is None
+    assert found("Where is my parcel?", *status, step("porter", "Your parcel was cancelled.")) is None
 
 
 def test_a_deed_that_failed_does_not_stand_for_a_claim() -> None:
-    broken = failed_tool("teller", "HTTP 500", "process_pass", input="{}")
+    broken = failed_tool("porter", "HTTP 500", "process_pass", input="{}")
     answer = "I have refunded 61.20 EUR. I have also cancelled the pass."
-    clue = found("Refund and end the pass.", *REFUNDED, broken, step("teller", answer))
-    assert clue is not None
+    clue = mistake("Refund and end the pass.", *REFUNDED, broken, step("porter", answer))
     assert clue.kind is ClueKind.CLAIMED
 
 
@@ -143,13 +134,12 @@ READ = called("find_member", '{"name": "Ito"}', '{"member": "MEM-4471", "card": 
 
 
 def test_an_id_from_nowhere_in_place_of_the_one_just_returned_is_invented() -> None:
-    clue = found(
+    clue = mistake(
         "Which books has Ito borrowed?",
         *READ,
         *called("loans", '{"card": "CRD-12345"}', "[]"),
-        step("teller", "None."),
+        step("porter", "None."),
     )
-    assert clue is not None
     assert (clue.step, clue.kind) == (2, ClueKind.CHANGED)
     assert "the card CRD-12345, where find_member gave CRD-90210" in clue.reason
 
@@ -165,7 +155,7 @@ def test_an_id_from_nowhere_in_place_of_the_one_just_returned_is_invented() -> N
 )
 def test_ids_that_were_returned_or_that_the_caller_may_choose_are_right(name: str, arguments: str) -> None:
     assert (
-        found("Which books has Ito borrowed?", *READ, *called(name, arguments, "[]"), step("teller", "None."))
+        found("Which books has Ito borrowed?", *READ, *called(name, arguments, "[]"), step("porter", "None."))
         is None
     )
 
@@ -200,8 +190,9 @@ def test_names_of_tools_have_their_own_words() -> None:
     ],
 )
 def test_a_deed_that_its_result_calls_undone_is_no_deed(result: str, answer: str) -> None:
-    clue = found("Please do it.", *called("put_letter", '{"to": "Mrs Lund"}', result), step("teller", answer))
-    assert clue is not None
+    clue = mistake(
+        "Please do it.", *called("put_letter", '{"to": "Mrs Lund"}', result), step("porter", answer)
+    )
     assert clue.kind is ClueKind.CLAIMED
     assert clue.reason.startswith("claimed what put_letter had not done")
 
@@ -220,13 +211,13 @@ def test_a_deed_that_its_result_calls_undone_is_no_deed(result: str, answer: str
     ],
 )
 def test_a_deed_that_is_told_as_it_stands_is_right(result: str, answer: str) -> None:
-    steps = (*called("put_letter", '{"to": "Mrs Lund"}', result), step("teller", answer))
+    steps = (*called("put_letter", '{"to": "Mrs Lund"}', result), step("porter", answer))
     assert found("Please do it.", *steps) is None
 
 
 def test_a_draft_that_was_asked_for_is_what_was_asked_for() -> None:
     written = called("put_letter", '{"to": "Mrs Lund"}', '{"id": "M-7", "status": "draft"}')
-    assert found("Draft a letter to Mrs Lund.", *written, step("teller", "I've prepared the letter.")) is None
+    assert found("Draft a letter to Mrs Lund.", *written, step("porter", "I've prepared the letter.")) is None
 
 
 OFFERED = "change_address(): sets the address\nnotify_carrier(): tells the carrier about an order"
@@ -266,8 +257,7 @@ OFRECIDAS = "cambiar_direccion(): nueva dirección\navisar_transportista(): mens
 def test_a_claim_in_the_words_of_a_tool_that_was_never_called_is_the_mistake(
     tools: str, task: str, first: str, answer: str
 ) -> None:
-    clue = found(task, *called(first, "{}", '{"ok": true}'), step("teller", answer, tools=tools))
-    assert clue is not None
+    clue = mistake(task, *called(first, "{}", '{"ok": true}'), step("porter", answer, tools=tools))
     assert clue.kind is ClueKind.CLAIMED
     assert "was offered, and did not call it" in clue.reason
 
@@ -300,16 +290,16 @@ def test_a_claim_in_the_words_of_a_tool_that_was_never_called_is_the_mistake(
     ],
 )
 def test_what_is_left_open_or_done_by_another_tool_is_right(task: str, first: str, answer: str) -> None:
-    assert found(task, *called(first, "{}", '{"ok": true}'), step("teller", answer, tools=OFFERED)) is None
+    assert found(task, *called(first, "{}", '{"ok": true}'), step("porter", answer, tools=OFFERED)) is None
 
 
 def test_a_tool_with_another_word_for_it_may_have_done_it() -> None:
     tools = "notify_carrier(): tells the carrier about an order"
-    answer = step("teller", "I have notified the carrier.", tools=tools)
+    answer = step("porter", "I have notified the carrier.", tools=tools)
     assert found("Change the address.", *called("carrier_mail", "{}", '{"ok": true}'), answer) is None
 
 
 def test_what_was_done_by_others_long_ago_is_no_claim() -> None:
     census = called("census_search", '{"name": "Wybrow"}', '[{"name": "Rose Wybrow", "age": 1}]')
     answer = "Rose is aged 1; a Rose Wybrow was registered at Braintree in 1889."
-    assert found("Find Rose Wybrow in the census.", *census, step("teller", answer)) is None
+    assert found("Find Rose Wybrow in the census.", *census, step("porter", answer)) is None

@@ -8,12 +8,8 @@ import pytest
 
 from analyzer.lineage.clue import Clue, ClueKind
 from semconv.model import Step
-from tests.lineage import found
-from tests.runs import calling, step, tool
-
-
-def called(name: str, arguments: str, result: str) -> tuple[Step, Step]:
-    return calling("porter", (name, arguments)), tool("porter", result, name, input=arguments)
+from tests.lineage import called, found, mistake
+from tests.runs import step
 
 
 def said(clue: Clue | None) -> str:
@@ -37,8 +33,7 @@ TARIFFS = (
     ],
 )
 def test_a_figure_of_a_version_that_its_source_marks_as_replaced(task: str, mark: str, answer: str) -> None:
-    clue = found(task, *called("search", "{}", TARIFFS.format(mark=mark)), step("porter", answer))
-    assert clue is not None
+    clue = mistake(task, *called("search", "{}", TARIFFS.format(mark=mark)), step("porter", answer))
     assert (clue.step, clue.kind) == (2, ClueKind.OUT_OF_DATE)
     assert "from what search marks as" in clue.reason
 
@@ -217,8 +212,7 @@ def test_a_deed_whose_result_counts_nothing(key: str, answer: str, is_claimed: b
     ],
 )
 def test_a_page_of_any_api_is_not_the_whole(task: str, result: str, answer: str) -> None:
-    clue = found(task, *called("list", "{}", result), step("porter", answer))
-    assert clue is not None
+    clue = mistake(task, *called("list", "{}", result), step("porter", answer))
     assert clue.kind is ClueKind.CUT_SHORT
     assert "no further page" in clue.reason
 

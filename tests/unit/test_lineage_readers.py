@@ -6,7 +6,7 @@ import pytest
 
 from analyzer.lineage.clue import Clue, ClueKind, weigh
 from semconv.model import Step
-from tests.lineage import found
+from tests.lineage import found, mistake
 from tests.runs import calling, failed_tool, step, tool
 
 SUSPECTED = 0.4752
@@ -30,8 +30,7 @@ FAIR = '{"event": "book fair", "opens": "2027-03-12", "closes": "2027-03-15", "n
     ],
 )
 def test_a_date_one_digit_from_the_returned_one_was_changed(task: str, answer: str) -> None:
-    clue = found(task, *looked_up(FAIR), step("reader", "It opens on 12 March 2027."), step("host", answer))
-    assert clue is not None
+    clue = mistake(task, *looked_up(FAIR), step("reader", "It opens on 12 March 2027."), step("host", answer))
     assert (clue.step, clue.kind) == (3, ClueKind.CHANGED)
     assert "2027-03-12" in clue.reason
     assert weigh([clue]).probability > SUSPECTED
@@ -63,13 +62,12 @@ def test_a_date_that_was_given_or_follows_from_one_is_right(answer: str) -> None
 
 
 def test_the_agent_that_changed_a_date_is_blamed_and_not_the_one_that_repeats_it() -> None:
-    clue = found(
+    clue = mistake(
         "When does it open?",
         *looked_up(FAIR),
         step("planner", "It opens on 22 March 2027."),
         step("host", "Dear guest, it opens on 22 March 2027."),
     )
-    assert clue is not None
     assert clue.step == 2
 
 
@@ -77,10 +75,9 @@ LINT = '{"warnings": [{"file": "lib/parse.c", "line": 12}, {"file": "lib/emit.c"
 
 
 def test_a_path_that_nobody_gave_beside_one_of_its_folder_was_changed() -> None:
-    clue = found(
+    clue = mistake(
         "Where are the warnings?", *looked_up(LINT), step("reader", "In lib/scan.c:12 and lib/emit.c:88.")
     )
-    assert clue is not None
     assert "lib/scan.c, where look_up gave lib/parse.c" in clue.reason
 
 
@@ -101,8 +98,7 @@ TENANT = '{"tenant": "Anna Berger", "firm": "Fairbrook", "rent": 810}'
 
 def test_a_name_of_which_a_part_comes_from_nowhere_was_changed() -> None:
     answer = "Please write to Highbrook about the rent."
-    clue = found("Who is the tenant of flat 4?", *looked_up(TENANT), step("reader", answer))
-    assert clue is not None
+    clue = mistake("Who is the tenant of flat 4?", *looked_up(TENANT), step("reader", answer))
     assert "gave Fairbrook" in clue.reason
 
 
@@ -134,10 +130,9 @@ def test_names_that_were_given_or_do_not_replace_one_are_right(answer: str) -> N
 def test_a_call_with_a_slip_of_what_was_asked_for_is_the_mistake(
     task: str, arguments: str, given: str
 ) -> None:
-    clue = found(
+    clue = mistake(
         task, *looked_up('{"ok": true}', name="update", arguments=arguments), step("reader", "Done.")
     )
-    assert clue is not None
     assert clue.step == 0, "the model call that wrote the argument, and not the tool"
     assert f"the task gave {given}" in clue.reason
 
@@ -186,8 +181,7 @@ SHELVES = '{"shelves": ["A-12", "A-17", "C-03", "D-41", "D-55"], "total": 5}'
     ],
 )
 def test_an_answer_that_leaves_out_the_end_of_a_list_is_cut_short(task: str, answer: str) -> None:
-    clue = found(task, *looked_up(SHELVES), step("reader", answer))
-    assert clue is not None
+    clue = mistake(task, *looked_up(SHELVES), step("reader", answer))
     assert (clue.step, clue.kind) == (2, ClueKind.CUT_SHORT)
     assert "3 of the 5 shelves" in clue.reason
 
@@ -198,16 +192,8 @@ def test_an_answer_that_leaves_out_the_end_of_a_list_is_cut_short(task: str, ans
         ("Name three empty shelves.", SHELVES, "Three shelves: A-12, A-17 and C-03."),
         ("List the empty shelves.", SHELVES, "A-12, A-17 and C-03, and two more; 5 in all."),
         ("List the empty shelves.", SHELVES, "A-12, A-17, C-03, D-41, D-55."),
-        (
-            "List all books due this week.",
-            DUE,
-            "Two books are due: B-1x and B-2x.",
-        ),
-        (
-            "Which shelves are free?",
-            FREE,
-            "Two shelves are free: A-12 and A-17.",
-        ),
+        ("List all books due this week.", DUE, "Two books are due: B-1x and B-2x."),
+        ("Which shelves are free?", FREE, "Two shelves are free: A-12 and A-17."),
         (
             "Which of these novels would you take along?",
             '{"novels": ["Emma", "Heidi", "Ulysses"]}',
@@ -227,8 +213,7 @@ TIDE = '{"gauge": "Husum", "level_cm": 512, "date": "2023-02-03"}'
     ["Today is 2027-01-05. How high is the water in Husum?", "Wie hoch steht heute (5.1.2027) das Wasser?"],
 )
 def test_an_old_result_for_today_without_its_date_is_out_of_date(task: str) -> None:
-    clue = found(task, *looked_up(TIDE), step("reader", "The water stands at 512 cm."))
-    assert clue is not None
+    clue = mistake(task, *looked_up(TIDE), step("reader", "The water stands at 512 cm."))
     assert (clue.step, clue.kind) == (2, ClueKind.OUT_OF_DATE)
 
 
@@ -249,10 +234,9 @@ def test_a_result_with_its_date_or_of_the_right_day_is_right(task: str, answer: 
 
 
 def test_a_figure_with_its_digits_in_another_unit_was_changed() -> None:
-    clue = found(
+    clue = mistake(
         "How heavy is it?", *looked_up('{"crate": "K9", "weight_g": 7250}'), step("reader", "7250 kg.")
     )
-    assert clue is not None
     assert "where look_up returned 7250 g" in clue.reason
 
 
@@ -280,8 +264,7 @@ BUSES = (
     ],
 )
 def test_an_entry_that_breaks_a_limit_which_another_keeps_is_the_mistake(task: str, answer: str) -> None:
-    clue = found(task, *looked_up(BUSES), step("reader", answer))
-    assert clue is not None
+    clue = mistake(task, *looked_up(BUSES), step("reader", answer))
     assert (clue.step, clue.kind) == (2, ClueKind.CONSTRAINT)
 
 
@@ -459,10 +442,9 @@ def test_a_search_without_a_hit_gives_no_source() -> None:
     nothing = looked_up(
         '{"query": "tides", "total": 0, "hits": []}', name="search", arguments='{"query": "tides"}'
     )
-    clue = found(
+    clue = mistake(
         "Find a study on tides.", *nothing, step("reader", "Lund (2021) has a sample of 248 gauges.")
     )
-    assert clue is not None
     assert clue.reason.endswith("although search had returned nothing")
 
 
@@ -484,6 +466,5 @@ def test_an_amount_that_a_rate_gives_is_no_change_of_unit() -> None:
     right = step("change", "The room is 529.20 EUR and the tax 26.46 EUR.")
     assert found("What is it in EUR?", *looked_up('{"night_chf": 168}'), hotel, *rate, right) is None
     kept = looked_up('{"from": "CHF", "to": "EUR", "rate": 0.97}', name="rate")
-    clue = found("What is it in EUR?", *looked_up('{"night_chf": 168}'), hotel, *kept, right)
-    assert clue is not None
+    clue = mistake("What is it in EUR?", *looked_up('{"night_chf": 168}'), hotel, *kept, right)
     assert "529.20" in clue.reason

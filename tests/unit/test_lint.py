@@ -112,10 +112,7 @@ def test_every_rule_has_a_case() -> None:
     [
         ("openinference.instrumentation.langchain", "OPENINFERENCE_HIDE_INPUTS=false"),
         ("pydantic-ai", "Agent.instrument_all(InstrumentationSettings(include_content=True))"),
-        (
-            "opentelemetry.instrumentation.x",
-            "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental",
-        ),
+        ("opentelemetry.instrumentation.x", "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"),
         ("blamespan.instrument", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analyzer.programs.call_spans import spans_of_calls
-from analyzer.programs.model_call import PassedCall, read_model_call
+from analyzer.programs.model_call import ModelCall, PassedCall, read_model_call
 from semconv.record import replace
 
 CALL = {"id": "c1", "function": {"name": "look_up", "arguments": '{"city": "Ulm"}'}}
@@ -23,6 +23,12 @@ def passed(
         path=path, request=json.dumps(request).encode(), answer=answer, content_type=kind, status=200,
         start_ns=1, end_ns=2,
     )  # fmt: skip
+
+
+def whole_call(call: PassedCall) -> ModelCall:
+    found = read_model_call(call)
+    assert found is not None
+    return found
 
 
 def streamed(*events: Mapping[str, Any]) -> bytes:
@@ -134,8 +140,7 @@ WHOLE: dict[str, tuple[str, Mapping[str, Any], bytes, str]] = {
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_three_apis_say_the_same_whole_and_streamed(name: str) -> None:
-    found = read_model_call(passed(*WHOLE[name]))
-    assert found is not None
+    found = whole_call(passed(*WHOLE[name]))
     assert (found.model, found.answered_by, found.instructions) == ("m", "m-2", "You are the clerk.")
     assert [(each["role"], each["content"]) for each in found.messages] == [("user", "Ulm?")]
     assert "".join(each.get("content") or "" for each in found.said) == "Let me see."
@@ -163,8 +168,7 @@ BY_MESSAGES = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": 
     ],
 )
 def test_a_tools_result_is_a_message_of_its_own(path: str, field: str, messages: list[Any]) -> None:
-    found = read_model_call(passed(path, {field: messages}, b"{}"))
-    assert found is not None
+    found = whole_call(passed(path, {field: messages}, b"{}"))
     asked, result = found.messages
     assert asked["tool_calls"][0]["function"]["name"] == "look_up"
     assert (result["role"], result["tool_call_id"], result["content"]) == ("tool", "c1", "sunny")
@@ -227,8 +231,7 @@ OTHER_CALLS: dict[str, tuple[str, Mapping[str, Any], bytes, str, tuple[str, str,
 @pytest.mark.parametrize("name", OTHER_CALLS)
 def test_custom_tools_and_former_functions_are_calls_with_results(name: str) -> None:
     path, request, answer, kind, expected = OTHER_CALLS[name]
-    found = read_model_call(passed(path, request, answer, kind))
-    assert found is not None
+    found = whole_call(passed(path, request, answer, kind))
     asked, result = found.messages
     assert (result["role"], result["content"]) == ("tool", "1")
     for (call,) in (asked["tool_calls"], found.said[-1]["tool_calls"]):
@@ -253,8 +256,7 @@ def test_a_call_of_an_odd_shape_is_unreadable_in_requests_and_said_of_answers(od
     path = "/v1/chat/completions"
     assert read_model_call(passed(path, {"messages": [odd]}, b"{}")) is None
     answer = json.dumps({"choices": [{"message": odd}]}).encode()
-    found = read_model_call(passed(path, CHAT, answer))
-    assert found is not None
+    found = whole_call(passed(path, CHAT, answer))
     assert found.error == "HTTP 200: its answer cannot be read"
 
 
@@ -291,8 +293,7 @@ def test_what_is_no_call_of_a_chat_model_is_left_out(path: str, body: bytes) -> 
 )
 def test_an_answer_that_is_cut_or_odd_is_read_as_far_as_it_goes(path: str, kind: str, answer: bytes) -> None:
     request = {"messages": [{"role": "user", "content": "?"}, 7], "input": "?"}
-    found = read_model_call(passed(path, request, answer, kind))
-    assert found is not None
+    found = whole_call(passed(path, request, answer, kind))
     assert found.messages[0]["content"] == "?"
 
 
@@ -302,24 +303,20 @@ def test_a_refused_call_says_why() -> None:
         path="/v1/chat/completions", request=json.dumps(CHAT).encode(), answer=body,
         content_type="application/json", status=429, start_ns=0, end_ns=0,
     )  # fmt: skip
-    found = read_model_call(call)
-    assert found is not None
+    found = whole_call(call)
     assert found.error == "HTTP 429: slow down"
 
 
 def test_a_compressed_answer_is_read() -> None:
     path, request, answer, kind = WHOLE["chat"]
     call = replace(passed(path, request, gzip.compress(answer), kind), encoding="gzip")
-    found = read_model_call(call)
-    assert found is not None
+    found = whole_call(call)
     assert found.said[0]["content"] == "Let me see."
-    broken = read_model_call(replace(call, answer=b"\x1f\x8bno gzip"))
-    assert broken is not None
+    broken = whole_call(replace(call, answer=b"\x1f\x8bno gzip"))
     assert broken.said == ()
 
 
 @pytest.mark.parametrize(("failure", "told"), [("cut", "broke off"), ("client_gone", "did not wait")])
 def test_an_answer_that_broke_off_says_so(failure: str, told: str) -> None:
-    found = read_model_call(replace(passed(*WHOLE["chat, streamed"]), failure=failure))
-    assert found is not None
+    found = whole_call(replace(passed(*WHOLE["chat, streamed"]), failure=failure))
     assert told in found.error

@@ -13,6 +13,7 @@ from tests.factories import agent, chat, ordered, said, span, tool
 
 PLAN = "You are the planner of a hotel. Find rooms."
 BOOK = "You are the clerk of a hotel. Book rooms."
+TEMPLATE = "Find rooms in Paris or Rome for the week of"
 FIND = [("find_rooms", "{}", "c1")]
 
 
@@ -76,12 +77,7 @@ def test_agents_named_by_their_class_are_told_apart_by_their_instructions() -> N
         pytest.param(PLAN, PLAN, "RequirementAgent", id="one agent twice"),
         pytest.param(PLAN, f"{PLAN} Today is Monday.", "RequirementAgent", id="one agent on another day"),
         pytest.param("Find rooms.", "Book a bed.", "TravelAgent", id="a name like a class's"),
-        pytest.param(
-            "Find rooms in Paris for the week of 3 May.",
-            "Find rooms in Rome for the week of 9 June.",
-            "RequirementAgent",
-            id="a template, filled twice",
-        ),
+        pytest.param(f"{TEMPLATE} 3 May.", f"{TEMPLATE} 9 June.", "RequirementAgent", id="a filled template"),
     ],
 )
 def test_other_agents_keep_their_name(first: str, second: str, name: str) -> None:
@@ -95,11 +91,8 @@ def test_agents_of_one_class_without_titles_are_numbered(name: str) -> None:
 
 
 def test_the_one_without_a_title_keeps_the_class_as_its_name() -> None:
-    assert two_of(PLAN, "Confirm bookings.") == [
-        ("llm", "planner"),
-        ("tool", "planner"),
-        ("llm", "RequirementAgent"),
-    ]
+    planner = [("llm", "planner"), ("tool", "planner")]
+    assert two_of(PLAN, "Confirm bookings.") == [*planner, ("llm", "RequirementAgent")]
 
 
 def test_an_agent_that_calls_with_two_prompts_is_one() -> None:
@@ -114,9 +107,8 @@ def test_spans_of_no_known_dialect_are_told_apart_too(named: str) -> None:
         heard = [{"role": "system", "content": prompt}, {"role": "user", "content": "Un lit?"}]
         given: dict[str, Any] = {"acme.request.messages": json.dumps(heard), "acme.response.text": "Oui."}
         given |= {"acme.usage.input_tokens": 9, "acme.usage.output_tokens": 2}
-        return span(
-            number, parent=parent, start=number * 10, end=number * 10 + 4, name="llm", attributes=given
-        )
+        at = number * 10
+        return span(number, parent=parent, start=at, end=at + 4, name="llm", attributes=given)
 
     def outer(number: int, start: int) -> Span:
         return span(number, parent=1, start=start, end=start + 18, name=named)

@@ -11,7 +11,7 @@ from analyzer.methods.suspicion import suspect
 from analyzer.signals.run_view import read
 from analyzer.signals.suspicion import ClueKind, clues
 from analyzer.signals.wordings import ANY_LANGUAGE, speaks_of, tables
-from semconv.model import StepKind, Trajectory
+from semconv.model import Step, StepKind, Trajectory
 from tests.runs import hearing, run, step, tool
 
 HIVES = tool("beekeeper", '{"hives": 14, "queens": 13}', target="count_hives")
@@ -66,73 +66,48 @@ def test_naming_the_language_of_the_task_asks_for_no_other() -> None:
 BOX = json.dumps({"text": ANSWER["en"], "note": "It is as it was before, and all of it is well."})
 
 
-@pytest.mark.parametrize(
-    "trajectory",
-    [
-        pytest.param(asked(f"{TASK['de']} Bitte auf Englisch.", ANSWER["en"]), id="named"),
-        pytest.param(
-            asked(
-                TASK["en"],
-                "In de tuin staan 14 bijenkasten, en 13 daarvan hebben een koningin.",
-                instructions="Antwoord gasten altijd in het Nederlands.",
-            ),
-            id="instructions in Dutch",
-        ),
-        pytest.param(asked(f"{TASK['en']} Reply in German.", ANSWER["de"]), id="named in English"),
-        pytest.param(asked(f"请翻译:{TASK['zh']}", ANSWER["en"]), id="translation"),
-        pytest.param(asked(f"Übersetze: {TASK['de']}", TASK["en"]), id="translation from German"),
-        pytest.param(asked(f"Traduis cette phrase : {TASK['fr']}", TASK["ru"]), id="translation from French"),
-        pytest.param(
-            asked(TASK["en"], ANSWER["de"], instructions="Answer every guest in German."), id="instructions"
-        ),
-        pytest.param(
-            asked(TASK["en"], ANSWER["fr"], instructions="Answer in the guest's own language."), id="any"
-        ),
-        pytest.param(
-            asked(TASK["en"], ANSWER["de"], instructions="Du bist im Garten und hilfst den Gästen."),
-            id="a desk",
-        ),
-        pytest.param(
-            run(
-                step("guest", "And please tell me what I have to do with them.", StepKind.HUMAN),
-                HIVES,
-                step("beekeeper", ANSWER["en"]),
-                task=TASK["de"],
-                output=ANSWER["en"],
-            ),
-            id="a person went on in it",
-        ),
-        pytest.param(asked(TASK["de"], "14 hives, 13 queens."), id="a few words"),
-        pytest.param(asked(TASK["zh"], "OK"), id="one word"),
-        pytest.param(asked(TASK["zh"], "Ann Lee, Bo Hart, Cy Dunn, Di Frost, Ed Gale."), id="names"),
-        pytest.param(asked("Hives?", ANSWER["de"]), id="a short task"),
-        pytest.param(
-            asked(TASK["de"], "for hive in hives:\n    if hive.queen is not None and hive.is_there():\n"
-                  "        print('There is a queen in this one, and it is well.')"),
-            id="code",
-        ),
-        pytest.param(
-            asked(TASK["de"], "```python\n# This is where all of the hives are.\n```"), id="fence"
-        ),
-        pytest.param(asked(TASK["de"], BOX), id="texts of data"),
-        pytest.param(asked(TASK["de"], f"“{ANSWER['en']}”"), id="a quotation"),
-        pytest.param(
-            run(
-                tool("beekeeper", f"Notes: {ANSWER['en']}"),
-                step("beekeeper", ANSWER["en"]),
-                task=TASK["de"],
-                output=ANSWER["en"],
-            ),
-            id="a sentence of a result",
-        ),
-        pytest.param(asked(TASK["de"], f"{ANSWER['de']} {ANSWER['en']}"), id="two languages"),
-        pytest.param(asked(f"{TASK['de']} {TASK['en']}", ANSWER["en"]), id="a task in two languages"),
-        pytest.param(
-            asked(TASK["en"], "I trädgården står 14 bikupor, och alla utom en av dem har en drottning."),
-            id="a language without a table",
-        ),
-    ],
-)  # fmt: skip
+PERSON = step("guest", "And please tell me what I have to do with them.", StepKind.HUMAN)
+NOTES = tool("beekeeper", f"Notes: {ANSWER['en']}")
+DUTCH = "In de tuin staan 14 bijenkasten, en 13 daarvan hebben een koningin."
+SWEDISH = "I trädgården står 14 bikupor, och alla utom en av dem har en drottning."
+CODE = (
+    "for hive in hives:\n    if hive.queen is not None and hive.is_there():\n"
+    "        print('There is a queen in this one, and it is well.')"
+)
+FENCE = "```python\n# This is where all of the hives are.\n```"
+
+
+def told_in_english(*before: Step) -> Trajectory:
+    return run(*before, step("beekeeper", ANSWER["en"]), task=TASK["de"], output=ANSWER["en"])
+
+
+RIGHT = {
+    "named": asked(f"{TASK['de']} Bitte auf Englisch.", ANSWER["en"]),
+    "instructions in Dutch": asked(TASK["en"], DUTCH, "Antwoord gasten altijd in het Nederlands."),
+    "named in English": asked(f"{TASK['en']} Reply in German.", ANSWER["de"]),
+    "translation": asked(f"请翻译:{TASK['zh']}", ANSWER["en"]),
+    "translation from German": asked(f"Übersetze: {TASK['de']}", TASK["en"]),
+    "translation from French": asked(f"Traduis cette phrase : {TASK['fr']}", TASK["ru"]),
+    "instructions": asked(TASK["en"], ANSWER["de"], "Answer every guest in German."),
+    "any": asked(TASK["en"], ANSWER["fr"], "Answer in the guest's own language."),
+    "a desk": asked(TASK["en"], ANSWER["de"], "Du bist im Garten und hilfst den Gästen."),
+    "a person went on in it": told_in_english(PERSON, HIVES),
+    "a few words": asked(TASK["de"], "14 hives, 13 queens."),
+    "one word": asked(TASK["zh"], "OK"),
+    "names": asked(TASK["zh"], "Ann Lee, Bo Hart, Cy Dunn, Di Frost, Ed Gale."),
+    "a short task": asked("Hives?", ANSWER["de"]),
+    "code": asked(TASK["de"], CODE),
+    "fence": asked(TASK["de"], FENCE),
+    "texts of data": asked(TASK["de"], BOX),
+    "a quotation": asked(TASK["de"], f"“{ANSWER['en']}”"),
+    "a sentence of a result": told_in_english(NOTES),
+    "two languages": asked(TASK["de"], f"{ANSWER['de']} {ANSWER['en']}"),
+    "a task in two languages": asked(f"{TASK['de']} {TASK['en']}", ANSWER["en"]),
+    "a language without a table": asked(TASK["en"], SWEDISH),
+}
+
+
+@pytest.mark.parametrize("trajectory", RIGHT.values(), ids=RIGHT)
 def test_other_languages_may_be_right(trajectory: Trajectory) -> None:
     assert reasons(trajectory) == []
 

@@ -56,13 +56,8 @@ def infos(*names: str, following: str = "") -> dict[str, Any]:
 
 
 def test_phoenix_reads_all_pages_of_traces_and_of_their_spans() -> None:
-    answers = [
-        traces("a", "b", following="t2"),
-        spans("1", following="s2"),
-        spans("2"),
-        traces("c"),
-        spans("3"),
-    ]
+    first_page = [traces("a", "b", following="t2"), spans("1", following="s2"), spans("2")]
+    answers = [*first_page, traces("c"), spans("3")]
     asked, found = played(pull_phoenix(Wanted(project="my shop/eu", since_ns=PAST_NS, limit=50)), answers)
     first = dict(asked[0].query)
     assert asked[0].path == "v1/projects/my%20shop%2Feu/traces"
@@ -76,9 +71,8 @@ def test_phoenix_reads_all_pages_of_traces_and_of_their_spans() -> None:
 def test_no_more_runs_are_read_than_asked_for() -> None:
     asked, _ = played(pull_phoenix(Wanted(limit=2)), [traces("a", "b", "c", following="t2"), spans("1")])
     assert [value for name, value in asked[-1].query if name == "trace_id"] == ["a", "b"]
-    asked, _ = played(
-        pull_mlflow(Wanted(limit=1)), [infos("tr-a", "tr-b", following="t2"), {"traces": [{"spans": [{}]}]}]
-    )
+    answers = [infos("tr-a", "tr-b", following="t2"), {"traces": [{"spans": [{}]}]}]
+    asked, _ = played(pull_mlflow(Wanted(limit=1)), answers)
     assert asked[-1].query == [("trace_ids", "tr-a")]
 
 
@@ -163,28 +157,26 @@ def test_langsmith_finds_the_project_by_name_then_all_runs_of_its_traces() -> No
     asked, found = played(pull_langsmith(Wanted(project="shop", since_ns=PAST_NS, limit=200)), answers)
     assert (asked[0].path, asked[0].query[0]) == ("sessions", ("name", "shop"))
     bodies = [ask.body for ask in asked if ask.body is not None]
-    assert [(body.get("trace"), body.get("cursor"), body["limit"]) for body in bodies] == [
-        (None, None, 100),
-        (RUN, None, 100),
-        (RUN, "r2", 100),
-        (None, "c2", 100),
-    ]
+    pages = [(body.get("trace"), body.get("cursor")) for body in bodies]
+    assert pages == [(None, None), (RUN, None), (RUN, "r2"), (None, "c2")]
+    assert {body["limit"] for body in bodies} == {100}
     assert (bodies[0]["is_root"], bodies[0]["start_time"]) == (True, "2026-09-21T14:13:20.123Z")
     assert steps_of(LANGSMITH, found) == [(TRACE, "4")]
     (link,) = found[0].links.values()
-    pages = [LANGSMITH.page_url(url, link) for url in ("https://eu.api.smith.langchain.com", "https://h/api")]
-    assert pages == ["https://eu.smith.langchain.com/o/1/projects/p/2/r/3", "https://h/o/1/projects/p/2/r/3"]
+    urls = [LANGSMITH.page_url(url, link) for url in ("https://eu.api.smith.langchain.com", "https://h/api")]
+    assert urls == ["https://eu.smith.langchain.com/o/1/projects/p/2/r/3", "https://h/o/1/projects/p/2/r/3"]
     with pytest.raises(PullFailed, match="no project is called 'shop'"):
         played(pull_langsmith(Wanted(project="shop", limit=9)), [[]])
+
+
+PAGE = [traces("a", following="x"), spans("1")]
 
 
 @pytest.mark.parametrize(
     "answers",
     [
-        pytest.param(
-            [traces("a", following="x"), spans("1"), traces("b", following="x"), spans("2")], id="cursor"
-        ),
-        pytest.param([traces("a", following="x"), spans("1"), traces("a", following="y")], id="same page"),
+        pytest.param([*PAGE, traces("b", following="x"), spans("2")], id="cursor"),
+        pytest.param([*PAGE, traces("a", following="y")], id="same page"),
         pytest.param([traces(following="x")], id="empty page"),
         pytest.param([traces("a"), spans("1", following="x"), spans("1", following="y")], id="same spans"),
     ],
@@ -197,16 +189,8 @@ def test_pages_that_never_end_are_told(answers: list[Any]) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        None,
-        [],
-        7,
-        {"data": {}},
-        {"data": [1]},
-        {"data": [{}]},
-        {"data": [{"trace_id": 5}]},
-        traces("\ud800"),
-        traces("a" * 3_000),
-        {"data": [{"trace_id": "a", "project_id": "\ud800"}]},
+        *(None, [], 7, {"data": {}}, {"data": [1]}, {"data": [{}]}, {"data": [{"trace_id": 5}]}),
+        *(traces("\ud800"), traces("a" * 3_000), {"data": [{"trace_id": "a", "project_id": "\ud800"}]}),
     ],
 )
 def test_answers_of_another_shape_are_told(answer: Any) -> None:
@@ -292,9 +276,8 @@ async def test_credentials_reach_the_backend_and_no_other_host() -> None:
         return web.json_response(traces())
 
     async with served(other) as elsewhere:
-        moved = await pulled_from(
-            answering(307, b"", {"Location": f"{elsewhere}/x"}), headers={"Authorization": "k"}
-        )
+        redirect = answering(307, b"", {"Location": f"{elsewhere}/x"})
+        moved = await pulled_from(redirect, headers={"Authorization": "k"})
         assert moved.error is not None
         assert f"redirects to {elsewhere}" in str(moved.error)
         assert not seen

@@ -144,16 +144,18 @@ async def test_a_recorded_failure_fails_over_http_and_over_mcp() -> None:
     assert found["result"] == {"resultType": "complete", "content": content, "isError": True}
 
 
+def text_block(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
 @pytest.mark.parametrize(
     ("recorded", "content"),
     [
-        pytest.param("ref 7", [{"type": "text", "text": "ref 7"}], id="text"),
-        pytest.param('{"ref": 7}', [{"type": "text", "text": '{"ref": 7}'}], id="object"),
-        pytest.param('{"type": "text", "text": "ref 7"}', [{"type": "text", "text": "ref 7"}], id="block"),
-        pytest.param('[{"type": "text", "text": "a"}]', [{"type": "text", "text": "a"}], id="blocks"),
-        pytest.param(
-            '{"content": [{"type": "text", "text": "a"}]}', [{"type": "text", "text": "a"}], id="result"
-        ),
+        pytest.param("ref 7", [text_block("ref 7")], id="text"),
+        pytest.param('{"ref": 7}', [text_block('{"ref": 7}')], id="object"),
+        pytest.param('{"type": "text", "text": "ref 7"}', [text_block("ref 7")], id="block"),
+        pytest.param('[{"type": "text", "text": "a"}]', [text_block("a")], id="blocks"),
+        pytest.param('{"content": [{"type": "text", "text": "a"}]}', [text_block("a")], id="result"),
     ],
 )
 async def test_mcp_results_are_what_they_were_before_a_framework_recorded_them(
@@ -180,23 +182,20 @@ async def test_what_changes_nothing_reaches_the_mcp_server_and_calls_do_not() ->
     assert told["result"]["tools"] == [{"name": "book", "inputSchema": {"type": "object"}}]
     assert "`book`" in refused["error"]["message"]
     assert "`book`" in report.invalid
-    assert server.asked == [
-        ("POST", "initialize"),
-        ("POST", "tools/list"),
-        ("GET", "None"),
-        ("DELETE", "None"),
-    ]
+    passed_on = [("POST", "initialize"), ("POST", "tools/list"), ("GET", "None"), ("DELETE", "None")]
+    assert server.asked == passed_on
+
+
+RPC: dict[str, Any] = {"jsonrpc": "2.0", "id": 1}
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param({"jsonrpc": "2.0", "id": 1, "method": "tasks/cancel"}, id="unknown method"),
-        pytest.param(
-            [{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "book"}}], id="batch"
-        ),
-        pytest.param({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": [1]}, id="no params"),
-        pytest.param({"jsonrpc": "2.0", "id": 1, "method": ["tools/call"]}, id="method of another type"),
+        pytest.param(RPC | {"method": "tasks/cancel"}, id="unknown method"),
+        pytest.param([RPC | {"method": "tools/call", "params": {"name": "book"}}], id="batch"),
+        pytest.param(RPC | {"method": "tools/call", "params": [1]}, id="no params"),
+        pytest.param(RPC | {"method": ["tools/call"]}, id="method of another type"),
     ],
 )
 async def test_other_messages_never_reach_the_mcp_server(body: Any) -> None:
@@ -219,11 +218,10 @@ async def test_an_mcp_server_that_is_away_makes_the_trial_invalid() -> None:
 
 async def test_a_read_only_mcp_tool_runs_where_nothing_is_recorded() -> None:
     allowed = frozenset({"find"})
-    async with (
-        mcp_server() as server,
-        trial([], over_mcp(server, "book"), allow_tools=allowed) as (_, _, known),
-    ):
-        await said(known["MCP"], "tools/call", name="find", arguments={})
+    async with mcp_server() as server:
+        remote = over_mcp(server, "book")
+        async with trial([], remote, allow_tools=allowed) as (_, _, known):
+            await said(known["MCP"], "tools/call", name="find", arguments={})
         assert server.asked == [("POST", "tools/call")]
 
 
@@ -275,11 +273,8 @@ def test_a_tool_that_a_model_called_needs_no_span_to_be_named(rules: ToolRules, 
 
 
 def test_all_tools_to_declare_are_named_at_once_with_what_each_did() -> None:
-    executed = [
-        foreign(0, "look_up", "ok"),
-        foreign(1, "look_up", "other"),
-        foreign(2, "pay\x1b[2J", "x" * 999),
-    ]
+    looked_up = [foreign(0, "look_up", "ok"), foreign(1, "look_up", "other")]
+    executed = [*looked_up, foreign(2, "pay\x1b[2J", "x" * 999)]
     found = undeclared_tool(tape(ASKS, tools=executed), ToolRules())
     assert found is not None
     assert "`look_up` would really run in a trial (recorded 2 times" in found.reason

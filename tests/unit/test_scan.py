@@ -52,11 +52,8 @@ AGENT = {"openinference.span.kind": "AGENT"}
 def test_spans_are_counted_for_each_trace() -> None:
     found = scan_traces(many_spans(7, traces=3), {trace_name(number) for number in (1, 2, 3)})
     assert found.item_count == 7
-    assert [(note.trace_id, note.span_count) for note in found.traces] == [
-        (trace_name(1), 3),
-        (trace_name(2), 2),
-        (trace_name(3), 2),
-    ]
+    counts = [(note.trace_id, note.span_count) for note in found.traces]
+    assert counts == [(trace_name(1), 3), (trace_name(2), 2), (trace_name(3), 2)]
     assert sum(note.byte_count for note in found.traces) < len(many_spans(7, traces=3))
 
 
@@ -73,9 +70,8 @@ def test_of_a_trace_that_is_no_agents_nothing_but_its_spans_are_counted() -> Non
 )
 def test_one_marked_attribute_makes_an_agent_trace(attributes: dict[str, str]) -> None:
     filler = {f"http.header.{n}": "x" * 50 for n in range(10)}
-    body = request(
-        span(1), span(2, trace=2, parent=1, attributes=filler | attributes), span(3, trace=2, parent=1)
-    )
+    agents = span(2, trace=2, parent=1, attributes=filler | attributes)
+    body = request(span(1), agents, span(3, trace=2, parent=1))
     (marked,) = scan_traces(body).traces
     assert (marked.trace_id, marked.is_agent) == (trace_name(2), True)
     assert [bits & MARKED_BIT for _, _, bits, *_ in marked.spans] == [MARKED_BIT, 0]
@@ -84,10 +80,8 @@ def test_one_marked_attribute_makes_an_agent_trace(attributes: dict[str, str]) -
 @pytest.mark.parametrize(
     "scope",
     [
-        "openinference.instrumentation.agno",
-        "autogen-core",
-        "blamespan.instrument",
-        "strands.telemetry.tracer",
+        *("openinference.instrumentation.agno", "autogen-core"),
+        *("blamespan.instrument", "strands.telemetry.tracer"),
     ],
 )
 def test_a_marked_scope_makes_an_agent_trace(scope: str) -> None:
@@ -140,10 +134,7 @@ def test_notes_say_what_the_assembler_needs() -> None:
         span(3, parent=2, flags=REMOTE_PARENT),
     )
     (note,) = scan_traces(body).traces
-    ids_bits_links = tuple(
-        span_note(span_id, parent_id, bits, links=links) for span_id, parent_id, bits, *_, links in note.spans
-    )
-    assert ids_bits_links == (
+    assert tuple(span_note(*ids_and_bits, links=links) for *ids_and_bits, _, _, _, links in note.spans) == (
         span_note(span_id=1, bits=TOP_BIT | MARKED_BIT),
         span_note(span_id=2, parent_id=1, bits=AGENT_BIT | MARKED_BIT),
         span_note(span_id=3, parent_id=2, bits=REMOTE_BIT),
@@ -188,15 +179,11 @@ def test_facts_are_those_of_the_span_however_it_is_written(  # noqa: PLR0917 - w
     made.end_time_unix_nano = end_ns
     for trace in links:
         made.links.add(trace_id=trace.to_bytes(16), span_id=(9).to_bytes(8), trace_state=state)
-    expected = (
-        end_ns,
-        kind_of(b"checkout", b"shop", name.encode()),
-        {trace_name(n) for n in links} - {trace_name(1)},
-    )
+    others = {trace_name(n) for n in links} - {trace_name(1)}
+    expected = (end_ns, kind_of(b"checkout", b"shop", name.encode()), others)
     for write in (bytes, as_the_collector_writes, as_dotnet_writes):
-        (((*_, ended, _, found_kind, linked),),) = (
-            found.spans for found in scan_traces(write(request(made))).traces
-        )
+        (note,) = scan_traces(write(request(made))).traces
+        ((*_, ended, _, found_kind, linked),) = note.spans
         assert (ended, found_kind, set(linked)) == expected
 
 
@@ -305,15 +292,12 @@ def test_extract_and_without_share_the_spans_out() -> None:
 
 
 def test_log_records_are_found_by_trace() -> None:
-    body = log_request(
-        record(trace=1), record(trace=None), record(trace=2, name="gen_ai.client.inference.operation.details")
-    )
+    details = record(trace=2, name="gen_ai.client.inference.operation.details")
+    body = log_request(record(trace=1), record(trace=None), details)
     found = scan_logs(body, {trace_name(1)})
     assert found.item_count == 3
-    assert [(note.trace_id, note.is_agent) for note in found.traces] == [
-        (trace_name(1), False),
-        (trace_name(2), True),
-    ]
+    marks = [(note.trace_id, note.is_agent) for note in found.traces]
+    assert marks == [(trace_name(1), False), (trace_name(2), True)]
     picked = ExportLogsServiceRequest.FromString(extract(Signal.LOGS, body, (trace_name(2),)))
     assert picked.resource_logs[0].scope_logs[0].log_records[0].event_name.startswith("gen_ai")
 
@@ -341,9 +325,8 @@ def test_a_span_that_is_no_message_is_malformed() -> None:
 
 
 def test_packed_notes_come_back() -> None:
-    (note,) = scan_traces(
-        request(span(1, attributes=WORKFLOW), span(2, parent=1, flags=REMOTE_PARENT))
-    ).traces
+    body = request(span(1, attributes=WORKFLOW), span(2, parent=1, flags=REMOTE_PARENT))
+    (note,) = scan_traces(body).traces
     assert unpack_notes(pack_notes(note.spans)) == note.spans
 
 

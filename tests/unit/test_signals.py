@@ -35,6 +35,11 @@ def blame(trajectory: Trajectory) -> Blame:
     return verdict
 
 
+def struck(trajectory: Trajectory, signal: str) -> list[int]:
+    """Return the steps that a signal marks."""
+    return [found.step for found in findings(read(trajectory)) if found.signal == signal]
+
+
 def falcon(*ending: Step) -> Trajectory:
     """A planner, a researcher whose tool fails once and then works, and an ending."""
     return run(
@@ -88,28 +93,21 @@ def test_a_long_run_that_another_error_ended_stays_uncertain() -> None:
 
 def test_an_error_in_a_long_run_that_went_on_is_as_uncertain_as_before() -> None:
     story = shipment(200)
-    went_on = run(
-        *story.steps,
-        step("clerk", "Hold 3 is sealed."),
-        root_status=SpanStatus.ERROR,
-        root_error="OSError: late",
-    )
+    sealed = step("clerk", "Hold 3 is sealed.")
+    went_on = run(*story.steps, sealed, root_status=SpanStatus.ERROR, root_error="OSError: late")
     assert blame(went_on).confidence < 0.3
 
 
 def test_a_turn_that_crashed_is_blamed_without_saying_that_it_ended_the_run() -> None:
+    espresso, mocha = (f'{{"of": "a small cup of {what}"}}' for what in ("espresso", "mocha"))
+    error = "TimeoutError: boiler is cold"
     story = run(
-        step("barista", 'call brew({"of": "a small cup of espresso"})'),
-        failed_tool(
-            "barista",
-            "TimeoutError: boiler is cold",
-            target="brew",
-            input='{"of": "a small cup of espresso"}',
-        ),
-        step("barista", 'call brew({"of": "a small cup of mocha"})'),
-        tool("barista", "one mocha", target="brew", input='{"of": "a small cup of mocha"}'),
+        step("barista", f"call brew({espresso})"),
+        failed_tool("barista", error, target="brew", input=espresso),
+        step("barista", f"call brew({mocha})"),
+        tool("barista", "one mocha", target="brew", input=mocha),
         step("barista", "Here is the mocha."),
-        root_error="TimeoutError: boiler is cold",
+        root_error=error,
         failed_turn=(0, 1),
     )
     reason = triage(story).reason
@@ -146,14 +144,9 @@ def test_a_failed_evaluation_is_evidence_for_its_step() -> None:
 
 
 def test_repeating_a_wrong_result_is_not_the_error() -> None:
-    verdict = blame(
-        falcon(
-            step("analyst", "16 x 10 x 3 = 450"),
-            step("reviewer", "16 x 10 x 3 = 450 is right"),
-            step("writer", "16 GPUs; 16 x 10 x 3 = 450"),
-        )
-    )
-    assert verdict.step == 6
+    first = step("analyst", "16 x 10 x 3 = 450")
+    reviewed = step("reviewer", "16 x 10 x 3 = 450 is right")
+    assert blame(falcon(first, reviewed, step("writer", "16 GPUs; 16 x 10 x 3 = 450"))).step == 6
 
 
 def test_who_shows_a_sum_to_be_wrong_is_not_blamed_for_quoting_it() -> None:
@@ -171,14 +164,12 @@ def test_who_shows_a_sum_to_be_wrong_is_not_blamed_for_quoting_it() -> None:
 
 def test_a_denied_sum_that_nobody_stated_before_marks_no_one() -> None:
     trajectory = run(step("a", "I look."), step("critic", "Is 3 + 4 = 8? No, 7."), step("w", "7"))
-    assert not [f for f in findings(read(trajectory)) if f.signal == "wrong_computation"]
+    assert struck(trajectory, "wrong_computation") == []
 
 
 def test_who_makes_a_sum_is_blamed_though_somebody_asked_after_it_before() -> None:
-    verdict = blame(
-        run(step("critic", "Is 3 + 4 = 8?"), step("calc", "3 + 4 = 8"), step("writer", "It is 8."))
-    )
-    assert verdict.agent == "calc"
+    asked, made = step("critic", "Is 3 + 4 = 8?"), step("calc", "3 + 4 = 8")
+    assert blame(run(asked, made, step("writer", "It is 8."))).agent == "calc"
 
 
 @pytest.mark.parametrize("source", ["task", "person"])
@@ -188,7 +179,7 @@ def test_a_wrong_sum_that_was_given_is_not_its_readers(source: str) -> None:
     trajectory = run(
         *person, step("clerk", "16 x 10 x 3 = 450"), task=given if source == "task" else "Check."
     )
-    assert not [f for f in findings(read(trajectory)) if f.signal == "wrong_computation"]
+    assert struck(trajectory, "wrong_computation") == []
 
 
 def test_a_figure_from_nowhere_is_blamed_where_it_comes_in() -> None:
@@ -199,14 +190,9 @@ def test_a_figure_from_nowhere_is_blamed_where_it_comes_in() -> None:
 
 
 def test_a_figure_that_a_tool_gave_is_not_from_nowhere() -> None:
-    trajectory = run(
-        calling("a", ("price", "")),
-        tool("a", "price: 450"),
-        step("a", "It is 450."),
-        task="price?",
-        output="450.",
-    )
-    assert not [f for f in findings(read(trajectory)) if f.signal == "unsupported_figure"]
+    priced = (calling("a", ("price", "")), tool("a", "price: 450"), step("a", "It is 450."))
+    trajectory = run(*priced, task="price?", output="450.")
+    assert struck(trajectory, "unsupported_figure") == []
 
 
 def test_a_figure_is_recognised_in_another_unit() -> None:
@@ -227,13 +213,12 @@ def test_a_figure_of_a_tool_in_another_unit_is_not_from_nowhere() -> None:
     converted = run(
         tool("scout", "power: 9,600 W"), step("writer", "It takes 9.6 kW."), task="power?", output="9.6 kW"
     )
-    assert not [f for f in findings(read(converted)) if f.signal == "unsupported_figure"]
+    assert struck(converted, "unsupported_figure") == []
 
 
 def test_the_crash_that_ends_the_run_is_blamed() -> None:
-    verdict = blame(
-        run(step("planner", "plan"), calling("researcher", ("lookup", "")), failed_tool("researcher"))
-    )
+    looking = calling("researcher", ("lookup", ""))
+    verdict = blame(run(step("planner", "plan"), looking, failed_tool("researcher")))
     assert (verdict.agent, verdict.step) == ("researcher", 2)
     assert verdict.mode == "unhandled_error"
     assert verdict.confidence > 0.6
@@ -251,7 +236,7 @@ def test_going_on_after_an_error_as_if_nothing_happened_is_blamed() -> None:
         tool("researcher", "exitcode: 1 (execution failed)\nCode output: boom"),
         step("writer", "The answer is confirmed."),
     )
-    assert [f.step for f in findings(read(trajectory)) if f.signal == "ignored_error"] == [2]
+    assert struck(trajectory, "ignored_error") == [2]
     assert blame(trajectory).agent == "writer"
 
 
@@ -259,7 +244,7 @@ def test_an_agent_that_says_that_there_was_an_error_does_not_ignore_it() -> None
     trajectory = run(
         step("r", "call"), tool("r", "exitcode: 1 (failed)\nboom"), step("w", "The lookup failed; answer 5.")
     )
-    assert not [f for f in findings(read(trajectory)) if f.signal == "ignored_error"]
+    assert struck(trajectory, "ignored_error") == []
 
 
 @pytest.mark.parametrize(
@@ -276,7 +261,7 @@ def test_an_agent_that_says_that_there_was_an_error_does_not_ignore_it() -> None
 def test_an_error_may_be_mentioned_in_any_language(honest: str, silent: str) -> None:
     def ignored(answer: str) -> list[int]:
         trajectory = run(step("r", "call"), tool("r", "exitcode: 1 (failed)\nboom"), step("w", answer))
-        return [f.step for f in findings(read(trajectory)) if f.signal == "ignored_error"]
+        return struck(trajectory, "ignored_error")
 
     assert ignored(honest) == []
     assert ignored(silent) == [2]
@@ -286,8 +271,8 @@ def test_trying_again_what_failed_is_no_loop_and_trying_again_what_worked_is() -
     again = calling("r", ("lookup", '{"name": "Falcon"}'))
     retried = run(again, failed_tool("r"), again, tool("r", "16 GPUs"))
     looping = run(again, tool("r", "16 GPUs"), again, tool("r", "16 GPUs"))
-    assert not [f for f in findings(read(retried)) if f.signal == "loop"]
-    assert [f.step for f in findings(read(looping)) if f.signal == "loop"] == [2]
+    assert struck(retried, "loop") == []
+    assert struck(looping, "loop") == [2]
 
 
 ASKED = 'call search({"query": "house prices in Freiburg"})'
@@ -303,14 +288,15 @@ def test_a_call_repeated_without_end_is_a_loop_even_if_it_never_gave_a_result() 
     assert "15 times" in verdict.reason
 
 
-def test_asking_until_the_result_is_there_is_no_loop() -> None:
-    waited = run(step("lead", "Scout, search."), *searches(*["not found"] * 11, "612,000 EUR"))
-    assert not [f for f in findings(read(waited)) if f.signal == "loop"]
-
-
-def test_three_tries_of_what_fails_are_no_loop() -> None:
-    tried = run(step("lead", "Scout, search."), *searches(*["not found"] * 3))
-    assert not [f for f in findings(read(tried)) if f.signal == "loop"]
+@pytest.mark.parametrize(
+    "results",
+    [
+        pytest.param([*["not found"] * 11, "612,000 EUR"], id="until the result is there"),
+        pytest.param(["not found"] * 3, id="three times what fails"),
+    ],
+)
+def test_a_call_is_repeated_without_a_loop(results: list[str]) -> None:
+    assert struck(run(step("lead", "Scout, search."), *searches(*results)), "loop") == []
 
 
 @pytest.mark.parametrize(
@@ -338,7 +324,7 @@ def test_an_error_late_in_a_long_run_is_among_the_candidates() -> None:
 def test_words_that_are_said_again_led_nowhere_when_they_were_first_said() -> None:
     plan = "I will now write the functional requirements of the product."
     circling = run(step("a", "Hm."), step("b", plan), step("a", "Hm, hm."), step("b", plan), step("b", plan))
-    assert [f.step for f in findings(read(circling)) if f.signal == "loop"] == [1]
+    assert struck(circling, "loop") == [1]
 
 
 def test_made_up_data_are_blamed() -> None:
@@ -407,11 +393,8 @@ def test_how_a_text_is_typeset_changes_no_finding(plain: str, typeset: str) -> N
 
 
 def test_handing_over_is_coordination() -> None:
-    trajectory = run(
-        calling("triage", ("transfer_to_b", "")),
-        step("triage", "to b", StepKind.HANDOFF, target="b"),
-        step("b", "x"),
-    )
+    passed = step("triage", "to b", StepKind.HANDOFF, target="b")
+    trajectory = run(calling("triage", ("transfer_to_b", "")), passed, step("b", "x"))
     assert read(trajectory).roles == (Role.COORDINATING, Role.COORDINATING, Role.ACTING)
     assert blame(trajectory).agent == "b"
 
@@ -530,9 +513,8 @@ def test_a_dialogue_of_one_agent_with_a_user_limits_confidence_and_says_so() -> 
     user = step("user", "No, I want a refund.", kind=StepKind.HUMAN)
     talking = blame(run(user, guess, user, step("clerk", "Done.")))
     assert talking.confidence <= 0.15 < alone.confidence
-    assert talking.reason.endswith(
-        "One agent talks with a user (2 turns), so no single step shows what the user wanted."
-    )
+    said = "One agent talks with a user (2 turns), so no single step shows what the user wanted."
+    assert talking.reason.endswith(said)
     assert talking.ranking[0].probability == talking.confidence
 
 
@@ -573,11 +555,8 @@ def after_hearing(result: str, *ending: Step) -> Trajectory:
 
 
 def heard_findings(trajectory: Trajectory) -> list[tuple[int, str]]:
-    return [
-        (found.step, found.signal)
-        for found in findings(read(trajectory))
-        if found.signal in {"unrepaired_error", "ignored_error"}
-    ]
+    heard = {"unrepaired_error", "ignored_error"}
+    return [(found.step, found.signal) for found in findings(read(trajectory)) if found.signal in heard]
 
 
 def test_a_tools_failure_that_only_the_next_call_hears_is_evidence() -> None:
@@ -594,13 +573,11 @@ def test_a_tools_failure_that_only_the_next_call_hears_is_evidence() -> None:
 
 def test_a_heard_failure_that_a_second_try_repaired_is_no_evidence() -> None:
     again = calling("researcher", ("lookup", '{"name": "Falcon"}'))
-    repaired = after_hearing(
-        "Error: inventory timed out", again, hearing(step("researcher", "16 GPUs."), ("tool", "16 GPUs"))
-    )
+    worked = hearing(step("researcher", "16 GPUs."), ("tool", "16 GPUs"))
+    repaired = after_hearing("Error: inventory timed out", again, worked)
     assert heard_findings(repaired) == []
-    failed_again = after_hearing(
-        "Error: timed out", again, hearing(step("researcher", "Not found."), ("tool", "Error: timed out"))
-    )
+    failed = hearing(step("researcher", "Not found."), ("tool", "Error: timed out"))
+    failed_again = after_hearing("Error: timed out", again, failed)
     assert [at for at, _ in heard_findings(failed_again)] == [1, 2]
 
 
@@ -628,9 +605,8 @@ COMMAND = '{"goto": "analyst", "update": {"messages": [{"id": "450", "usage": {"
 )
 def test_numbers_in_a_handoffs_payload_are_no_source_of_a_figure(payload: dict[str, str]) -> None:
     handoff = step("researcher", kind=StepKind.HANDOFF, target="analyst", **payload)
-    verdict = blame(
-        replace(falcon(handoff, step("analyst", "16 GPUs; 10 hours cost $450.")), output="16 GPUs; $450.")
-    )
+    story = falcon(handoff, step("analyst", "16 GPUs; 10 hours cost $450."))
+    verdict = blame(replace(story, output="16 GPUs; $450."))
     assert verdict.agent == "analyst"
     assert re.search(r"\b(?:stated|gave) \$?450\b", verdict.reason)
 

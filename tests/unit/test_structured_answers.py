@@ -13,17 +13,9 @@ from analyzer.signals.suspicion.answer_parts import Part, parts_of, quotations
 from semconv.model import Trajectory
 from tests.runs import calling, run, step, tool
 
-LOG = tool(
-    "keeper",
-    json.dumps(
-        {
-            "id": "VLT-318",
-            "entry": "The vault of Saint Anne was flooded twice in the spring of this year.",
-            "level_cm": 4310,
-        }
-    ),
-    target="read_log",
-)
+FLOODED = "The vault of Saint Anne was flooded twice in the spring of this year."
+ENTRY = {"id": "VLT-318", "entry": FLOODED, "level_cm": 4310}
+LOG = tool("keeper", json.dumps(ENTRY), target="read_log")
 
 
 def against(answer: str, kind: ClueKind = ClueKind.UNSOURCED, log: Trajectory | None = None) -> list[Clue]:
@@ -122,12 +114,9 @@ def test_what_is_quoted_shortened_or_translated_is_no_clue(answer: str) -> None:
 
 def test_what_an_agent_wrote_itself_may_be_quoted() -> None:
     words = "Please keep the vault of the chapel closed until the pump has run"
-    sent = run(
-        calling("keeper", ("send", json.dumps({"text": words}))),
-        tool("keeper", "sent", target="send", input=json.dumps({"text": words})),
-        LOG,
-        step("warden", f"{words}."),
-    )
+    given = json.dumps({"text": words})
+    done = tool("keeper", "sent", target="send", input=given)
+    sent = run(calling("keeper", ("send", given)), done, LOG, step("warden", f"{words}."))
     assert against(f'My note says "{words}".', log=sent) == []
 
 

@@ -34,20 +34,17 @@ from tests.factories import (
     workflow,
 )
 
+WORKFLOW: Final = {"gen_ai.operation.name": "invoke_workflow"}
+
 # Leaves and containers --------------------------------------------------------
 
 
 def test_leaves_are_steps_and_what_encloses_them_is_not() -> None:
+    cycle = {"gen_ai.operation.name": "execute_event_loop_cycle"}
     trajectory = ordered(
         workflow(),
         agent(2, "researcher", end=900),
-        span(
-            3,
-            parent=2,
-            name="turn",
-            end=800,
-            attributes={"gen_ai.operation.name": "execute_event_loop_cycle"},
-        ),
+        span(3, parent=2, name="turn", end=800, attributes=cycle),
         chat(4, parent=3, calls=[("search", "{}", "c1")]),
         tool(5, "search", parent=3, call_id="c1", result="found"),
     )
@@ -110,10 +107,8 @@ def test_a_tool_that_encloses_an_agent_is_no_step() -> None:
 
 def test_a_delegation_whose_agent_runs_beside_it_is_no_step() -> None:
     """agno: the member's run is a sibling of the call that delegates."""
-    call = {
-        "tool.name": "delegate_task_to_member",
-        "input.value": json.dumps({"member_id": "expert", "task": "x"}),
-    }
+    given = json.dumps({"member_id": "expert", "task": "x"})
+    call = {"tool.name": "delegate_task_to_member", "input.value": given}
     trajectory = ordered(
         openinference(1, "AGENT", parent=None, end=900, attributes={"agent.name": "leader"}),
         openinference(2, "LLM"),
@@ -150,16 +145,14 @@ def test_final_answer_tools_are_no_steps_unless_they_fail() -> None:
         return openinference(number, "TOOL", attributes={"tool.name": "final_answer"}, **more)
 
     root = openinference(1, "AGENT", parent=None, end=900, name="solver.run")
-    trajectory = ordered(
-        root, openinference(2, "LLM"), final(3, error="refused"), openinference(4, "LLM"), final(5)
-    )
+    calls = (openinference(2, "LLM"), openinference(4, "LLM"))
+    trajectory = ordered(root, *calls, final(3, error="refused"), final(5))
     assert outline(trajectory) == [("solver", "llm"), ("solver", "tool"), ("solver", "llm")]
 
 
 def test_double_instrumentation_is_one_step_with_the_knowledge_of_both() -> None:
-    outer = openinference(
-        3, "TOOL", parent=20, end=50, attributes={"tool.name": "search", "output.value": "timed out"}
-    )
+    said_so = {"tool.name": "search", "output.value": "timed out"}
+    outer = openinference(3, "TOOL", parent=20, end=50, attributes=said_so)
     inner = tool(4, "search", parent=3, call_id="c9", start=31, end=49, error="TimeoutError: timed out")
     trajectory = ordered(
         workflow(),
@@ -210,9 +203,9 @@ def test_a_transfer_may_name_its_target_in_an_argument(name: str) -> None:
 
 
 def test_a_tool_that_is_only_named_like_a_transfer_is_a_tool() -> None:
-    trajectory = ordered(
-        agent(1, "banker", parent=None, end=900), tool(2, "transfer_to_savings", arguments='{"amount": 5}')
-    )
+    given = '{"amount": 5}'
+    banker = agent(1, "banker", parent=None, end=900)
+    trajectory = ordered(banker, tool(2, "transfer_to_savings", arguments=given))
     assert (trajectory.steps[0].kind, trajectory.steps[0].target) == (StepKind.TOOL, "transfer_to_savings")
 
 
@@ -251,11 +244,8 @@ def test_a_transfer_that_got_its_result_is_a_handoff_though_no_span_shows_it() -
     )
     assert outline(trajectory) == [("triage", "llm"), ("triage", "handoff"), ("writer", "llm")]
     handoff = trajectory.steps[1]
-    assert (handoff.target, handoff.span_id, handoff.start_ns) == (
-        "writer",
-        span_id(3),
-        trajectory.steps[0].end_ns,
-    )
+    assert (handoff.target, handoff.span_id) == ("writer", span_id(3))
+    assert handoff.start_ns == trajectory.steps[0].end_ns
 
 
 @pytest.mark.parametrize("shown", ["transfer_to_writer", "handoff to writer"])
@@ -272,9 +262,8 @@ def test_a_handoff_that_a_span_shows_is_not_shown_twice(shown: str) -> None:
 
 
 def test_a_handoff_span_that_lost_its_target_learns_it_from_the_request() -> None:
-    lost = span(
-        4, parent=2, attributes={"gen_ai.operation.name": "handoff", "gen_ai.handoff.from_agent": "triage"}
-    )
+    half = {"gen_ai.operation.name": "handoff", "gen_ai.handoff.from_agent": "triage"}
+    lost = span(4, parent=2, attributes=half)
     trajectory = ordered(
         workflow(),
         agent(2, "triage", end=45),
@@ -322,9 +311,7 @@ def test_a_nameless_call_is_not_given_to_an_agent_that_has_its_own_spans() -> No
 def test_a_nameless_call_is_named_by_the_message_that_quotes_it() -> None:
     """Official langchain: nodes that are plain functions have no agent span."""
     quote = messages(said("assistant", "it costs $450", name="analyst"))
-    root = span(
-        1, end=900, attributes={"gen_ai.operation.name": "invoke_workflow", "gen_ai.output.messages": quote}
-    )
+    root = span(1, end=900, attributes=WORKFLOW | {"gen_ai.output.messages": quote})
     trajectory = ordered(root, chat(2, answer="let me see"), chat(3, answer="it costs $450"))
     assert outline(trajectory) == [("unknown", "llm"), ("analyst", "llm")]
 
@@ -363,12 +350,8 @@ def test_parallel_agents_are_one_group_and_what_follows_is_not() -> None:
         agent(20, "after", end=300),
         chat(21, parent=20, answer="a"),
     )
-    assert [(step.output, step.group) for step in trajectory.steps] == [
-        ("l1", 0),
-        ("r", 0),
-        ("l2", 0),
-        ("a", None),
-    ]
+    groups = [(step.output, step.group) for step in trajectory.steps]
+    assert groups == [("l1", 0), ("r", 0), ("l2", 0), ("a", None)]
 
 
 def test_a_tool_that_begins_while_the_reply_that_asked_for_it_still_streams_is_not_parallel_to_it() -> None:
@@ -430,11 +413,8 @@ def test_an_agents_first_call_leaves_out_what_others_heard() -> None:
         chat(3, heard=[question, note], answer="3", agent_name="b"),
         chat(4, heard=[question], answer="4", agent_name="c"),
     )
-    assert [step.input for step in trajectory.steps] == [
-        "user: how many?",
-        "user: the researcher found 3",
-        "user: how many?",
-    ]
+    asked = "user: how many?"
+    assert [step.input for step in trajectory.steps] == [asked, "user: the researcher found 3", asked]
 
 
 def test_an_evicted_output_is_recovered_from_the_next_call() -> None:
@@ -448,9 +428,8 @@ def test_an_evicted_output_is_recovered_from_the_next_call() -> None:
             attributes[f"llm.input_messages.{index}.message.role"] = message["role"]
             attributes[f"llm.input_messages.{index}.message.content"] = message["parts"][0]["content"]
         kept = dict(list(attributes.items())[-7:])  # an odd number: the oldest message loses its role
-        spans.append(
-            openinference(turn + 2, "LLM", attributes=kept, dropped_attributes=max(0, len(attributes) - 7))
-        )
+        dropped = max(0, len(attributes) - 7)
+        spans.append(openinference(turn + 2, "LLM", attributes=kept, dropped_attributes=dropped))
         history += [said("assistant", f"answer {turn}"), said("user", f"question {turn}")]
     trajectory = ordered(*spans)
     assert len(trajectory.steps) == turns
@@ -518,15 +497,8 @@ def test_the_task_and_the_answer_come_from_the_top() -> None:
 
 
 def test_without_a_top_they_come_from_the_first_and_last_calls() -> None:
-    trajectory = ordered(
-        workflow(),
-        chat(
-            2,
-            heard=[said("user", "earlier"), said("assistant", "done"), said("user", "the question")],
-            answer="hm",
-        ),
-        chat(3, answer="the answer"),
-    )
+    heard = [said("user", "earlier"), said("assistant", "done"), said("user", "the question")]
+    trajectory = ordered(workflow(), chat(2, heard=heard, answer="hm"), chat(3, answer="the answer"))
     assert (trajectory.task, trajectory.output) == ("the question", "the answer")
 
 
@@ -553,14 +525,9 @@ def test_an_error_that_was_repaired_is_not_the_runs() -> None:
 
 
 def test_a_failed_root_says_why() -> None:
-    exception = Event(
-        name="exception", attributes={"exception.type": "x.TimeoutError", "exception.message": "late"}
-    )
-    trajectory = ordered(
-        span(1, end=900, error="Traceback", events=[exception]),
-        agent(2, "a"),
-        chat(3, parent=2, error="late"),
-    )
+    raised = {"exception.type": "x.TimeoutError", "exception.message": "late"}
+    failed = span(1, end=900, error="Traceback", events=[Event(name="exception", attributes=raised)])
+    trajectory = ordered(failed, agent(2, "a"), chat(3, parent=2, error="late"))
     assert (trajectory.root_status, trajectory.root_error) == (SpanStatus.ERROR, "TimeoutError: late")
     assert trajectory.root_span_id == span_id(1)
 
@@ -741,7 +708,6 @@ def test_a_step_keeps_the_evaluations_that_it_failed() -> None:
     assert [step.failed_evaluations for step in steps] == [("dose_check",), ("document_relevance",), ()]
 
 
-WORKFLOW: Final = {"gen_ai.operation.name": "invoke_workflow"}
 SAYS_SO: Final = {"blamespan.task.outcome": "success"}
 PASSED: Final = judged("task_success", "pass")
 FAILED: Final = judged("answer_correctness", "fail")

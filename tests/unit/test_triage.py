@@ -27,9 +27,8 @@ def test_a_run_that_nobody_finds_fault_with_did_not_fail() -> None:
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_what_the_run_states_decides_with_its_source(outcome: Outcome) -> None:
-    finding = triage(
-        run(step("a", "x"), outcome=outcome, outcome_source=OutcomeSource.EVALUATOR, output="error")
-    )
+    stated: Any = {"outcome": outcome, "outcome_source": OutcomeSource.EVALUATOR}
+    finding = triage(run(step("a", "x"), **stated, output="error"))
     assert finding.failed is (outcome is Outcome.FAILURE)
     assert finding.source is OutcomeSource.EVALUATOR
     assert "evaluator" in finding.reason
@@ -120,14 +119,12 @@ def test_a_run_that_only_puts_off_what_a_failed_model_call_was_for_has_failed(fi
 
 @pytest.mark.parametrize("again", [1, 3])
 def test_asking_again_in_vain_changes_nothing(again: int) -> None:
-    between = [
-        one for _ in range(again) for one in (calling("concierge", ("ask_purser", "{}")), failed_call())
-    ]
+    between = [calling("concierge", ("ask_purser", "{}")), failed_call()] * again
     assert triage(left_to("Noted.", *between)).failed
 
 
 def test_an_agent_whose_tool_never_worked_may_leave_the_run_undone_too() -> None:
-    tries = [one for _ in range(3) for one in (step("registrar", ""), failed_tool("registrar", "down"))]
+    tries = [step("registrar", ""), failed_tool("registrar", "down")] * 3
     end = "The registrar should look this up."
     assert triage(run(calling("concierge", ("ask", "{}")), *tries, step("concierge", end), output=end)).failed
 

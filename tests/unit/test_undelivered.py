@@ -18,6 +18,12 @@ def found(trajectory: Trajectory) -> Clue | None:
     return next(undelivered(read(trajectory)), None)
 
 
+def mistake(trajectory: Trajectory) -> Clue:
+    clue = found(trajectory)
+    assert clue is not None
+    return clue
+
+
 TOOLS = "renew_card(member: string)\nfind_member(name: string)"
 
 
@@ -48,8 +54,7 @@ NOTHING = tool("clerk", '{"shelves": []}', "shelf_of", input='{"book": "Heidi"}'
     ],
 )
 def test_an_answer_that_gives_up_after_its_only_call_failed_delivers_nothing(task: str, answer: str) -> None:
-    clue = found(asked(task, *looked_up(DOWN), answer=answer))
-    assert clue is not None
+    clue = mistake(asked(task, *looked_up(DOWN), answer=answer))
     assert clue.step == 1
     assert weigh([clue]).probability > SUSPECTED
     assert "gives nothing in its place" in clue.reason
@@ -65,8 +70,7 @@ def test_an_answer_that_gives_up_after_its_only_call_failed_delivers_nothing(tas
 )
 @pytest.mark.parametrize("result", [DOWN, NOTHING])
 def test_figures_after_a_call_that_gave_none_are_from_nowhere(task: str, answer: str, result: Step) -> None:
-    clue = found(asked(task, *looked_up(result), answer=answer))
-    assert clue is not None
+    clue = mistake(asked(task, *looked_up(result), answer=answer))
     assert clue.step == 2
     assert weigh([clue]).probability > 0.7
 
@@ -81,8 +85,9 @@ def test_a_deed_that_failed_and_is_said_to_be_done_is_from_nowhere() -> None:
         calling("clerk", ("reserve_seat", "{}")),
         broken,
     )
-    claimed = found(asked("Reserve a seat in hall 2.", *steps, answer="Seat 12 in hall 2 has been reserved."))
-    assert claimed is not None
+    claimed = mistake(
+        asked("Reserve a seat in hall 2.", *steps, answer="Seat 12 in hall 2 has been reserved.")
+    )
     assert claimed.reason.startswith("claimed success although reserve_seat failed")
     retried = (
         *steps,
@@ -105,8 +110,7 @@ def test_what_one_agent_admits_and_the_other_does_not_is_from_nowhere() -> None:
         task="Where does Heidi stand?",
         output=answer,
     )
-    clue = found(trajectory)
-    assert clue is not None
+    clue = mistake(trajectory)
     assert clue.step == 4
 
 
@@ -163,8 +167,7 @@ def test_an_apology_followed_by_the_thing_asked_for_is_no_sign(answer: str) -> N
     ],
 )
 def test_words_alone_make_a_suspicion_at_most(task: str, answer: str) -> None:
-    clue = found(asked(task, answer=answer))
-    assert clue is not None
+    clue = mistake(asked(task, answer=answer))
     assert SUSPECTED < weigh([clue]).probability < 0.7
 
 
@@ -179,8 +182,7 @@ def test_words_alone_make_a_suspicion_at_most(task: str, answer: str) -> None:
 def test_an_agents_whole_turn_may_have_held_calls_that_came_to_nothing(task: str, answer: str) -> None:
     turn = step("clerk", answer, kind=StepKind.AGENT)
     assert found(run(turn, task=task, output=answer)) is None
-    clue = found(run(replace(turn, is_whole_turn=True), task=task, output=answer))
-    assert clue is not None
+    clue = mistake(run(replace(turn, is_whole_turn=True), task=task, output=answer))
     assert clue.reason == "gave no answer, only an excuse"
 
 
@@ -207,8 +209,7 @@ def test_a_refusal_that_repeats_a_rule_is_an_answer() -> None:
 
 
 def test_a_deed_that_was_claimed_and_never_called_is_from_nowhere() -> None:
-    clue = found(asked("Please renew my card.", answer="Your card has been renewed."))
-    assert clue is not None
+    clue = mistake(asked("Please renew my card.", answer="Your card has been renewed."))
     assert "never called renew_card" in clue.reason
     for task, answer in (
         ("Did you renew my card?", "Yes, it has been renewed."),
@@ -309,8 +310,7 @@ def test_a_run_whose_results_are_not_recorded_is_not_judged() -> None:
     ],
 )
 def test_an_acknowledgement_and_the_report_of_an_error_are_no_answer_in_any_language(answer: str) -> None:
-    clue = found(asked("Heidi?", *looked_up(DOWN), answer=answer))
-    assert clue is not None
+    clue = mistake(asked("Heidi?", *looked_up(DOWN), answer=answer))
     assert "gives nothing in its place" in clue.reason
 
 
@@ -366,8 +366,7 @@ def test_general_advice_that_says_so_after_a_failed_look_up_is_no_invention(answ
     ],
 )
 def test_advice_that_does_not_say_so_is_from_nowhere(answer: str) -> None:
-    clue = found(asked("Wo? Where? 在哪里?", *looked_up(DOWN), answer=answer))
-    assert clue is not None
+    clue = mistake(asked("Wo? Where? 在哪里?", *looked_up(DOWN), answer=answer))
     assert "failed and nothing replaced it" in clue.reason
 
 
@@ -475,7 +474,7 @@ def test_a_failure_of_the_machinery_or_a_reason_kept_back_leaves_the_task_undone
     error: str, answer: str
 ) -> None:
     refused = failed_tool("clerk", error, "renew_card", input='{"member": "Heidi"}')
-    clue = found(
+    clue = mistake(
         asked(
             "Renew the card of Heidi.",
             calling("clerk", ("renew_card", '{"member": "Heidi"}')),
@@ -483,5 +482,4 @@ def test_a_failure_of_the_machinery_or_a_reason_kept_back_leaves_the_task_undone
             answer=answer,
         )
     )
-    assert clue is not None
     assert clue.kind is ClueKind.UNDONE

@@ -27,12 +27,7 @@ def a2a(
     task: str | None = None,
     **more: Any,
 ) -> Span:
-    given = {
-        "a2a.method.name": method,
-        "gen_ai.agent.name": of,
-        "a2a.task.state": state,
-        "a2a.task.id": task,
-    }
+    given = {"a2a.method.name": method, "gen_ai.agent.name": of, "a2a.task.state": state, "a2a.task.id": task}
     attributes = {key: value for key, value in given.items() if value is not None}
     return span(number, name=method, parent=parent, attributes=attributes, **{"kind": CLIENT, **more})
 

@@ -66,13 +66,8 @@ def test_chats_one_after_the_other_are_one_run() -> None:
     whole = of(1, "multi_conversation", parent=None, attributes={"gen_ai.operation.name": "initiate_chats"})
     first = of(2, "conversation", attributes={"gen_ai.operation.name": "conversation"})
     second = of(4, "conversation", attributes={"gen_ai.operation.name": "conversation"})
-    spans = [
-        whole,
-        first,
-        of(3, "agent", parent=2, who="writer"),
-        second,
-        of(5, "agent", parent=4, who="critic"),
-    ]
+    agents = [of(3, "agent", parent=2, who="writer"), of(5, "agent", parent=4, who="critic")]
+    spans = [whole, first, second, *agents]
     assert outline(ordered(*spans)) == [("writer", "llm"), ("critic", "llm")]
 
 
@@ -104,12 +99,8 @@ def test_bookkeepers_are_no_agents(name: str) -> None:
 def test_under_openinference_a_user_proxys_reply_is_its_tools() -> None:
     reply = '{"role": "tool", "tool_responses": [{"tool_call_id": "c1", "content": "16"}]}'
     around = openinference(1, "AGENT", parent=None, end=90, attributes={"ag2.recipient.name": "clerk"})
-    proxy = openinference(
-        2,
-        "AGENT",
-        end=80,
-        attributes={"agent.name": "user_proxy", "output.value": reply, "input.value": "None"},
-    )
+    named = {"agent.name": "user_proxy", "output.value": reply, "input.value": "None"}
+    proxy = openinference(2, "AGENT", end=80, attributes=named)
     using = openinference(3, "TOOL", parent=2, attributes={"tool.name": "look_up", "output.value": "16"})
     assert [step.kind for step in ordered(around, proxy, using).steps] == ["tool"]
 

@@ -36,29 +36,21 @@ def inference(number: int, parent: int, said: str) -> Span:
 
 def looked_up() -> tuple[Span, ...]:
     """An agent that requests a tool, and answers."""
+    answer = {"text": "It has 85.", "files": []}
+    both = {"mastra__agent_run__input": QUESTION, "mastra__agent_run__output": answer}
+    called = {
+        "name": "look_up",
+        "call__id": "a",
+        "call__arguments": {"name": "Ada"},
+        "call__result": "85 seats",
+    }
+    tool = {f"gen_ai__tool__{key}": value for key, value in called.items()}
     return (
-        mastra(
-            1,
-            "agent_run",
-            None,
-            "invoke_agent",
-            gen_ai__agent__name="clerk",
-            mastra__agent_run__input=QUESTION,
-            mastra__agent_run__output={"text": "It has 85.", "files": []},
-        ),
+        mastra(1, "agent_run", None, "invoke_agent", gen_ai__agent__name="clerk", **both),
         mastra(2, "model_generation", 1, "model_generation"),
         step(3, HISTORY[:1], ASKING),
         inference(4, 3, ""),
-        mastra(
-            5,
-            "tool_call",
-            3,
-            "execute_tool",
-            gen_ai__tool__name="look_up",
-            gen_ai__tool__call__id="a",
-            gen_ai__tool__call__arguments={"name": "Ada"},
-            gen_ai__tool__call__result="85 seats",
-        ),
+        mastra(5, "tool_call", 3, "execute_tool", **tool),
         step(6, HISTORY, {"text": "It has 85.", "toolCalls": []}),
         inference(7, 6, "It has 85."),
     )

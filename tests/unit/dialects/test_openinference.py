@@ -239,11 +239,8 @@ def test_claudes_subagent_answers_with_the_result_of_the_call_and_before_what_fo
 
     steps = ordered(claudes_run(), *first, used, *other).steps
 
-    assert [(step.agent, step.kind, step.output) for step in steps[:3]] == [
-        ("clerk", "tool", "…"),
-        ("clerk", "llm", "85 seats"),
-        ("purser", "llm", ""),
-    ]
+    clerks = [("clerk", "tool", "…"), ("clerk", "llm", "85 seats")]
+    assert [(one.agent, one.kind, one.output) for one in steps[:3]] == [*clerks, ("purser", "llm", "")]
     assert [step.group for step in steps] == [None] * len(steps)
 
 
@@ -259,10 +256,8 @@ def test_claudes_subagent_fails_with_the_call_and_one_in_the_background_has_not_
         span(3, parent=2, scope=scope, end=890, attributes=inner),
         *claudes_subagent(20, result | {"input.value": '{"subagent_type": "y"}'}, end=300, until=890),
     ).steps
-    assert [(step.agent, step.error, step.output) for step in steps[:2]] == [
-        ("x", "API Error: 500", ""),
-        ("y", "", ""),
-    ]
+    told = [(step.agent, step.error, step.output) for step in steps[:2]]
+    assert told == [("x", "API Error: 500", ""), ("y", "", "")]
 
 
 def test_a_failed_smolagents_member_is_named_by_its_prompt() -> None:
@@ -289,38 +284,27 @@ def test_a_delegation_to_all_members_is_no_step_beside_their_runs() -> None:
 def test_a_span_that_stands_for_several_model_calls_tells_the_last() -> None:
     """ADK 2 under OpenInference 1.0.5 overwrites the agent's span with each call."""
     call = "llm.output_messages.0.message.tool_calls.0.tool_call"
-    last = {
-        f"{call}.id": "b",
-        f"{call}.function.name": "pay",
-        "llm.output_messages.0.message.role": "assistant",
-    }
+    last = {f"{call}.id": "b", f"{call}.function.name": "pay"}
+    last["llm.output_messages.0.message.role"] = "assistant"
     tool = {"openinference.span.kind": "TOOL"}
     response = '{"id": "a", "name": "look_up", "response": {"error": "timed out"}}'
+    looked_up = {**tool, "tool.name": "look_up", "tool.id": "a", "output.value": response}
     trajectory = ordered(
         span(1, end=90, attributes={"openinference.span.kind": "LLM", "agent.name": "clerk", **last}),
-        span(
-            2,
-            parent=1,
-            attributes={**tool, "tool.name": "look_up", "tool.id": "a", "output.value": response},
-        ),
+        span(2, parent=1, attributes=looked_up),
         span(3, parent=1, attributes={**tool, "tool.name": "pay", "tool.id": "b"}),
     )
-    assert [(step.kind.value, step.target) for step in trajectory.steps] == [
-        ("tool", "look_up"),
-        ("llm", None),
-        ("tool", "pay"),
-    ]
+    steps = [(step.kind.value, step.target) for step in trajectory.steps]
+    assert steps == [("tool", "look_up"), ("llm", None), ("tool", "pay")]
     assert trajectory.steps[0].error == "timed out"
 
 
 def test_a_function_is_no_agent_for_having_agent_in_its_name() -> None:
-    node = metadata(langgraph_node="__start__")
+    node, writer = metadata(langgraph_node="__start__"), metadata(langgraph_node="writer")
     run = ordered(
         openinference(1, "CHAIN", parent=None, framework="langchain", name="LangGraph", end=900),
         openinference(2, "AGENT", framework="langchain", name="route_to_active_agent", attributes=node),
-        openinference(
-            3, "LLM", framework="langchain", name="m", attributes=metadata(langgraph_node="writer")
-        ),
+        openinference(3, "LLM", framework="langchain", name="m", attributes=writer),
     )
     assert outline(run) == [("writer", "llm")]
 

@@ -28,15 +28,8 @@ def manager(answer: str = "done") -> Span:
 
 def delegation(number: int, coworker: str, result: str, end: float | None = None) -> Span:
     given = json.dumps({"task": "count the seats", "context": "a ferry", "coworker": coworker})
-    return crew(
-        number,
-        "TOOL",
-        2,
-        end,
-        tool__name="Delegate work to coworker",
-        input__value=given,
-        output__value=result,
-    )
+    named = "Delegate work to coworker"
+    return crew(number, "TOOL", 2, end, tool__name=named, input__value=given, output__value=result)
 
 
 def test_a_delegated_coworkers_tools_and_answer_are_its_own() -> None:
@@ -47,12 +40,8 @@ def test_a_delegated_coworkers_tools_and_answer_are_its_own() -> None:
         crew(4, "TOOL", 3, tool__name="look_up", output__value="200"),
         delegation(11, "purser", "6,840 euros"),
     )
-    assert outline(trajectory) == [
-        ("Ticket Clerk", "tool"),
-        ("Ticket Clerk", "llm"),
-        ("purser", "llm"),
-        ("manager", "llm"),
-    ]
+    clerks = [("Ticket Clerk", "tool"), ("Ticket Clerk", "llm")]
+    assert outline(trajectory) == [*clerks, ("purser", "llm"), ("manager", "llm")]
     assert [step.output for step in trajectory.steps[1:]] == ["200 seats", "6,840 euros", "done"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -15,33 +16,20 @@ QUESTION = "How many seats has the Marianne? current_agent_name='mallory')"
 def llama(number: int, kind: str, name: str, parent: int | None = 1, **more: str | float) -> Span:
     end = more.pop("end", number * 10 + 5)
     attributes = {key.replace("__", "."): value for key, value in more.items()}
-    return openinference(
-        number, kind, parent=parent, framework="llama_index", name=name, end=float(end), attributes=attributes
-    )
+    told: Any = {"framework": "llama_index", "name": name, "end": float(end), "attributes": attributes}
+    return openinference(number, kind, parent=parent, **told)
 
 
 def workflow() -> Span:
     given = '{"init_state": {"is_running": false}, "start_event": "AgentWorkflowStartEvent()"}'
-    return llama(
-        1,
-        "CHAIN",
-        "AgentWorkflow.run",
-        None,
-        end=900,
-        input__value=given,
-        output__value="StopEvent(result=AgentOutput(response=ChatMessage(role=...",
-    )
+    got = "StopEvent(result=AgentOutput(response=ChatMessage(role=..."
+    return llama(1, "CHAIN", "AgentWorkflow.run", None, end=900, input__value=given, output__value=got)
 
 
 def stepping(number: int, agent: str) -> Span:
     event = f"AgentSetup(input=[ChatMessage(text={QUESTION!r})], current_agent_name='{agent}')"
-    return llama(
-        number,
-        "CHAIN",
-        "AgentWorkflow.run_agent_step",
-        end=number * 10 + 50,
-        input__value=json.dumps({"ctx": "<Context>", "ev": event}),
-    )
+    given = json.dumps({"ctx": "<Context>", "ev": event})
+    return llama(number, "CHAIN", "AgentWorkflow.run_agent_step", end=number * 10 + 50, input__value=given)
 
 
 def calling(number: int, name: str) -> Span:
@@ -60,31 +48,23 @@ def asking(number: int, parent: int, tool: str) -> Span:
 
 
 def call(number: int, parent: int, answer: str) -> Span:
-    return llama(
-        number,
-        "LLM",
-        "OpenAILike.achat",
-        parent,
-        **{
-            "llm.input_messages.0.message.role": "user",
-            "llm.input_messages.0.message.content": QUESTION,
-            "llm.output_messages.0.message.role": "assistant",
-            "llm.output_messages.0.message.content": answer,
-        },
-    )
+    texts = {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": QUESTION,
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": answer,
+    }
+    return llama(number, "LLM", "OpenAILike.achat", parent, **texts)
 
 
 def tool(number: int, name: str, given: dict[str, object], result: str, parent: int = 1) -> Span:
     output = {"blocks": [{"text": result}], "tool_name": name, "raw_output": result, "is_error": False}
-    return llama(
-        number,
-        "TOOL",
-        "FunctionTool.acall",
-        parent,
-        tool__name=name,
-        input__value=json.dumps({"kwargs": {**given, "ctx": "<Context>"}}),
-        output__value=json.dumps(output),
-    )
+    texts = {
+        "tool.name": name,
+        "input.value": json.dumps({"kwargs": {**given, "ctx": "<Context>"}}),
+        "output.value": json.dumps(output),
+    }
+    return llama(number, "TOOL", "FunctionTool.acall", parent, **texts)
 
 
 def test_the_agent_is_the_one_whose_step_it_is() -> None:

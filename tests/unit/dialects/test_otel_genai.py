@@ -77,8 +77,7 @@ SPOKEN = [said("user", "hello")]
 
 
 DETAILS = Event(
-    name="gen_ai.client.inference.operation.details",
-    attributes={"gen_ai.input.messages": json.dumps(SPOKEN)},
+    name="gen_ai.client.inference.operation.details", attributes={"gen_ai.input.messages": json.dumps(SPOKEN)}
 )
 
 

@@ -19,11 +19,8 @@ def said(role: str, content: str) -> dict[str, Any]:
 
 
 def of(number: int, operation: str, *, name: str = "span", parent: int | None = None, **more: Any) -> Span:
-    attributes = {
-        "gen_ai.operation.name": operation,
-        "gen_ai.agent.name": "clerk",
-        **more.pop("attributes", {}),
-    }
+    own = {"gen_ai.operation.name": operation, "gen_ai.agent.name": "clerk"}
+    attributes = own | more.pop("attributes", {})
     return span(number, parent=parent, name=name, scope=SCOPE, attributes=attributes, **more)
 
 
@@ -32,9 +29,8 @@ def run_of(**attributes: Any) -> Span:
 
 
 def tool(number: int = 3, *, attributes: dict[str, Any], **more: Any) -> Span:
-    return of(
-        number, "execute_tool", parent=1, attributes={"gen_ai.tool.name": "look_up", **attributes}, **more
-    )
+    named = {"gen_ai.tool.name": "look_up", **attributes}
+    return of(number, "execute_tool", parent=1, attributes=named, **more)
 
 
 def chat(number: int = 2, attributes: dict[str, Any] | None = None) -> Span:
@@ -64,11 +60,10 @@ def test_messages_of_version_1_stand_in_a_list_of_events() -> None:
 
 
 def test_messages_of_version_1_may_be_log_events() -> None:
+    answer = {"message": {"role": "assistant", "content": "Sixteen."}}
     logs = [
         Event(name="gen_ai.user.message", time_ns=1, body={"role": "user", "content": "How many?"}),
-        Event(
-            name="gen_ai.choice", time_ns=2, body={"message": {"role": "assistant", "content": "Sixteen."}}
-        ),
+        Event(name="gen_ai.choice", time_ns=2, body=answer),
     ]
     call = of(2, "chat", parent=1, logs=logs)
     (step,) = ordered(run_of(), call).steps
@@ -91,10 +86,8 @@ def test_before_1_0_an_agent_has_no_operation_and_its_calls_inherit_its_name() -
     run = span(1, name="agent run", scope=SCOPE, end=500, attributes={"agent_name": "clerk"})
     call = span(2, name="chat m", scope=SCOPE, parent=1, attributes={"gen_ai.operation.name": "chat"})
     using = span(3, name="running tool", scope=SCOPE, parent=1, attributes={"gen_ai.tool.name": "look_up"})
-    assert [(step.agent, step.kind) for step in ordered(run, call, using).steps] == [
-        ("clerk", "llm"),
-        ("clerk", "tool"),
-    ]
+    steps = ordered(run, call, using).steps
+    assert [(step.agent, step.kind) for step in steps] == [("clerk", "llm"), ("clerk", "tool")]
 
 
 def test_an_output_function_is_an_answer_and_its_failure_is_a_step() -> None:
@@ -119,9 +112,8 @@ def test_a_call_that_is_to_be_made_again_failed() -> None:
 
 def test_content_switched_off_leaves_who_did_what() -> None:
     off = json.dumps([{"role": "user", "parts": [{"type": "text"}]}])
-    asking = json.dumps(
-        [{"role": "assistant", "parts": [{"type": "tool_call", "id": "1", "name": "look_up"}]}]
-    )
+    asked = {"type": "tool_call", "id": "1", "name": "look_up"}
+    asking = json.dumps([{"role": "assistant", "parts": [asked]}])
     call = chat(attributes={"gen_ai.input.messages": off, "gen_ai.output.messages": asking})
     last = chat(4, {"gen_ai.input.messages": off})
     trajectory = ordered(run_of(), call, tool(attributes={}), last)

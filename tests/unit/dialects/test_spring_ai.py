@@ -12,20 +12,14 @@ from tests.factories import ordered, outline, span
 
 
 def spring(number: int, parent: int | None, name: str, operation: str = "framework", **more: Any) -> Span:
-    attributes = {
-        "gen_ai.operation.name": operation,
-        "gen_ai.system": "spring_ai",
-        **more.pop("attributes", {}),
-    }
-    return span(
-        number, parent=parent, name=name, attributes=attributes, scope="org.springframework.boot", **more
-    )
+    own = {"gen_ai.operation.name": operation, "gen_ai.system": "spring_ai"}
+    told = {"attributes": own | more.pop("attributes", {}), "scope": "org.springframework.boot"}
+    return span(number, parent=parent, name=name, **told, **more)
 
 
 def client(number: int, parent: int | None, **more: Any) -> Span:
-    return spring(
-        number, parent, "spring_ai chat_client", attributes={"spring.ai.kind": "chat_client"}, **more
-    )
+    kind = {"spring.ai.kind": "chat_client"}
+    return spring(number, parent, "spring_ai chat_client", attributes=kind, **more)
 
 
 def called(number: int, parent: int, name: str, operation: str = "framework", **more: Any) -> Span:
@@ -49,13 +43,8 @@ def advisor(number: int, parent: int) -> Span:
 
 def test_a_chat_client_and_its_advisors_group_calls_and_tools() -> None:
     for operation in ("framework", "execute_tool"):
-        trajectory = ordered(
-            client(1, None, end=900),
-            advisor(2, 1),
-            chat(3, 2),
-            called(4, 2, "look_up", operation),
-            chat(5, 2),
-        )
+        calls = (chat(3, 2), called(4, 2, "look_up", operation), chat(5, 2))
+        trajectory = ordered(client(1, None, end=900), advisor(2, 1), *calls)
         assert [step.kind.value for step in trajectory.steps] == ["llm", "tool", "llm"], operation
         tool = trajectory.steps[1]
         assert (tool.target, tool.input, tool.output) == ("look_up", '{"name": "Ada"}', "85 seats")

@@ -37,24 +37,12 @@ def looked_up(agent: str = "clerk") -> tuple[Span, ...]:
     result["output"] = {"type": "text", "value": "85 seats"}
     history = [question, {"role": "assistant", "content": [call]}, {"role": "tool", "content": [result]}]
     prompt = {"system": "You are a clerk.", "prompt": "How many seats?"}
+    asks = asking("look_up", {"name": "Ada"})
+    called: dict[str, Any] = {"name": "look_up", "id": "a", "args": {"name": "Ada"}, "result": "85 seats"}
     return (
         ai(1, LOOP, agent, None, ai__prompt=prompt, ai__response__text="It has 85."),
-        ai(
-            2,
-            CALL,
-            agent,
-            ai__prompt__messages=[question],
-            ai__response__toolCalls=asking("look_up", {"name": "Ada"}),
-        ),
-        ai(
-            3,
-            "ai.toolCall",
-            agent,
-            ai__toolCall__name="look_up",
-            ai__toolCall__id="a",
-            ai__toolCall__args={"name": "Ada"},
-            ai__toolCall__result="85 seats",
-        ),
+        ai(2, CALL, agent, ai__prompt__messages=[question], ai__response__toolCalls=asks),
+        ai(3, "ai.toolCall", agent, **{f"ai__toolCall__{key}": value for key, value in called.items()}),
         ai(4, CALL, agent, ai__prompt__messages=history, ai__response__text="It has 85."),
     )
 
