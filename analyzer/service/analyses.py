@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -10,11 +9,10 @@ from typing import Final, TypeVar
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.consulting import ThreadSteps
 from analyzer.executor.executor import Executor, ExecutorCounters
-from analyzer.executor.remote import RemoteAnalyst
+from analyzer.executor.job_client import JobAnalyst
 from analyzer.executor.step_process import ProcessSteps
 from analyzer.executor.worker_process import WorkerProcess, command_of
 from analyzer.service.lifetime import Lifetime
-from analyzer.service.open_remote import without_model
 from analyzer.service.preparing import passed_by, preparer_of
 from collector_processor.core.analysis import Analyst
 from collector_processor.pipeline.prepare import Look
@@ -29,15 +27,13 @@ MOST_PROCESSES: Final = 8
 """Limit of the default; the setting may exceed it."""
 NEEDED: Final = frozenset(
     {
-        "budget_usd_per_run", "early_false_alarms", "export_text", "failure_pattern", "keep_failed_bytes",
-        "keep_passed_bytes", "mappings", "method", "model", "notify_text", "precision", "redact",
-        "redact_patterns", "suspect_false_alarms",
+        "asks_analyzers", "budget_usd_per_run", "early_false_alarms", "export_text", "failure_pattern",
+        "keep_failed_bytes", "keep_passed_bytes", "mappings", "method", "model", "notify_text", "precision",
+        "redact", "redact_patterns", "suspect_false_alarms",
     }
 )  # fmt: skip
 """Settings that worker processes get: none is a secret. Worker processes call no model, but must
 know whether there is one."""
-_ELSEWHERE: Final = "http://elsewhere"
-"""Replaces the analyzers' address, which worker processes do not get."""
 
 
 def open_executor(
@@ -72,19 +68,17 @@ def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> 
     return max(1, min(MOST_PROCESSES, settings.concurrency, int(cores()) - 1))
 
 
-def worker_settings(settings: Settings, analyst: Analyst) -> bytes:
+def worker_settings(settings: Settings) -> bytes:
     """Return the settings for a worker process as JSON."""
-    is_remote = isinstance(analyst, RemoteAnalyst)
-    needed = (without_model(settings) if is_remote else settings).model_dump(mode="json", include=set(NEEDED))
-    return json.dumps(needed | ({"analyzer_endpoint": _ELSEWHERE} if is_remote else {})).encode()
+    return settings.model_dump_json(include=set(NEEDED)).encode()
 
 
 def _look_of(analyst: Analyst) -> Look:
     match analyst:
         case RunAnalyst():
             return analyst.unasked
-        case RemoteAnalyst(local=RunAnalyst() as local):
-            return passed_by(local.unasked)
+        case JobAnalyst():
+            return passed_by(analyst.local.unasked)
         case _:
             return lambda _trajectory: None
 
@@ -94,10 +88,10 @@ def _start_worker(settings: Settings, analyst: Analyst) -> Callable[[], Awaitabl
 
     With a ranker there are no worker processes: they would read its file later, when it may have changed.
     """
-    is_ours = isinstance(analyst, RunAnalyst | RemoteAnalyst)
+    is_ours = isinstance(analyst, RunAnalyst | JobAnalyst)
     if not processes(settings) or settings.ranker is not None or not is_ours:
         return None
-    document = worker_settings(settings, analyst)
+    document = worker_settings(settings)
 
     async def start_worker() -> WorkerProcess:
         return await WorkerProcess.start(document, COMMAND)

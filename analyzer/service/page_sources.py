@@ -27,8 +27,8 @@ from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore, Waiting, WaitingExperiments
 from analyzer.issues.labels.run_label import Label
 from analyzer.service.durable import Files, conditions
+from analyzer.service.halves import opinions_of
 from analyzer.service.lifetime import Lifetime
-from analyzer.service.open_remote import opinions_of
 from analyzer.service.preparing import keeping
 from analyzer.service.start_lanes import AnalysisParts, start_corrections, start_scores_back
 from analyzer.service.upload_process import UploadReader

@@ -58,7 +58,7 @@ def work_from_settings(settings_json: bytes) -> Work:
     """Build the work of a worker process from the settings that the service sends as JSON."""
     settings = Settings.model_validate_json(settings_json)
     analyst = open_analyst(settings)
-    look = analyst.unasked if settings.analyzer_endpoint is None else passed_by(analyst.unasked)
+    look = passed_by(analyst.unasked) if settings.asks_analyzers else analyst.unasked
     prepare = preparer_of(settings, analyst, look, open_cleaner(settings))
     return Work(prepare=prepare, step=StepServer(analyst.steps))
 

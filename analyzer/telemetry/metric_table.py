@@ -353,22 +353,10 @@ BUDGET_LIMIT: Final = gauge(
 
 # The analyzer half.
 _ANALYZER: Final = (Half.ANALYZER,)
-QUESTIONS: Final = counter(
-    "blamespan_analyzer_questions{answer}",
-    "{request}",
-    "Requests for an analysis, by outcome.",
-    halves=_ANALYZER,
-)
 ANALYSES: Final = counter(
     "blamespan_analyzer_analyses{status}",
     "{analysis}",
     "Analyses done, by the status of their verdict.",
-    halves=_ANALYZER,
-)
-SHARED: Final = counter(
-    "blamespan_analyzer_shared",
-    "{request}",
-    "Requests answered with the analysis of an identical request.",
     halves=_ANALYZER,
 )
 UNDER_WAY: Final = gauge(
@@ -400,6 +388,6 @@ METRICS: Final = (
     CALLS, TOKENS, COST, UNPRICED, BUDGET_REFUSALS, SUSPECT_USAGE, BUDGET_SPENT, BUDGET_LIMIT,
     ISSUES, STANDING, ALARM, SHARE_LOW, WORKFLOW_REGRESSED, WORKFLOW_PASSED,
     REPEATED, *NOTICES,
-    QUESTIONS, ANALYSES, SHARED, UNDER_WAY, JOBS_WAITING, SPENT,
+    ANALYSES, UNDER_WAY, JOBS_WAITING, SPENT,
 )  # fmt: skip
 """All metrics, in the order of docs/metrics.md."""

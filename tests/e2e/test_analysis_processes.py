@@ -19,14 +19,14 @@ from analyzer.service.preparing import work_from_settings
 from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.pipeline.prepare import Analysed, Prepared
 from collector_processor.settings import ExportText, Settings, load_settings
-from tests.unit.test_executor import ANALYST, ENDLESS, Clock, lone, names, preparer, started, together
+from tests.unit.test_executor import ENDLESS, Clock, lone, names, preparer, started, together
 
-WORKER_SETTINGS: Final = worker_settings(load_settings({}), ANALYST)
+WORKER_SETTINGS: Final = worker_settings(load_settings({}))
 
 
 async def test_a_real_process_prepares_what_a_thread_does() -> None:
     settings = Settings(failure_pattern="never", notify_text=ExportText.FULL)  # type: ignore[call-arg]
-    sent = worker_settings(settings, ANALYST)
+    sent = worker_settings(settings)
     worker = await WorkerProcess.start(sent, COMMAND)
     traces = [lone(1), lone(2)]
     found = await worker.prepare(traces)

@@ -40,11 +40,11 @@ def analyst(model: ScriptedModel, **fields: object) -> RunAnalyst:
 
 
 def told(settings: Settings = SETTINGS) -> bytes:
-    return worker_settings(settings, RunAnalyst(attributor=Attributor()))
+    return worker_settings(settings)
 
 
 def test_worker_processes_withhold_verdicts_as_the_service_does() -> None:
-    assert b'"precision": 0.7' in told(load_settings({"BLAMESPAN_PRECISION": "0.7"}))
+    assert b'"precision":0.7' in told(load_settings({"BLAMESPAN_PRECISION": "0.7"}))
 
 
 async def test_without_a_process_threads_run_the_steps() -> None:
