@@ -8,11 +8,10 @@ from typing import Final, TypeVar
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.consulting import ThreadSteps
-from analyzer.executor.executor import Executor, ExecutorCounters
+from analyzer.executor.executor import Executor
 from analyzer.executor.job_client import JobAnalyst
-from analyzer.executor.step_process import ProcessSteps
+from analyzer.executor.pool import Pool, PoolSteps
 from analyzer.executor.worker_process import WorkerProcess, command_of
-from analyzer.service.lifetime import Lifetime
 from analyzer.service.preparing import passed_by, preparer_of
 from collector_processor.core.analysis import Analyst
 from collector_processor.pipeline.prepare import Look
@@ -36,30 +35,25 @@ NEEDED: Final = frozenset(
 know whether there is one."""
 
 
-def open_executor(
-    settings: Settings, analyst: Analyst, cleaner: Cleaner, counters: ExecutorCounters
-) -> Executor:
+def open_pool(settings: Settings, analyst: Analyst) -> Pool:
+    """Return the pool of worker processes; none is started yet."""
+    return Pool(_start_worker(settings, analyst), size=max(1, processes(settings)))
+
+
+def open_executor(settings: Settings, analyst: Analyst, cleaner: Cleaner, pool: Pool) -> Executor:
     """Return the executor that prepares traces, in threads and in worker processes."""
-    return Executor(
-        preparer_of(settings, analyst, _look_of(analyst), cleaner),
-        _start_worker(settings, analyst),
-        most_workers=processes(settings),
-        counters=counters,
-    )
+    return Executor(preparer_of(settings, analyst, _look_of(analyst), cleaner), pool)
 
 
-def stepping_elsewhere(settings: Settings, analyst: AnyAnalyst, lifetime: Lifetime) -> AnyAnalyst:
-    """Return the analyst with its steps in a worker process, if the settings allow any."""
-    start = _start_worker(settings, analyst)
-    if start is None or not isinstance(analyst, RunAnalyst) or analyst.attributor.model is None:
+def stepping_in(pool: Pool, analyst: AnyAnalyst) -> AnyAnalyst:
+    """Return the analyst with the steps of its analyses in the pool."""
+    if not isinstance(analyst, RunAnalyst):
         return analyst
-    steps = ProcessSteps(start, ThreadSteps(analyst.steps))
-    lifetime.stack.push_async_callback(steps.close)
-    return replace(analyst, stepping=steps)
+    return replace(analyst, stepping=PoolSteps(pool, ThreadSteps(analyst.steps)))
 
 
 def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> int:
-    """Return the maximum number of worker processes.
+    """Return the number of worker processes, without the one for large traces.
 
     By default one fewer than cores, 1 to 8, and not above ``concurrency``.
     """

@@ -159,7 +159,7 @@ PREPARING_S: Final = counter(
 PROCESSES: Final = gauge(
     "blamespan_analysis_processes",
     "{process}",
-    "Running worker processes for analyses; the first run starts one, and load starts others.",
+    "Running worker processes for analyses; each starts when a run finds the others busy.",
 )
 PROCESS_STARTS: Final = counter("blamespan_analysis_process_starts", "{process}", "Worker processes started.")
 PROCESS_DEATHS: Final = counter(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from analyzer.executor.composition import carrier_policy, open_analyst, open_cleaner
-from analyzer.executor.executor import ExecutorCounters
+from analyzer.executor.pool import Pool
 from analyzer.service.analyses import open_executor
 from analyzer.service.preparing import keeping
 from benchmarks.completion.counting import Said, Seen, Truth
@@ -123,7 +123,7 @@ class Process:
             source=journal,
             store=store,
             thread=self._thread,
-            prepare=open_executor(alone, parts.analyst, open_cleaner(alone), ExecutorCounters()),
+            prepare=open_executor(alone, parts.analyst, open_cleaner(alone), Pool()),
             analyst=parts.analyst,
             kept=keeping(settings),
             leaving=Leaving(

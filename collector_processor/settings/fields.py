@@ -125,7 +125,7 @@ class Settings(KafkaSettings):
         None,
         ge=0,
         le=64,
-        description="maximum number of worker processes for analyses, if another is wanted; `0`: threads"
+        description="number of worker processes for analyses, if another is wanted; `0`: threads"
         " only, which a hostile run can hold",
     )
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")

@@ -24,7 +24,7 @@ from analyzer.cli.responsive import collecting_rarely, responsive
 from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
-from analyzer.service.analyses import stepping_elsewhere
+from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.halves import (
     STOP_S,
     AnalyzerHalf,
@@ -234,7 +234,9 @@ async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> No
         store = open_shared_store(settings, stack)
         if (budget := budget_of(analyst)) is not None:
             await share_spending(store, budget)
-        half = AnalyzerHalf(settings, stepping_elsewhere(settings, analyst, lifetime))
+        pool = open_pool(settings, analyst)
+        stack.push_async_callback(pool.close)
+        half = AnalyzerHalf(settings, stepping_in(pool, analyst))
         exporters = open_routes(settings, lifetime, instance_id)
         lifetime.background(export_metrics(settings, half.metrics.collect, exporters, instance_id))
         await prepare_model(settings)  # before the first job: it must not wait for that
