@@ -1,8 +1,8 @@
 """Prepares traces in a pool of worker processes, or in threads of this process. Not pure.
 
 A thread shares the interpreter with the receivers: one search in a hostile text of some hundred bytes could
-hold both without end. So a trace is prepared in a thread only if no process may or can be started, or if it
-is too large for one.
+hold both without end. So a trace is prepared in a thread only while no process can be started, or if it is
+too large for one.
 
 If a process ends, its unanswered traces go to another. The trace it was working on comes last, alone, so that
 a trace that crashes processes is identified and affects no other. A trace that used up its CPU time is not

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -12,6 +13,8 @@ from analyzer.executor.executor import Executor
 from analyzer.executor.job_client import JobAnalyst
 from analyzer.executor.pool import Pool, PoolSteps
 from analyzer.executor.worker_process import WorkerProcess, command_of
+from analyzer.methods.learned.model_file import write_model
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.service.preparing import passed_by, preparer_of
 from collector_processor.core.analysis import Analyst
 from collector_processor.pipeline.prepare import Look
@@ -37,7 +40,7 @@ know whether there is one."""
 
 def open_pool(settings: Settings, analyst: Analyst) -> Pool:
     """Return the pool of worker processes; none is started yet."""
-    return Pool(_start_worker(settings, analyst), size=max(1, processes(settings)))
+    return Pool(_start_worker(settings, analyst), size=processes(settings))
 
 
 def open_executor(settings: Settings, analyst: Analyst, cleaner: Cleaner, pool: Pool) -> Executor:
@@ -62,9 +65,10 @@ def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> 
     return max(1, min(MOST_PROCESSES, settings.concurrency, int(cores()) - 1))
 
 
-def worker_settings(settings: Settings) -> bytes:
-    """Return the settings for a worker process as JSON."""
-    return settings.model_dump_json(include=set(NEEDED)).encode()
+def worker_settings(settings: Settings, ranker: Ranker | None = None) -> bytes:
+    """Return the settings for a worker process as JSON, with the ranker itself: its file may change."""
+    needed = settings.model_dump(mode="json", include=set(NEEDED))
+    return json.dumps([needed, None if ranker is None else write_model(ranker)]).encode()
 
 
 def _look_of(analyst: Analyst) -> Look:
@@ -78,14 +82,15 @@ def _look_of(analyst: Analyst) -> Look:
 
 
 def _start_worker(settings: Settings, analyst: Analyst) -> Callable[[], Awaitable[WorkerProcess]] | None:
-    """Return a function that starts worker processes; ``None`` if all traces are prepared in this process.
-
-    With a ranker there are no worker processes: they would read its file later, when it may have changed.
-    """
-    is_ours = isinstance(analyst, RunAnalyst | JobAnalyst)
-    if not processes(settings) or settings.ranker is not None or not is_ours:
-        return None
-    document = worker_settings(settings)
+    """Return a function that starts worker processes; ``None`` for an analyst that they do not know."""
+    match analyst:
+        case RunAnalyst():
+            ranker = analyst.attributor.ranker
+        case JobAnalyst():
+            ranker = analyst.local.attributor.ranker
+        case _:
+            return None
+    document = worker_settings(settings, ranker)
 
     async def start_worker() -> WorkerProcess:
         return await WorkerProcess.start(document, COMMAND)

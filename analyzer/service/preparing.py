@@ -11,6 +11,7 @@ still have runs to analyse.
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import signal
@@ -18,7 +19,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Final, TypeAlias
 
@@ -50,6 +51,7 @@ from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
 from analyzer.issues.labels.kept_run import pack, searched_text, task_alone
 from analyzer.methods.history import COMPARED
+from analyzer.methods.learned.model_file import read_model
 from analyzer.methods.registry import AUTO
 from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.core.analysis import Analysis, Analyst, KeepRun, KeptRun
@@ -92,10 +94,13 @@ class StepServer:
         return write_result(result)
 
 
-def work_from_settings(settings_json: bytes) -> Work:
-    """Build the work of a worker process from the settings that the service sends as JSON."""
-    settings = Settings.model_validate_json(settings_json)
+def work_from_settings(document: bytes) -> Work:
+    """Build a worker process's work from what the service sends: see ``worker_settings``."""
+    fields, ranker = json.loads(document)
+    settings = Settings.model_validate(fields)
     analyst = open_analyst(settings)
+    if ranker is not None:
+        analyst = replace(analyst, attributor=replace(analyst.attributor, ranker=read_model(ranker)))
     look = passed_by(analyst.unasked) if settings.asks_analyzers else analyst.unasked
     prepare = preparer_of(settings, analyst, look, open_cleaner(settings))
     return Work(prepare=prepare, step=StepServer(analyst.steps))

@@ -117,13 +117,12 @@ class Process:
         self._store: Final = store
         self._clock: Final = parts.clock
         self._origin: Final = parts.origin_s
-        alone = settings.model_copy(update={"analysis_processes": 0})
         self._thread: Final = StoreThread()
         self._examiner: Final = Examiner(
             source=journal,
             store=store,
             thread=self._thread,
-            prepare=open_executor(alone, parts.analyst, open_cleaner(alone), Pool()),
+            prepare=open_executor(settings, parts.analyst, open_cleaner(settings), Pool()),
             analyst=parts.analyst,
             kept=keeping(settings),
             leaving=Leaving(

@@ -123,10 +123,9 @@ class Settings(KafkaSettings):
     )
     analysis_processes: int | None = Field(
         None,
-        ge=0,
+        ge=1,
         le=64,
-        description="number of worker processes for analyses, if another is wanted; `0`: threads"
-        " only, which a hostile run can hold",
+        description="number of worker processes for analyses, if another is wanted",
     )
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
     forward_endpoint: str | None = Field(

@@ -781,12 +781,12 @@ def test_as_it_comes_nothing_is_public_or_added(helm: Path, tmp_path: Path) -> N
 
 
 def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path, tmp_path: Path) -> None:
-    values = {"processor": {"replicas": 3}, "analyzer": {"enabled": True}, "model": "openai/m"}
+    values = {"processor": {"replicas": 3}, "model": "openai/m"}
     told = notes(helm, tmp_path, values)
     assert "deploy/collector/gateway.yaml" in told
     assert "\n  blame-blamespan-headless.agents\n" in told
     assert "service account in gateway.serviceAccounts" in told
-    assert "The budget of $5 an hour is for each analyzer: with 2" in told
+    assert "The budget of $5 an hour is for each processor." in told
     assert "No backend is set" in told
 
 

@@ -29,11 +29,7 @@ PASSING: Final = 16
 ENOUGH: Final = 14
 """Passing runs from which a share of 0.2 has a threshold."""
 HEADER: Final = "X-Scope-OrgID"
-SETTINGS: Final[dict[str, str | float]] = {
-    "early_false_alarms": 0.2,
-    "root_grace": 100,
-    "analysis_processes": 0,
-}
+SETTINGS: Final[dict[str, str | float]] = {"early_false_alarms": 0.2, "root_grace": 100}
 
 
 def spans(number: int, name: str = "look_up") -> list[Span]:

@@ -46,7 +46,7 @@ def told(settings: Settings = SETTINGS) -> bytes:
 
 
 def test_worker_processes_withhold_verdicts_as_the_service_does() -> None:
-    assert b'"precision":0.7' in told(load_settings({"BLAMESPAN_PRECISION": "0.7"}))
+    assert b'"precision": 0.7' in told(load_settings({"BLAMESPAN_PRECISION": "0.7"}))
 
 
 async def test_without_a_process_threads_run_the_steps() -> None:

@@ -70,7 +70,7 @@ from collector_processor.settings import (
 _LOW_DISK_BYTES: Final = 1 << 30
 
 
-_STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red", Health.SKIPPED: "dim"}
+_STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red"}
 
 
 def doctor(
