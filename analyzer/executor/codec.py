@@ -5,7 +5,7 @@ dropped or gets its default, so neighbouring versions interoperate. The content 
 is read as data only.
 
 Worker processes receive traces and return prepared runs, each message preceded by its length. Analyzer halves
-get a run over HTTP and return an attribution, which is checked against the run.
+get a run as a job in the store and return an attribution, which is checked against the run.
 """
 
 from __future__ import annotations
@@ -36,12 +36,6 @@ Record = TypeVar("Record")
 
 LENGTH_BYTES: Final = 4
 MAX_MESSAGE_BYTES: Final = 1 << 30
-PATH: Final = "/v1/analyse"
-OFFER_PATH: Final = "/v1/offer"
-BEAT_S: Final = 5.0
-"""Seconds between keep-alives of an analyzer that has no answer yet."""
-MAX_ANSWER_BYTES: Final = 4 << 20
-"""Largest attribution: usually some KiB; a ranking grows with the run's steps."""
 
 _BASE64: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 _TRACES: Final = TypeAdapter(tuple[TraceBytes, ...], config=_BASE64)
@@ -54,12 +48,10 @@ _ANSWER: Final = TypeAdapter(Attribution)
 _OFFER: Final = TypeAdapter(Offer)
 _EARNED: Final = TypeAdapter(dict[str, TrackRecord])
 _EARNED_BY: Final = "earned"
-"""Query parameter: the record of each model with the run's tenant."""
+"""Key of a job's choice: the record of each model with the run's tenant."""
 _MOST_RECORDS: Final = 8
 _LONGEST_NAME: Final = 200
 _MOST_LABELLED: Final = 1_000_000
-PROGRESS: Final = "progress"
-"""Query parameter of a client that wants lines of progress before the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,17 +266,17 @@ def read_answer(body: bytes, trajectory: Trajectory) -> Attribution:
 
 
 def write_progress(progress: Progress) -> bytes:
-    """Return a line of progress."""
-    return _PROGRESS.dump_json(progress) + b"\n"
+    """Return progress as JSON."""
+    return _PROGRESS.dump_json(progress)
 
 
-def read_progress(line: bytes) -> Progress:
-    """Read a line of progress.
+def read_progress(body: bytes) -> Progress:
+    """Read progress.
 
     Raises:
-        UnreadableInput: the line is not one.
+        UnreadableInput: the body is not progress.
     """
-    return _read(_PROGRESS, line, "a line of progress as JSON")
+    return _read(_PROGRESS, body, "progress as JSON")
 
 
 def write_offer(offer: Offer) -> bytes:
@@ -316,7 +308,7 @@ def _read(form: TypeAdapter[Record], body: bytes, expected: str) -> Record:
 
 
 def write_choice(choice: Choice | None) -> dict[str, str]:
-    """Return a choice as query parameters; none for the analyzer's own settings."""
+    """Return a choice in the form of a job; empty for the analyzer's own settings."""
     if choice is None:
         return {}
     budget = {} if choice.budget_usd is None else {"budget_usd": repr(choice.budget_usd)}
@@ -326,20 +318,20 @@ def write_choice(choice: Choice | None) -> dict[str, str]:
 
 
 def write_earned(earned: Earned) -> dict[str, str]:
-    """Return what models have earned as a query parameter: of the models with the most labels; or none."""
+    """Return what models have earned as an entry of a job's choice: of the models with the most labels."""
     named = {name: record for name, record in earned.items() if len(name) <= _LONGEST_NAME}
     most = sorted(named, key=lambda name: -named[name].labelled)[:_MOST_RECORDS]
     known = {name: named[name] for name in most}
     return {_EARNED_BY: _EARNED.dump_json(known).decode()} if known else {}
 
 
-def read_earned(query: Mapping[str, str]) -> Earned:
+def read_earned(given: Mapping[str, str]) -> Earned:
     """Read what models have earned.
 
     Raises:
-        UnreadableInput: the parameter is not that.
+        UnreadableInput: the entry is not that.
     """
-    found = _read(_EARNED, query.get(_EARNED_BY, "{}").encode(), "what models have earned as JSON")
+    found = _read(_EARNED, given.get(_EARNED_BY, "{}").encode(), "what models have earned as JSON")
     for one in found.values():
         parts = (one.won, one.lost, one.right - one.won, one.labelled - one.right - one.lost)
         if not (all(part >= 0 for part in parts) and one.labelled <= _MOST_LABELLED):
@@ -347,15 +339,23 @@ def read_earned(query: Mapping[str, str]) -> Earned:
     return found
 
 
-def read_choice(query: Mapping[str, str]) -> Choice | None:
-    """Read query parameters; ``None`` if they name no choice. Does not check whether it is on offer."""
-    if "method" not in query:
+def read_choice(given: Mapping[str, str]) -> Choice | None:
+    """Read a choice; ``None`` if there is none. Does not check whether it is on offer.
+
+    Raises:
+        UnreadableInput: its budget is not a number.
+    """
+    if "method" not in given:
         return None
-    budget = query.get("budget_usd")
+    budget = given.get("budget_usd")
+    try:
+        budget_usd = None if budget is None else float(budget)
+    except ValueError as error:
+        raise UnreadableInput("expected a budget in dollars") from error
     return Choice(
-        method=query["method"],
-        model=query.get("model", ""),
-        takes_as_failed=query.get("failed") == "yes",
-        with_reference=query.get("with_reference") == "yes",
-        budget_usd=None if budget is None else float(budget),
+        method=given["method"],
+        model=given.get("model", ""),
+        takes_as_failed=given.get("failed") == "yes",
+        with_reference=given.get("with_reference") == "yes",
+        budget_usd=budget_usd,
     )

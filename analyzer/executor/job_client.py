@@ -1,4 +1,4 @@
-"""Client of analyzers that take jobs from the store: adds a job and waits for its answer. Not pure.
+"""Client of analyzers: adds a job to the store they share, and waits for its answer. Not pure.
 
 The job's id is a hash of the question, so a collector that was restarted finds the job that its predecessor
 added, or the answer. While no analyzer has announced itself, nothing waits: signals answer at once.
@@ -12,9 +12,12 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from analyzer.executor.analyst import RunAnalyst, analysis_of
 from analyzer.executor.codec import (
+    Progress,
     read_answer,
     read_offer,
     read_progress,
@@ -22,13 +25,12 @@ from analyzer.executor.codec import (
     write_earned,
     write_run,
 )
-from analyzer.executor.remote import AwayError, Watch
-from analyzer.inquiry.errors import UnreadableInput
-from analyzer.methods.choice import Choice, Offer
-from collector_processor.core.analysis import NOTHING_EARNED, Earned
+from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
+from analyzer.methods.choice import Called, Choice, Offer
+from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned
 from collector_processor.core.disk import StoreError
 from collector_processor.store.jobs import LEASE_S, JobRows, Replica, ReplicaRows
-from semconv.model import Attribution, Status, Trajectory
+from semconv.model import BLAMELESS, Attribution, Status, Trajectory
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +45,18 @@ _LOOK_EVERY_S: Final = 5.0
 """Seconds between checks whether any analyzer lives."""
 NO_ANALYZER: Final = "no analyzer takes jobs from the store"
 
+FRESH_S: Final = 30.0
+"""Seconds for which an offer is cached."""
+AWAY_S: Final = 5.0
+"""Seconds without another attempt after no analyzer answered."""
+
+Watch: TypeAlias = Callable[[Progress], None]
 InDb: TypeAlias = Callable[..., Awaitable[Any]]
 """Runs a store's call on the store's thread."""
+
+
+class AwayError(AnalyzerError):
+    """No analyzer gave an answer; the message gives a short reason."""
 
 
 def job_id(body: bytes, choice: Choice | None) -> str:
@@ -127,9 +139,6 @@ class JobAsk:
             raise AwayError(str(error)) from error
         return read_offer(str(analyzer.facts.get(OFFER, "")).encode())
 
-    async def close(self) -> None:
-        """Do nothing: the store is closed by its owner."""
-
     async def _answer(self, id_: str, watch: Watch | None) -> bytes:
         """Wait for an answer.
 
@@ -186,3 +195,79 @@ class JobAsk:
         if analyzer is None:
             raise AwayError(NO_ANALYZER)
         return analyzer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAnalyst:
+    """Analyst that has failed runs analysed by the analyzers of one store."""
+
+    ask: JobAsk
+    local: RunAnalyst
+    """Analyst without a model: triage and signals."""
+
+    async def analyse(self, trajectory: Trajectory, earned: Earned = NOTHING_EARNED) -> Analysis:
+        """Triage here and attribute elsewhere; by signals if no analyzer answers in time."""
+        own = await self.local.analyse(trajectory)
+        if own.attribution.status in {*BLAMELESS, Status.UNREADABLE}:
+            return own
+        try:
+            attribution = await self.ask(trajectory, earned=earned)
+        except AnalyzerError as error:
+            logger.warning("no analyzer", extra={"run_id": trajectory.run_id, "reason": str(error)})
+            fallback = f"{own.attribution.method}, because the analyzer failed: {error}"
+            attribution = replace(own.attribution, fallback=fallback)
+        return analysis_of(attribution, trajectory)
+
+    def glance(self, trajectory: Trajectory) -> Analysis:
+        """Triage and attribute at once, without a model."""
+        return self.local.glance(trajectory)
+
+    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
+        """Return an ``error`` verdict: we could not analyse, and why."""
+        return self.local.excuse(trajectory, reason)
+
+
+class JobOpinions:
+    """``Opinions`` of the analyzers of one store.
+
+    Their offer is cached, so that pages do not wait each time when no analyzer lives.
+    """
+
+    def __init__(self, ask: JobAsk, clock: Callable[[], float] = time.monotonic) -> None:
+        """Create a client over ``ask``; ``clock`` returns seconds."""
+        self._ask: Final = ask
+        self._clock: Final = clock
+        self._known: Offer | str = "not asked yet"
+        self._fresh_until = float("-inf")
+
+    async def offer(self) -> Offer:
+        """Return the methods and models that can be chosen there.
+
+        Raises:
+            AwayError: no analyzer answers.
+        """
+        if self._clock() >= self._fresh_until:
+            try:
+                self._known, lasts_s = await self._ask.offer(), FRESH_S
+            except AnalyzerError as error:
+                self._known, lasts_s = str(error), AWAY_S
+            self._fresh_until = self._clock() + lasts_s
+        if isinstance(self._known, str):
+            raise AwayError(self._known)
+        return self._known
+
+    async def ask(
+        self, trajectory: Trajectory, choice: Choice, called: Called, earned: Earned = NOTHING_EARNED
+    ) -> Attribution:
+        """Have a run analysed there; ``called`` learns of its model calls about once a second."""
+        told = Progress()
+
+        def watch(so_far: Progress) -> None:
+            nonlocal told
+            called(so_far.calls - told.calls, so_far.cost_usd - told.cost_usd)
+            told = so_far
+
+        attribution = await self._ask(trajectory, choice, watch, earned)
+        effort = attribution.effort
+        watch(Progress(calls=effort.calls, cost_usd=effort.cost_usd or 0.0))
+        return attribution

@@ -26,9 +26,9 @@ from aiohttp import web
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.executor.job_client import JobAnalyst
 from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.remote import RemoteAnalyst
-from analyzer.service.analyses import stepping_elsewhere
+from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
 from analyzer.service.early_warning import EarlyLane, open_early_warning, start_early_looks
 from analyzer.service.kafka_lane import KafkaLane, open_kafka, start_reading, start_spilling
@@ -193,7 +193,7 @@ class _Service:
     async def _open_base(self, given: Mapping[Signal, Exporter] | None) -> _Base:
         settings, lifetime, instance_id = self._settings, self._lifetime, secrets.token_hex(8)
         cleaner, now_ns = open_cleaner(settings), steady_clock()
-        analyst = stepping_elsewhere(settings, self._analyst, lifetime)
+        pool = open_pool(settings, self._analyst)
         counters = VerdictCounters(monotonic=time.monotonic)
         refuse_own_endpoint(settings, settings.listeners)
         files = await open_files(settings, lifetime)
@@ -209,7 +209,8 @@ class _Service:
             now_ns=now_ns,
             files=files,
             analysis=AnalysisParts(
-                analyst=analyst,
+                analyst=stepping_in(pool, self._analyst),
+                pool=pool,
                 cleaner=cleaner,
                 verdict_counters=counters,
                 issues=issues,
@@ -299,7 +300,7 @@ class _Service:
         self._web = replace(settings.listeners[2], port=sockets[0].getsockname()[1])
         pages = PagesProcess(
             settings=settings,
-            is_analysing=isinstance(self._analyst, RunAnalyst | RemoteAnalyst),
+            is_analysing=isinstance(self._analyst, RunAnalyst | JobAnalyst),
             sockets=sockets,
             answer=answering(probe, carry_out),
         )
@@ -337,7 +338,7 @@ class _Service:
             issues=count_issues(self._lifetime, issue_service),
             repetitions=lambda: issue_service.repetitions,
             notices=issue_service.delivery,
-            executor=analysis.executor_counters,
+            executor=analysis.pool.counters,
             early=lanes.early,
             kafka=KafkaCounts if base.kafka is None else base.kafka.counts,
         )

@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.consulting import ThreadSteps
-from analyzer.executor.executor import Executor, ExecutorCounters
-from analyzer.executor.remote import RemoteAnalyst
-from analyzer.executor.step_process import ProcessSteps
+from analyzer.executor.executor import Executor
+from analyzer.executor.job_client import JobAnalyst
+from analyzer.executor.pool import Pool, PoolSteps
 from analyzer.executor.worker_process import WorkerProcess, command_of
-from analyzer.service.lifetime import Lifetime
-from analyzer.service.open_remote import without_model
+from analyzer.methods.learned.model_file import write_model
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.service.preparing import passed_by, preparer_of
 from collector_processor.core.analysis import Analyst
 from collector_processor.pipeline.prepare import Look
@@ -29,41 +29,34 @@ MOST_PROCESSES: Final = 8
 """Limit of the default; the setting may exceed it."""
 NEEDED: Final = frozenset(
     {
-        "budget_usd_per_run", "early_false_alarms", "export_text", "failure_pattern", "keep_failed_bytes",
-        "keep_passed_bytes", "mappings", "method", "model", "notify_text", "precision", "redact",
-        "redact_patterns", "suspect_false_alarms",
+        "asks_analyzers", "budget_usd_per_run", "early_false_alarms", "export_text", "failure_pattern",
+        "keep_failed_bytes", "keep_passed_bytes", "mappings", "method", "model", "notify_text", "precision",
+        "redact", "redact_patterns", "suspect_false_alarms",
     }
 )  # fmt: skip
 """Settings that worker processes get: none is a secret. Worker processes call no model, but must
 know whether there is one."""
-_ELSEWHERE: Final = "http://elsewhere"
-"""Replaces the analyzers' address, which worker processes do not get."""
 
 
-def open_executor(
-    settings: Settings, analyst: Analyst, cleaner: Cleaner, counters: ExecutorCounters
-) -> Executor:
+def open_pool(settings: Settings, analyst: Analyst) -> Pool:
+    """Return the pool of worker processes; none is started yet."""
+    return Pool(_start_worker(settings, analyst), size=processes(settings))
+
+
+def open_executor(settings: Settings, analyst: Analyst, cleaner: Cleaner, pool: Pool) -> Executor:
     """Return the executor that prepares traces, in threads and in worker processes."""
-    return Executor(
-        preparer_of(settings, analyst, _look_of(analyst), cleaner),
-        _start_worker(settings, analyst),
-        most_workers=processes(settings),
-        counters=counters,
-    )
+    return Executor(preparer_of(settings, analyst, _look_of(analyst), cleaner), pool)
 
 
-def stepping_elsewhere(settings: Settings, analyst: AnyAnalyst, lifetime: Lifetime) -> AnyAnalyst:
-    """Return the analyst with its steps in a worker process, if the settings allow any."""
-    start = _start_worker(settings, analyst)
-    if start is None or not isinstance(analyst, RunAnalyst) or analyst.attributor.model is None:
+def stepping_in(pool: Pool, analyst: AnyAnalyst) -> AnyAnalyst:
+    """Return the analyst with the steps of its analyses in the pool."""
+    if not isinstance(analyst, RunAnalyst):
         return analyst
-    steps = ProcessSteps(start, ThreadSteps(analyst.steps))
-    lifetime.stack.push_async_callback(steps.close)
-    return replace(analyst, stepping=steps)
+    return replace(analyst, stepping=PoolSteps(pool, ThreadSteps(analyst.steps)))
 
 
 def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> int:
-    """Return the maximum number of worker processes.
+    """Return the number of worker processes, without the one for large traces.
 
     By default one fewer than cores, 1 to 8, and not above ``concurrency``.
     """
@@ -72,32 +65,32 @@ def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> 
     return max(1, min(MOST_PROCESSES, settings.concurrency, int(cores()) - 1))
 
 
-def worker_settings(settings: Settings, analyst: Analyst) -> bytes:
-    """Return the settings for a worker process as JSON."""
-    is_remote = isinstance(analyst, RemoteAnalyst)
-    needed = (without_model(settings) if is_remote else settings).model_dump(mode="json", include=set(NEEDED))
-    return json.dumps(needed | ({"analyzer_endpoint": _ELSEWHERE} if is_remote else {})).encode()
+def worker_settings(settings: Settings, ranker: Ranker | None = None) -> bytes:
+    """Return the settings for a worker process as JSON, with the ranker itself: its file may change."""
+    needed = settings.model_dump(mode="json", include=set(NEEDED))
+    return json.dumps([needed, None if ranker is None else write_model(ranker)]).encode()
 
 
 def _look_of(analyst: Analyst) -> Look:
     match analyst:
         case RunAnalyst():
             return analyst.unasked
-        case RemoteAnalyst(local=RunAnalyst() as local):
-            return passed_by(local.unasked)
+        case JobAnalyst():
+            return passed_by(analyst.local.unasked)
         case _:
             return lambda _trajectory: None
 
 
 def _start_worker(settings: Settings, analyst: Analyst) -> Callable[[], Awaitable[WorkerProcess]] | None:
-    """Return a function that starts worker processes; ``None`` if all traces are prepared in this process.
-
-    With a ranker there are no worker processes: they would read its file later, when it may have changed.
-    """
-    is_ours = isinstance(analyst, RunAnalyst | RemoteAnalyst)
-    if not processes(settings) or settings.ranker is not None or not is_ours:
-        return None
-    document = worker_settings(settings, analyst)
+    """Return a function that starts worker processes; ``None`` for an analyst that they do not know."""
+    match analyst:
+        case RunAnalyst():
+            ranker = analyst.attributor.ranker
+        case JobAnalyst():
+            ranker = analyst.local.attributor.ranker
+        case _:
+            return None
+    document = worker_settings(settings, ranker)
 
     async def start_worker() -> WorkerProcess:
         return await WorkerProcess.start(document, COMMAND)

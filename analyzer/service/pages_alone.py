@@ -32,11 +32,11 @@ from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.receivers import counting_rules
 from analyzer.methods.choice import Called, Choice, Offer, Opinions
-from analyzer.service.analyses import stepping_elsewhere
+from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.commands import CommandGiver, nothing
 from analyzer.service.garbage import collecting_rarely
+from analyzer.service.halves import asking, opinions_of, share_spending
 from analyzer.service.lifetime import Lifetime
-from analyzer.service.open_remote import asking, opinions_of, share_spending
 from analyzer.service.pages_process import Service, connected
 from analyzer.service.replicas import Announcer, SharedStore, open_shared_store
 from analyzer.service.start_lanes import open_track_records
@@ -111,7 +111,7 @@ async def _open_pages_of(
         signs_out_durably=True,
     )
     if is_analysing:
-        analyst = await _open_analyst(settings, stack, lifetime)
+        analyst = await _open_analyst(settings, stack)
         budget = budget_of(analyst)
         if budget is not None:
             await share_spending(store, budget)
@@ -127,10 +127,13 @@ class _Requested:
     card: Mapping[str, Any] = field(default_factory=dict)
 
 
-async def _open_analyst(settings: Settings, stack: AsyncExitStack, lifetime: Lifetime) -> Analyst:
-    if settings.analyzer_endpoint is not None:
+async def _open_analyst(settings: Settings, stack: AsyncExitStack) -> Analyst:
+    if settings.asks_analyzers:
         return await stack.enter_async_context(asking(settings))
-    return stepping_elsewhere(settings, open_analyst(settings), lifetime)
+    analyst = open_analyst(settings)
+    pool = open_pool(settings, analyst)
+    stack.push_async_callback(pool.close)
+    return stepping_in(pool, analyst)
 
 
 def _requested(parts: _Parts, analyst: Analyst, lifetime: Lifetime) -> _Requested:

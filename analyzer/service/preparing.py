@@ -11,17 +11,28 @@ still have runs to analyse.
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import signal
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Final, TypeAlias
 
-from analyzer.executor.codec import LENGTH_BYTES, STEP, length_of, read_traces, with_length, write_prepared
+from analyzer.executor.codec import (
+    LENGTH_BYTES,
+    STEP,
+    length_of,
+    read_step,
+    read_traces,
+    with_length,
+    write_prepared,
+    write_result,
+)
 from analyzer.executor.composition import (
     kept_texts,
     notice_text,
@@ -29,8 +40,8 @@ from analyzer.executor.composition import (
     open_cleaner,
     open_span_keeper,
 )
+from analyzer.executor.consulting import MOST_HELD, Begin, Order, Stepper
 from analyzer.executor.executor import prepare_each
-from analyzer.executor.step_process import StepServer
 from analyzer.executor.worker_process import TRACE_CPU_S
 from analyzer.history.early import elements_so_far
 from analyzer.history.elements import elements_of
@@ -40,6 +51,7 @@ from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
 from analyzer.issues.labels.kept_run import pack, searched_text, task_alone
 from analyzer.methods.history import COMPARED
+from analyzer.methods.learned.model_file import read_model
 from analyzer.methods.registry import AUTO
 from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.core.analysis import Analysis, Analyst, KeepRun, KeptRun
@@ -51,14 +63,45 @@ from collector_processor.pipeline.prepare import Look, Preparer, TraceBytes, no_
 from collector_processor.rebuild.redaction import Cleaner, omit
 from collector_processor.settings import Settings
 from collector_processor.writeback.outgoing import service_of
-from semconv.model import BLAMELESS, Abstention, Status, Trajectory
+from semconv.model import BLAMELESS, Abstention, Attribution, Status, Trajectory
 
 
-def work_from_settings(settings_json: bytes) -> Work:
-    """Build the work of a worker process from the settings that the service sends as JSON."""
-    settings = Settings.model_validate_json(settings_json)
+class StepServer:
+    """Answers the messages of ``Pool.step``."""
+
+    def __init__(self, begin: Begin) -> None:
+        """Start without analyses."""
+        self._stepper: Final = Stepper(begin)
+        self._orders: Final[OrderedDict[str, Order]] = OrderedDict()
+
+    def __call__(self, message: bytes) -> bytes:
+        """Answer a message; an order from an earlier message is identified by its id.
+
+        Raises:
+            ValueError: it is not such a message.
+        """
+        asked = read_step(message)
+        order = asked.order or self._orders.get(asked.id)
+        if order is None:
+            return write_result(None)
+        self._orders[asked.id] = order
+        self._orders.move_to_end(asked.id)
+        if len(self._orders) > MOST_HELD:
+            self._orders.popitem(last=False)
+        result = self._stepper.step(order, asked.answers())
+        if isinstance(result, Attribution):
+            del self._orders[asked.id]
+        return write_result(result)
+
+
+def work_from_settings(document: bytes) -> Work:
+    """Build a worker process's work from what the service sends: see ``worker_settings``."""
+    fields, ranker = json.loads(document)
+    settings = Settings.model_validate(fields)
     analyst = open_analyst(settings)
-    look = analyst.unasked if settings.analyzer_endpoint is None else passed_by(analyst.unasked)
+    if ranker is not None:
+        analyst = replace(analyst, attributor=replace(analyst.attributor, ranker=read_model(ranker)))
+    look = passed_by(analyst.unasked) if settings.asks_analyzers else analyst.unasked
     prepare = preparer_of(settings, analyst, look, open_cleaner(settings))
     return Work(prepare=prepare, step=StepServer(analyst.steps))
 

@@ -15,8 +15,8 @@ from typing import Final
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.executor.executor import ExecutorCounters, Outcome
 from analyzer.executor.models.budget import HourlyBudget
+from analyzer.executor.pool import Outcome, PoolCounters
 from analyzer.issues.issue_service import IssueCounts
 from analyzer.issues.notifier import DeliveryCounters
 from analyzer.service.early_warning import EarlyLane
@@ -88,7 +88,7 @@ class ServiceMetrics(Collector):
     kafka: Callable[[], KafkaCounts] = KafkaCounts
     """Counts of the records of Kafka."""
     process: ProcessStats = field(default_factory=ProcessStats)
-    executor: ExecutorCounters = field(default_factory=ExecutorCounters)
+    executor: PoolCounters = field(default_factory=PoolCounters)
     """Prepared traces and worker processes."""
     pages_restarts: Callable[[], int] = int
     """Number of processes of the pages that ended by themselves."""

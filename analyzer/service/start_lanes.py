@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from analyzer.executor.composition import budget_of, carrier_policy, notice_text
-from analyzer.executor.executor import ExecutorCounters
 from analyzer.executor.models.budget import HourlyBudget, StoredSpending
+from analyzer.executor.pool import Pool
 from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
@@ -75,6 +75,8 @@ class AnalysisParts:
     """The parts that analyse complete traces and receive the results."""
 
     analyst: Analyst
+    pool: Pool
+    """Worker processes of the analyst and of the preparation."""
     cleaner: Cleaner
     verdict_counters: VerdictCounters
     issues: Issues
@@ -86,7 +88,6 @@ class AnalysisParts:
     """Whether this process has a trace's spans; with Kafka, they may go to another."""
     early: EarlyWarning | None = None
     """``None`` if early warnings are off."""
-    executor_counters: ExecutorCounters = field(default_factory=ExecutorCounters)
 
 
 def open_routes(settings: Settings, lifetime: Lifetime, instance_id: str) -> Mapping[Signal, Exporter]:
@@ -171,13 +172,12 @@ def _examiner(
         analysis.issues.service.committed(summary, verdict)
 
     compare, early = _comparison(settings, analysis.worths), analysis.early
-    executor = open_executor(settings, analysis.analyst, analysis.cleaner, analysis.executor_counters)
-    lifetime.stack.push_async_callback(executor.close)  # after the drain, which needs it
+    lifetime.stack.push_async_callback(analysis.pool.close)  # after the drain, which needs it
     return Examiner(
         source=files.journal,
         store=files.store,
         thread=files.thread,
-        prepare=executor,
+        prepare=open_executor(settings, analysis.analyst, analysis.cleaner, analysis.pool),
         analyst=analysis.analyst,
         kept=keeping(settings),
         around=Around(

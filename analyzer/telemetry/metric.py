@@ -36,11 +36,8 @@ MAX_LENGTH: Final = 80
 CUT: Final = "…"
 """Last character of a truncated name."""
 _UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
-ANSWERS: Final = ("taken", "busy", "refused")
-"""Outcome of a request to ``blamespan serve analyzer``."""
 MOST_VALUES: Final[Mapping[str, int]] = {
     "agent": MAX_AGENTS + 1,  # for each service, plus one shared by all others
-    "answer": len(ANSWERS),
     "cause": len(Setback),
     "direction": 2,
     "kind": len(ALL_KINDS) + 1,  # plus the user's own patterns

@@ -159,7 +159,7 @@ PREPARING_S: Final = counter(
 PROCESSES: Final = gauge(
     "blamespan_analysis_processes",
     "{process}",
-    "Running worker processes for analyses; the first run starts one, and load starts others.",
+    "Running worker processes for analyses; each starts when a run finds the others busy.",
 )
 PROCESS_STARTS: Final = counter("blamespan_analysis_process_starts", "{process}", "Worker processes started.")
 PROCESS_DEATHS: Final = counter(
@@ -359,22 +359,10 @@ BUDGET_LIMIT: Final = gauge(
 
 # The analyzer half.
 _ANALYZER: Final = (Half.ANALYZER,)
-QUESTIONS: Final = counter(
-    "blamespan_analyzer_questions{answer}",
-    "{request}",
-    "Requests for an analysis, by outcome.",
-    halves=_ANALYZER,
-)
 ANALYSES: Final = counter(
     "blamespan_analyzer_analyses{status}",
     "{analysis}",
     "Analyses done, by the status of their verdict.",
-    halves=_ANALYZER,
-)
-SHARED: Final = counter(
-    "blamespan_analyzer_shared",
-    "{request}",
-    "Requests answered with the analysis of an identical request.",
     halves=_ANALYZER,
 )
 UNDER_WAY: Final = gauge(
@@ -407,6 +395,6 @@ METRICS: Final = (
     CALLS, TOKENS, COST, UNPRICED, BUDGET_REFUSALS, SUSPECT_USAGE, BUDGET_SPENT, BUDGET_LIMIT,
     ISSUES, STANDING, ALARM, SHARE_LOW, WORKFLOW_REGRESSED, WORKFLOW_PASSED,
     REPEATED, *NOTICES,
-    QUESTIONS, ANALYSES, SHARED, UNDER_WAY, JOBS_WAITING, SPENT,
+    ANALYSES, UNDER_WAY, JOBS_WAITING, SPENT,
 )  # fmt: skip
 """All metrics, in the order of docs/metrics.md."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from analyzer.executor.composition import carrier_policy, open_analyst, open_cleaner
-from analyzer.executor.executor import ExecutorCounters
+from analyzer.executor.pool import Pool
 from analyzer.service.analyses import open_executor
 from analyzer.service.preparing import keeping
 from benchmarks.completion.counting import Said, Seen, Truth
@@ -117,13 +117,12 @@ class Process:
         self._store: Final = store
         self._clock: Final = parts.clock
         self._origin: Final = parts.origin_s
-        alone = settings.model_copy(update={"analysis_processes": 0})
         self._thread: Final = StoreThread()
         self._examiner: Final = Examiner(
             source=journal,
             store=store,
             thread=self._thread,
-            prepare=open_executor(alone, parts.analyst, open_cleaner(alone), ExecutorCounters()),
+            prepare=open_executor(settings, parts.analyst, open_cleaner(settings), Pool()),
             analyst=parts.analyst,
             kept=keeping(settings),
             leaving=Leaving(

@@ -69,7 +69,6 @@ _WATCHED: Final = 40
 _PATIENCE_S: Final = 600.0
 _SETTINGS: Final[Mapping[str, str | float]] = {
     "half": "collector",
-    "analyzer_endpoint": "store",
     "carriers": "all",
     "root_grace": 1_000,
     "concurrency": 8,

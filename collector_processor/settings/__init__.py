@@ -53,9 +53,11 @@ _READ: Final = tuple(name for name, field in Settings.model_fields.items() if fi
 _VARIABLES: Final = tuple(name for name in _READ if name not in FILE_ONLY)
 """Fields that the environment may set."""
 _IN_FILE: Final = f"set it in {CONFIG_FILE}"
+_SHARED_STORE: Final = "set BLAMESPAN_STORE_URL to the same PostgreSQL for collector and analyzers"
 REMOVED: Final[Mapping[str, str]] = {
     "analysis_processes": f"BLAMESPAN_CONCURRENCY bounds them too; for another number, {_IN_FILE}",
-    "analyzer_certificate": "set BLAMESPAN_ANALYZER_ENDPOINT=https://host:port?ca=FILE",
+    "analyzer_certificate": _SHARED_STORE,
+    "analyzer_endpoint": _SHARED_STORE,
     "carrier_min_confidence": "set BLAMESPAN_PRECISION: less certain verdicts mark no step",
     "early_false_alarms": _IN_FILE,
     "hold_max": "set BLAMESPAN_WRITE_BACK=hold:MILLISECONDS",

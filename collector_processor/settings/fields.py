@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from platformdirs import user_data_path
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -19,7 +19,7 @@ from collector_processor.core.headers import ANY, read_origins
 from collector_processor.core.records import Carriers
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import Address, Signal, Tenant
-from collector_processor.otlp.destination import Destination, Forwarding, Protocol, checked_url
+from collector_processor.otlp.destination import Destination, Forwarding, Protocol
 from collector_processor.rebuild.redaction import ALL_KINDS, check_pattern, read_kinds
 from collector_processor.settings.kafka import KafkaSettings
 from collector_processor.settings.machine import receiving_bytes_here
@@ -40,8 +40,6 @@ _HOLD: Final = "hold:"
 _LONGEST_HOLD_MS: Final = 3_600_000
 """One hour. The backend lacks spans as long as they are held, so a longer hold hides runs from on-call."""
 
-JOBS_IN_STORE: Final = "store"
-"""Value of ``analyzer_endpoint``: analyzers take jobs from the store."""
 PRECISION: Final = 0.19
 """Just above 0.18, the share of correct steps of `signals` for runs in which nothing stands out. Chosen on
 273 labelled runs of seven systems, and checked on each with the value chosen on the others
@@ -127,10 +125,9 @@ class Settings(KafkaSettings):
     )
     analysis_processes: int | None = Field(
         None,
-        ge=0,
+        ge=1,
         le=64,
-        description="maximum number of worker processes for analyses, if another is wanted; `0`: threads"
-        " only, which a hostile run can hold",
+        description="number of worker processes for analyses, if another is wanted",
     )
     tenant_headers: str = Field("x-scope-orgid", description="request headers that identify a tenant")
     forward_endpoint: str | None = Field(
@@ -259,14 +256,6 @@ class Settings(KafkaSettings):
         description="PEM of certificate authorities; clients need a certificate from one of them (mutual"
         " TLS)",
     )
-    analyzer_endpoint: str | None = Field(
-        None,
-        description="`http://host:port` of the analyzers, for `blamespan serve collector`, or"
-        " `https://host:port?ca=FILE` with a PEM of the certificate authorities to trust; `store`: analyzers"
-        " take jobs from the PostgreSQL of `BLAMESPAN_STORE_URL`",
-    )
-    analyzer_ca: Path | None = Field(None, exclude=True, repr=False)
-    """Certificate authorities to trust for analyzers; part of ``analyzer_endpoint``."""
     redact: str = Field(
         ",".join(ALL_KINDS),
         description="kinds of secrets removed from runs' text before a model, the store or a page gets it; or"
@@ -280,6 +269,8 @@ class Settings(KafkaSettings):
     redact_patterns: tuple[str, ...] = Field(
         (), description="further patterns of secrets, RE2 syntax, one per line (in the file: a list)"
     )
+    asks_analyzers: bool = Field(default=False, repr=False)
+    """Whether analyzers judge failed runs: set for ``blamespan serve collector``."""
     endpoints: Mapping[Signal, Destination] = Field(default_factory=dict, exclude=True, repr=False)
     score_targets: tuple[ScoreTarget, ...] = Field((), exclude=True, repr=False)
     export_metrics_ms: int = Field(0, exclude=True, repr=False)
@@ -305,11 +296,6 @@ class Settings(KafkaSettings):
     def _is_address(cls, value: str) -> str:
         address(value)
         return value
-
-    @field_validator("analyzer_endpoint")
-    @classmethod
-    def _is_url(cls, value: str | None) -> str | None:
-        return value if value == JOBS_IN_STORE else checked_url(value) if value else None
 
     @field_validator("web_url")
     @classmethod
@@ -386,20 +372,6 @@ class Settings(KafkaSettings):
             )
         return {**values, "write_back": WriteBack.HOLD, "hold_max": int(hold_ms)}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _analyzers_have_authorities(cls, values: dict[str, Any]) -> dict[str, Any]:
-        given = values.get("analyzer_endpoint")
-        if not isinstance(given, str) or "?" not in given:
-            return values
-        url, _, query = given.partition("?")
-        name, _, path = query.partition("=")
-        if name != "ca" or not path or not url.startswith("https://"):
-            raise ValueError(
-                "BLAMESPAN_ANALYZER_ENDPOINT: expected http://host:port, https://host:port?ca=FILE or store"
-            )
-        return {**values, "analyzer_endpoint": url, "analyzer_ca": Path(unquote(path))}
-
     @model_validator(mode="after")
     def _kafka_holds_nothing(self) -> Self:
         if self.kafka and self.write_back is WriteBack.HOLD:
@@ -427,7 +399,7 @@ class Settings(KafkaSettings):
 
     @property
     def analyzer_timeout_s(self) -> float:
-        """Seconds for one run at an analyzer, retries included; then `signals` answers.
+        """Seconds for one run at the analyzers, takeovers included; then `signals` answers.
 
         300 by default: enough for two answers of a slow model and the work between them.
         """

@@ -16,8 +16,8 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from analyzer.cli.commands.operate.serve import ANALYZER_SHUTDOWN_S
 from analyzer.cli.main import COMMANDS
+from analyzer.service.halves import STOP_S
 from analyzer.telemetry.metric_table import OLDEST_ACTIONABLE
 from collector_processor.settings import Settings, load_settings
 from tests.backends import install
@@ -48,13 +48,17 @@ RELEASES: Final[Mapping[str, str]] = {
 Values: TypeAlias = dict[str, Any]
 Object: TypeAlias = dict[str, Any]
 
+STORE: Final[Values] = {"existingSecret": "database"}
 TLS: Final[Values] = {"enabled": True, "existingSecret": "blame-tls", "requireClientCertificates": True}
 CHOICES: Final[Mapping[str, Values]] = {
     "as it comes": {},
-    "in halves": {"analyzer": {"enabled": True}, "model": "openai/gpt-5-mini"},
-    "in halves that grow": {"analyzer": {"enabled": True, "autoscaling": {"enabled": True}}},
+    "in halves": {"store": STORE, "analyzer": {"enabled": True}, "model": "openai/gpt-5-mini"},
+    "in halves that grow": {
+        "store": STORE,
+        "analyzer": {"enabled": True, "autoscaling": {"enabled": True}},
+    },
     "with jobs in a store": {
-        "store": {"existingSecret": "database"},
+        "store": STORE,
         "analyzer": {
             "enabled": True,
             "autoscaling": {
@@ -65,7 +69,7 @@ CHOICES: Final[Mapping[str, Values]] = {
         "model": "openai/gpt-5-mini",
     },
     "behind Kafka": {
-        "store": {"existingSecret": "database"},
+        "store": STORE,
         "kafka": {
             "brokers": "kafka-1:9092,kafka-2:9092",
             "security": "sasl_ssl",
@@ -85,7 +89,7 @@ CHOICES: Final[Mapping[str, Values]] = {
         "prometheusRule": {"enabled": True},
     },
     "with pages by themselves": {
-        "store": {"existingSecret": "database"},
+        "store": STORE,
         "kafka": {"brokers": "kafka:9092"},
         "processor": {"replicas": 3, "autoscaling": {"enabled": False}},
         "web": {"enabled": True, "replicas": 3},
@@ -94,7 +98,12 @@ CHOICES: Final[Mapping[str, Values]] = {
         "networkPolicy": {"enabled": True},
         "tls": TLS,
     },
-    "with TLS": {"tls": TLS, "serviceMonitor": {"enabled": True}, "analyzer": {"enabled": True}},
+    "with TLS": {
+        "tls": TLS,
+        "serviceMonitor": {"enabled": True},
+        "store": STORE,
+        "analyzer": {"enabled": True},
+    },
     "without a disk": {"processor": {"persistence": {"enabled": False}, "replicas": 3}},
     "with all": {
         "image": {"repository": "images.example/blamespan", "digest": f"sha256:{'0' * 64}"},
@@ -218,7 +227,7 @@ def test_pods_have_no_rights_and_more_time_to_end_than_a_shutdown_takes(objects:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        shutdown_s = ANALYZER_SHUTDOWN_S if container["name"] == "analyzer" else load_settings({}).shutdown_s
+        shutdown_s = STOP_S if container["name"] == "analyzer" else load_settings({}).shutdown_s
         assert pod["terminationGracePeriodSeconds"] >= shutdown_s + 10
 
 
@@ -255,6 +264,7 @@ def test_every_selector_finds_pods(objects: list[Object]) -> None:
 
 WATCHED: Final[Values] = {
     "networkPolicy": {"enabled": True},
+    "store": STORE,
     "analyzer": {"enabled": True},
     "serviceMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},
@@ -389,12 +399,16 @@ def test_by_itself_the_processor_analyses_and_in_halves_it_asks(helm: Path, tmp_
     halves = rendered(
         helm,
         tmp_path,
-        {"model": "openai/m", "modelKeys": {"existingSecret": "keys"}, "analyzer": {"enabled": True}},
+        {
+            "model": "openai/m",
+            "modelKeys": {"existingSecret": "keys"},
+            "analyzer": {"enabled": True},
+            "store": STORE,
+        },
     )
     by_kind = dict(pods(halves))
     collector, analyzer = by_kind["StatefulSet"], by_kind["Deployment"]
     assert collector["containers"][0]["args"][1] == "collector"
-    assert environ(collector)["BLAMESPAN_ANALYZER_ENDPOINT"] == "http://blame-blamespan-analyzer:8500"
     assert "envFrom" not in collector["containers"][0], "the half that asks no model needs no key"
     assert "BLAMESPAN_MODEL" not in environ(collector)
     assert analyzer["containers"][0]["args"][1] == "analyzer"
@@ -425,9 +439,6 @@ def test_with_tls_probes_questions_and_scrapes_speak_it(helm: Path, tmp_path: Pa
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert pod["containers"][0][probe]["httpGet"]["scheme"] == "HTTPS"
     processor = environ(dict(pods(objects))["StatefulSet"])
-    called = load_settings({"BLAMESPAN_ANALYZER_ENDPOINT": processor["BLAMESPAN_ANALYZER_ENDPOINT"]})
-    assert (called.analyzer_endpoint or "").startswith("https://")
-    assert str(called.analyzer_ca) == processor["BLAMESPAN_TLS_CLIENT_CA"]
     assert processor["BLAMESPAN_TLS_CLIENT_CA"] == "/etc/blamespan/tls/ca.crt"
     (endpoint,) = only(objects, "ServiceMonitor")["spec"]["endpoints"]
     assert endpoint["scheme"] == "https"
@@ -444,7 +455,7 @@ def test_analyzers_that_grow_by_themselves_are_not_counted_twice(helm: Path, tmp
 def test_analyzers_take_jobs_from_the_store_and_grow_with_the_oldest_job(helm: Path, tmp_path: Path) -> None:
     objects = rendered(helm, tmp_path, CHOICES["with jobs in a store"])
     by_kind = dict(pods(objects))
-    assert environ(by_kind["StatefulSet"])["BLAMESPAN_ANALYZER_ENDPOINT"] == "store"
+    assert by_kind["StatefulSet"]["containers"][0]["args"][1] == "collector"
     for pod in by_kind.values():
         (url,) = (one for one in pod["containers"][0]["env"] if one["name"] == "BLAMESPAN_STORE_URL")
         assert url["valueFrom"]["secretKeyRef"] == {"name": "database", "key": "url"}
@@ -545,12 +556,12 @@ def test_every_kind_of_pod_has_a_disruption_budget_of_one(helm: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"store": {"existingSecret": "database"}, "processor": {"replicas": 2}}, "belongs to one processor"),
+        ({"store": STORE, "processor": {"replicas": 2}}, "belongs to one processor"),
         ({"kafka": {"brokers": "k:9092"}}, "kafka.brokers needs store.existingSecret"),
         ({"processor": {"autoscaling": {"enabled": True}}}, "processor.autoscaling needs kafka.brokers"),
         (
             {
-                "store": {"existingSecret": "database"},
+                "store": STORE,
                 "kafka": {"brokers": "k:9092"},
                 "processor": {"autoscaling": {"enabled": True, "keda": {"enabled": True}}},
             },
@@ -558,7 +569,7 @@ def test_every_kind_of_pod_has_a_disruption_budget_of_one(helm: Path, tmp_path: 
         ),
         (
             {
-                "store": {"existingSecret": "database"},
+                "store": STORE,
                 "kafka": {"brokers": "k:9092", "security": "sasl_ssl"},
             },
             "expected kafka.existingSecret",
@@ -578,8 +589,8 @@ def test_every_kind_of_pod_has_a_disruption_budget_of_one(helm: Path, tmp_path: 
             "served at the host's root",
         ),
         (
-            {"analyzer": {"enabled": True, "autoscaling": {"enabled": True, "keda": {"enabled": True}}}},
-            "only jobs in a store wait",
+            {"analyzer": {"enabled": True}},
+            "analyzer.enabled needs store.existingSecret",
         ),
     ],
     ids=[
@@ -724,7 +735,7 @@ def test_from_outside_only_the_pages_are_reached(
 
 def test_what_users_add_reaches_every_kind_of_pod(helm: Path, tmp_path: Path) -> None:
     values = CHOICES["with all"] | {
-        "store": {"existingSecret": "database"},
+        "store": STORE,
         "analyzer": {"enabled": True},
         "web": {"enabled": True},
     }
@@ -770,12 +781,12 @@ def test_as_it_comes_nothing_is_public_or_added(helm: Path, tmp_path: Path) -> N
 
 
 def test_the_notes_tell_of_the_gateway_the_budget_and_what_is_missing(helm: Path, tmp_path: Path) -> None:
-    values = {"processor": {"replicas": 3}, "analyzer": {"enabled": True}, "model": "openai/m"}
+    values = {"processor": {"replicas": 3}, "model": "openai/m"}
     told = notes(helm, tmp_path, values)
     assert "deploy/collector/gateway.yaml" in told
     assert "\n  blame-blamespan-headless.agents\n" in told
     assert "service account in gateway.serviceAccounts" in told
-    assert "The budget of $5 an hour is for each analyzer: with 2" in told
+    assert "The budget of $5 an hour is for each processor." in told
     assert "No backend is set" in told
 
 

@@ -11,13 +11,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from analyzer.telemetry.metric import Half
 from analyzer.telemetry.metric_table import METRICS
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import free_ports, wait_until
 from tests.deploy.shifts import work
 from tests.e2e.line import Line, StartLine
-from tests.e2e.test_halves import StartAnalyzer, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, server, start_analyzer
 from tools.references.metrics_reference import page
 
-__all__ = ["start_analyzer"]
+__all__ = ["server", "start_analyzer"]
 
 ROW: Final = re.compile(r"^\| `(?P<name>blamespan_\w+)` \|(?P<rest>.*)\|$", re.MULTILINE)
 NOBODY: Final = f"http://127.0.0.1:{free_ports(1)[0]}"
@@ -48,17 +49,16 @@ def assert_bounded(shown: dict[str, int]) -> None:
     assert {name: count for name, count in shown.items() if count > most[name]} == {}
 
 
-def start(half: Half, start_line: StartLine) -> Line:
-    if half is Half.SERVE:
-        return start_line(settle_s=0, early_false_alarms=0.05, **TELLS, **MODEL)
-    return start_line(half=half.value, settle_s=0, early_false_alarms=0.05, analyzer_endpoint=NOBODY, **TELLS)
+def start(half: Half, server: PostgresServer, start_line: StartLine) -> Line:
+    own = MODEL if half is Half.SERVE else {"half": half.value, "store_url": server.url()}
+    return start_line(settle_s=0, early_false_alarms=0.05, **TELLS, **own)
 
 
 @pytest.mark.parametrize("half", [Half.SERVE, Half.COLLECTOR])
 def test_who_takes_spans_shows_what_the_page_says_and_no_more_series_than_that(
-    half: Half, start_line: StartLine
+    server: PostgresServer, half: Half, start_line: StartLine
 ) -> None:
-    line = start(half, start_line)
+    line = start(half, server, start_line)
     work(line, "planner", "calculator", failing="calculator")
     wait_until(
         lambda: served(line.web).get("blamespan_issue_standing"),
@@ -71,8 +71,8 @@ def test_who_takes_spans_shows_what_the_page_says_and_no_more_series_than_that(
     assert shown["blamespan_notices_sent"] == 2
 
 
-def test_an_analyzer_shows_what_the_page_says(start_analyzer: StartAnalyzer) -> None:
-    shown = served(f"http://{start_analyzer(**MODEL).address}")
+def test_an_analyzer_shows_what_the_page_says(server: PostgresServer, start_analyzer: StartAnalyzer) -> None:
+    shown = served(f"http://{start_analyzer(**MODEL, store_url=server.url()).address}")
     assert set(shown) == on_the_page(Half.ANALYZER)
     assert_bounded(shown)
 

@@ -38,11 +38,7 @@ def processors(folder: Path, broker: KafkaBroker, server: PostgresServer) -> Ite
             own = folder / f"processor-{count}"
             own.mkdir(parents=True)
             begin = stack.enter_context(starting(own))
-            common: dict[str, str | float] = {
-                "queue": broker.url,
-                "store_url": server.url(),
-                "analysis_processes": 0,
-            }
+            common: dict[str, str | float] = {"queue": broker.url, "store_url": server.url()}
             return begin(**(common | settings))
 
         yield start

@@ -12,21 +12,21 @@ from typing import Final
 import pytest
 
 from analyzer.executor import worker_process
-from analyzer.executor.executor import Executor, prepare_each
+from analyzer.executor.executor import prepare_each
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.service.analyses import COMMAND, worker_settings
 from analyzer.service.preparing import work_from_settings
 from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.pipeline.prepare import Analysed, Prepared
 from collector_processor.settings import ExportText, Settings, load_settings
-from tests.unit.test_executor import ANALYST, ENDLESS, Clock, lone, names, preparer, started, together
+from tests.unit.test_executor import ENDLESS, lone, names, over, together
 
-WORKER_SETTINGS: Final = worker_settings(load_settings({}), ANALYST)
+WORKER_SETTINGS: Final = worker_settings(load_settings({}))
 
 
 async def test_a_real_process_prepares_what_a_thread_does() -> None:
     settings = Settings(failure_pattern="never", notify_text=ExportText.FULL)  # type: ignore[call-arg]
-    sent = worker_settings(settings, ANALYST)
+    sent = worker_settings(settings)
     worker = await WorkerProcess.start(sent, COMMAND)
     traces = [lone(1), lone(2)]
     found = await worker.prepare(traces)
@@ -102,14 +102,13 @@ async def test_others_wait_for_what_has_no_end_once_and_are_done_by_another_proc
         pids.append(started.pid)
         return started
 
-    executor = Executor(preparer(), start_worker, now=Clock(0.1))
+    executor, pool = over(start_worker)
     await together(executor, lone(1))
-    await started(executor)
     first, endless, *others = await together(executor, lone(2), ENDLESS, lone(3), lone(4))
     assert isinstance(endless, AnalysisLostError)
     assert names([first, *others]) == [f"{number:032x}" for number in (2, 3, 4)]
     assert len(pids) == 2
-    await executor.close()
+    await pool.close()
 
 
 SPEAKING: Final = (

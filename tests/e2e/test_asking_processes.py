@@ -16,7 +16,7 @@ import pytest
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.consulting import ThreadSteps
 from analyzer.executor.models.scripted import ScriptedModel
-from analyzer.executor.step_process import ProcessSteps
+from analyzer.executor.pool import Pool, PoolSteps
 from analyzer.executor.worker_process import WorkerProcess
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Reply
@@ -40,7 +40,7 @@ def in_process(
         started.append(await WorkerProcess.start(told(), command))
         return started[-1]
 
-    return analyst(model, stepping=ProcessSteps(start, ThreadSteps(analyst(model).steps)))
+    return analyst(model, stepping=PoolSteps(Pool(start), ThreadSteps(analyst(model).steps)))
 
 
 async def test_a_worker_process_finds_what_this_process_finds(started: list[WorkerProcess]) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from collector_processor.otlp import Signal
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import HOST, free_ports
 from tests.e2e.backend import grpc_backend, http_backend
 from tests.e2e.line import StartLine, environment
-from tests.e2e.test_halves import StartAnalyzer, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, server, start_analyzer
 
-__all__ = ["start_analyzer"]
+__all__ = ["server", "start_analyzer"]
 
 
 def consult(folder: Path, **settings: str | int) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -27,26 +28,25 @@ def consult(folder: Path, **settings: str | int) -> tuple[int, dict[str, dict[st
 
 
 def test_all_is_well_beside_a_service_and_an_analyzer(
-    start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path
+    server: PostgresServer, start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path
 ) -> None:
     (port,) = free_ports(1)
-    analyzer, web = f"http://{start_analyzer().address}", f"{HOST}:{port}"
-    start_line(half="collector", analyzer_endpoint=analyzer, web_listen=web)
-    code, found = consult(tmp_path, analyzer_endpoint=analyzer, web_listen=web)
+    settings = {"store_url": server.url(), "web_listen": f"{HOST}:{port}"}
+    start_analyzer(store_url=server.url())
+    start_line(half="collector", **settings)
+    code, found = consult(tmp_path, **settings)
     assert code == 0, found
-    assert {name: found[name]["status"] for name in ("service", "analyzer", "store", "clock")} == (
-        dict.fromkeys(("service", "analyzer", "store", "clock"), "ok")
-    )
-    assert found["clock"]["detail"].startswith("agrees with analyzer")
+    names = ("service", "store", "replicas")
+    assert {name: found[name]["status"] for name in names} == dict.fromkeys(names, "ok")
+    assert "1 analyzer" in found["replicas"]["detail"]
 
 
 def test_neighbours_that_are_away_fail_with_what_mends_it(tmp_path: Path) -> None:
     away = f"http://{HOST}:{free_ports(1)[0]}"
-    code, found = consult(tmp_path, analyzer_endpoint=away, notify_url=f"{away}/secret")
+    code, found = consult(tmp_path, notify_url=f"{away}/secret")
     assert code == 1
-    assert {found[name]["status"] for name in ("analyzer", "notifier webhook")} == {"failed"}
+    assert found["notifier webhook"]["status"] == "failed"
     assert found["links"]["status"] == "warning"
-    assert "BLAMESPAN_ANALYZER_ENDPOINT" in found["analyzer"]["mend"]
     assert "secret" not in json.dumps(found)
 
 
@@ -82,8 +82,7 @@ def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
     code, found = consult(tmp_path)
     assert (code, found["backend"]["status"]) == (0, "warning")
     assert "BLAMESPAN_FORWARD_ENDPOINT" in found["backend"]["mend"]
-    assert found["clock"]["status"] == "skipped"
-    assert {finding["status"] for finding in found.values()} == {"ok", "warning", "skipped"}
+    assert {finding["status"] for finding in found.values()} == {"ok", "warning"}
     assert not (tmp_path / "data").exists(), "nothing is made"
 
 

@@ -17,21 +17,19 @@ import pytest
 from collector_processor.rebuild.encode import encode
 from semconv.attributes import TASK_OUTCOME, TASK_OUTCOME_SOURCE
 from semconv.model import Span, TraceId
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import wait_until
 from tests.e2e.line import Line, StartLine
+from tests.e2e.test_halves import server
 from tests.factories import agent, chat, tool, workflow
+
+__all__ = ["server"]
 
 PASSING: Final = 16
 ENOUGH: Final = 14
 """Passing runs from which a share of 0.2 has a threshold."""
 HEADER: Final = "X-Scope-OrgID"
-SETTINGS: Final[dict[str, str | float]] = {
-    "early_false_alarms": 0.2,
-    "root_grace": 100,
-    "analysis_processes": 0,
-}
-COLLECTOR: Final = {"half": "collector", "analyzer_endpoint": "http://127.0.0.1:9"}
-"""A collector whose analyzer does not answer."""
+SETTINGS: Final[dict[str, str | float]] = {"early_false_alarms": 0.2, "root_grace": 100}
 
 
 def spans(number: int, name: str = "look_up") -> list[Span]:
@@ -91,12 +89,14 @@ def is_final(line: Line, tenant: str, number: int) -> bool:
     return run is not None and not run["provisional"]
 
 
-@pytest.mark.parametrize("half", [{}, COLLECTOR], ids=["serve", "collector"])
+@pytest.mark.parametrize("half", ["all", "collector"])
 def test_the_warning_arrives_before_the_last_span_and_to_its_tenant_only(
-    start_line: StartLine, half: dict[str, str]
+    server: PostgresServer, start_line: StartLine, half: str
 ) -> None:
+    """No analyzer answers the collector."""
+    shared = {"store_url": server.url()} if half == "collector" else {}
     with Webhook() as (url, notices):
-        line = start_line(**half, notify_url=url, **SETTINGS)
+        line = start_line(half=half, notify_url=url, **shared, **SETTINGS)
         play_in_parts(line, "red", range(1, PASSING + 1))
         unlike = spans(100, "delete_everything")
         post_each(line, "red", unlike[:2])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
 from pathlib import Path
@@ -18,16 +17,20 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from analyzer.executor.codec import write_run
+from analyzer.executor.job_client import NO_ANALYZER, job_id
 from collector_processor.otlp import Signal
+from collector_processor.store.database.places import open_database
+from collector_processor.store.jobs import JobRows
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
+from semconv.model import Trajectory
 from tests.backends.forked import fork
-from tests.backends.supervise import BackendError, Server, free_ports, running, wait_until
+from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.supervise import Server, running, wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
-from tests.e2e.rotation import round_robin
 from tests.e2e.spans import by_id, carriers, originals, placed
-from tests.e2e.test_damaged_files import DAMAGES
 from tests.e2e.test_faults_model import PRICED
 from tests.e2e.test_labels import label_over_http
 from tests.e2e.test_line_model import MODEL, VERDICT, in_background, settings_for, told_by
@@ -87,9 +90,34 @@ def analyzers(folder: Path) -> Iterator[StartAnalyzer]:
 
 
 @pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """Name it first in a test: services that still run when it ends wait 20 s for it."""
+    with postgresql() as running:
+        yield running
+
+
+@pytest.fixture
 def start_analyzer(tmp_path: Path) -> Iterator[StartAnalyzer]:
     with analyzers(tmp_path) as start:
         yield start
+
+
+@contextmanager
+def asking(url: str, *runs: Trajectory) -> Iterator[Callable[[], bool]]:
+    """Put runs into the store as jobs, in place of a collector, and withdraw them in the end.
+
+    Yields a function that returns whether all are answered.
+    """
+    with closing(open_database(url)) as database, closing(database.connect()) as db:
+        jobs, bodies = JobRows(db), [write_run(run) for run in runs]
+        ids = [job_id(body, None) for body in bodies]
+        for id_, body in zip(ids, bodies, strict=True):
+            jobs.ask(id_, {}, body)
+        try:
+            yield lambda: len(jobs.answered(ids)) == len(ids)
+        finally:
+            for id_ in ids:
+                jobs.forget(id_)
 
 
 def announced(log: Path) -> dict[str, Any] | None:
@@ -99,13 +127,11 @@ def announced(log: Path) -> dict[str, Any] | None:
 
 
 def test_an_analyzer_says_who_broke_the_run_and_is_not_asked_about_one_that_went_well(
-    start_line: StartLine, start_analyzer: StartAnalyzer
+    server: PostgresServer, start_line: StartLine, start_analyzer: StartAnalyzer
 ) -> None:
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
-        analyzer = start_analyzer(**settings_for(model))
-        line = start_line(
-            half="collector", forward_endpoint=backend.url, analyzer_endpoint=f"http://{analyzer.address}"
-        )
+        analyzer = start_analyzer(**settings_for(model), store_url=server.url())
+        line = start_line(half="collector", forward_endpoint=backend.url, store_url=server.url())
         well, played = play_demo(without_mistake), play_demo()
         send(line, well.body)
         send(line, played.body)
@@ -120,49 +146,16 @@ def test_an_analyzer_says_who_broke_the_run_and_is_not_asked_about_one_that_went
         )
         assert carrier[FAILURE_AGENT_NAME] == "calculator"
         assert line.verdict(well.trace_id)["status"] == "no_failure"
-        assert analyzer.count("blamespan_analyzer_questions_total") == 1
+        assert analyzer.count("blamespan_analyzer_analyses_total") == 1
         assert analyzer.count('blamespan_analyzer_analyses_total{status="attributed"}') == 1
         assert originals(spans) == by_id(placed(played.body))
 
 
-def test_an_analyzer_that_dies_over_a_run_costs_a_try_and_the_verdict_comes_once(
-    start_line: StartLine, start_analyzer: StartAnalyzer
-) -> None:
-    with (
-        grpc_backend() as backend,
-        in_background(serve(NEVER, Scripted(text=VERDICT))) as model,
-    ):
-        analyzers = {one.address: one for one in (start_analyzer(**settings_for(model)) for _ in range(2))}
-        with in_background(round_robin(*analyzers)) as service:
-            line = start_line(half="collector", forward_endpoint=backend.url, analyzer_endpoint=service.url)
-            played = play_demo()
-            send(line, played.body)
-            wait_until(lambda: len(model.received) == 1, what="the first analyzer to ask the model")
-
-            analyzers[service.taken[0]].server.kill()
-            spans = backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
-
-            assert told_by(spans)[FAILURE_FALLBACK] == "none"
-            assert line.verdict(played.trace_id)["version"] == 1
-            assert len(line.runs()) == 1
-            assert len(model.received) == 2
-            assert analyzers[service.taken[1]].count("blamespan_analyzer_analyses_total") == 1
-            assert len(set(service.taken)) == 2
-            line.await_balance(received=DEMO_SPANS, acknowledged=DEMO_SPANS, forwarded=DEMO_SPANS)
-
-
 def test_where_no_analyzer_is_signals_answer_and_say_so_and_telemetry_passes(
-    start_line: StartLine, start_analyzer: StartAnalyzer
+    server: PostgresServer, start_line: StartLine
 ) -> None:
     with grpc_backend() as backend:
-        gone = start_analyzer()
-        gone.server.kill()
-        line = start_line(
-            half="collector",
-            forward_endpoint=backend.url,
-            analyzer_endpoint=f"http://{gone.address}",
-            model_timeout=2000,
-        )
+        line = start_line(half="collector", forward_endpoint=backend.url, store_url=server.url())
         played = play_demo()
         send(line, played.body)
 
@@ -171,7 +164,7 @@ def test_where_no_analyzer_is_signals_answer_and_say_so_and_telemetry_passes(
         carrier = told_by(spans)
         assert carrier[FAILURE_METHOD] == "signals"
         assert carrier[FAILURE_FALLBACK] == "signals, because the analyzer failed"
-        assert "ClientConnectorError" in line.verdict(played.trace_id)["fallback"]
+        assert NO_ANALYZER in line.verdict(played.trace_id)["fallback"]
         assert originals(spans) == by_id(placed(played.body))
 
         assert label_over_http(line, played.trace_id, "label", {"failed": False})["trace_follows"]
@@ -184,13 +177,11 @@ def test_where_no_analyzer_is_signals_answer_and_say_so_and_telemetry_passes(
 
 
 def test_a_collectors_page_has_runs_analysed_again_by_an_analyzer_and_says_when_there_is_none(
-    start_line: StartLine, start_analyzer: StartAnalyzer
+    server: PostgresServer, start_line: StartLine, start_analyzer: StartAnalyzer
 ) -> None:
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
-        analyzer = start_analyzer(**settings_for(model))
-        line = start_line(
-            half="collector", forward_endpoint=backend.url, analyzer_endpoint=f"http://{analyzer.address}"
-        )
+        analyzer = start_analyzer(**settings_for(model), store_url=server.url())
+        line = start_line(half="collector", forward_endpoint=backend.url, store_url=server.url())
         played = play_demo()
         send(line, played.body)
         backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
@@ -216,8 +207,10 @@ def test_a_collectors_page_has_runs_analysed_again_by_an_analyzer_and_says_when_
         assert "No analyzer answers" in page(run)[1]
 
 
-def test_an_analyzer_answers_nobody_without_the_token_but_probes(start_analyzer: StartAnalyzer) -> None:
-    analyzer = start_analyzer(token=TOKEN, web_listen="0.0.0.0:0")
+def test_an_analyzer_answers_nobody_without_the_token_but_probes(
+    server: PostgresServer, start_analyzer: StartAnalyzer
+) -> None:
+    analyzer = start_analyzer(token=TOKEN, web_listen="0.0.0.0:0", store_url=server.url())
     local = Asked(server=analyzer.server, address=analyzer.address.replace("0.0.0.0", "127.0.0.1"))
     assert local.get("/healthz") == "ok\n"
     assert local.get("/readyz") == "ready\n"
@@ -229,19 +222,20 @@ def test_an_analyzer_answers_nobody_without_the_token_but_probes(start_analyzer:
 @pytest.mark.parametrize(
     ("half", "settings", "told"),
     [
-        ("collector", {}, "BLAMESPAN_ANALYZER_ENDPOINT is not set"),
-        ("all", {"analyzer_endpoint": "http://127.0.0.1:1"}, "expected blamespan serve collector"),
-        ("collector", {"analyzer_endpoint": "ftp://x"}, "expected http://host:port"),
+        ("collector", {}, "BLAMESPAN_STORE_URL is not set"),
+        ("analyzer", {}, "BLAMESPAN_STORE_URL is not set"),
+        ("collector", {"analyzer_endpoint": "http://127.0.0.1:1"}, "set BLAMESPAN_STORE_URL"),
         ("analyzer", {"web_listen": "0.0.0.0:0"}, "set BLAMESPAN_TOKEN"),
     ],
-    ids=["no endpoint", "an endpoint for the whole", "no address", "open without a token"],
+    ids=["a collector without a store", "an analyzer without one", "an address", "open without a token"],
 )
 def test_what_does_not_fit_together_is_said_at_the_start(
     half: str, settings: dict[str, str], told: str, tmp_path: Path
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "analyzer", "serve", half],
-        env=environment(data_dir=str(tmp_path), **settings),
+        env=environment(**settings),
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
@@ -252,20 +246,18 @@ def test_what_does_not_fit_together_is_said_at_the_start(
 
 
 def test_an_analyzer_that_is_killed_in_an_analysis_has_spent_it_and_sends_its_metrics(
-    start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path
+    server: PostgresServer, start_line: StartLine, start_analyzer: StartAnalyzer
 ) -> None:
     with grpc_backend() as backend, in_background(serve(NEVER)) as model:
         settings = settings_for(model) | {
             "model": PRICED,
-            "data_dir": str(tmp_path / "analyzer"),
+            "store_url": server.url(),
             "forward_endpoint": backend.url,
             "OTEL_METRICS_EXPORTER": "otlp",
             "OTEL_METRIC_EXPORT_INTERVAL": "200",
         }
         first = start_analyzer(**settings)
-        line = start_line(
-            half="collector", forward_endpoint=backend.url, analyzer_endpoint=f"http://{first.address}"
-        )
+        line = start_line(half="collector", forward_endpoint=backend.url, store_url=server.url())
         send(line, play_demo().body)
         wait_until(lambda: bool(model.received), what="a question")
         first.server.kill()
@@ -273,82 +265,6 @@ def test_an_analyzer_that_is_killed_in_an_analysis_has_spent_it_and_sends_its_me
         assert second.count("blamespan_budget_spent_usd") > 0
         wait_until(lambda: _gauge(backend, "blamespan.budget.spent") > 0, what="it in the backend")
         line.server.kill()
-
-
-@pytest.mark.parametrize("kills", [False, True], ids=["stopped", "killed"])
-def test_over_a_damaged_store_an_analyzer_answers_or_names_the_file(
-    start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path, *, kills: bool
-) -> None:
-    """Whatever happens to its file, nothing hangs, spans flow on, and verdicts arrive."""
-    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
-        listens = {"web_listen": f"127.0.0.1:{free_ports(1)[0]}"}
-        settings = settings_for(model) | {"model": PRICED, "data_dir": str(tmp_path / "sound")} | listens
-        first = start_analyzer(**settings)
-        endpoint = {"analyzer_endpoint": f"http://{first.address}"}
-        line = start_line(half="collector", forward_endpoint=backend.url, **endpoint)
-        played = play_demo()
-        send(line, played.body)
-        assert line.verdict(played.trace_id)["method"] == "judge+signals"
-        if kills:
-            first.server.kill()
-        else:
-            first.server.stop()
-        outcomes = set()
-        for name, damage in DAMAGES.items():
-            folder = tmp_path / name
-            shutil.copytree(tmp_path / "sound", folder)
-            for path in (folder / "analyzer").glob("store.sqlite" + "-wal" * kills):
-                path.write_bytes(damage(path.read_bytes()))
-            try:
-                again = start_analyzer(**settings | {"data_dir": str(folder)})
-            except BackendError as error:
-                said = str(error)
-                is_named = "Traceback" not in said and str(folder / "analyzer" / "store.sqlite") in said
-                outcomes.add("named" if is_named else said)
-                continue
-            played = play_demo()
-            send(line, played.body)
-            assert line.verdict(played.trace_id)["method"] in {"judge+signals", "signals"}
-            again.server.stop()
-            assert again.server.process.returncode == 0
-            assert "Traceback" not in again.server.log.read_text(errors="replace")
-            outcomes.add("answers")
-        assert outcomes == ({"answers"} if kills else {"answers", "named"})
-        assert line.items("lost") == 0
-
-
-def test_over_a_store_that_is_damaged_while_it_runs_an_analyzer_answers(
-    start_line: StartLine, start_analyzer: StartAnalyzer, tmp_path: Path
-) -> None:
-    """But for the ``-shm`` file, which SQLite maps into memory: see docs/threat-model.md."""
-    with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
-        listens = {"web_listen": f"127.0.0.1:{free_ports(1)[0]}"}
-        line = start_line(
-            half="collector",
-            forward_endpoint=backend.url,
-            analyzer_endpoint=f"http://{listens['web_listen']}",
-            root_grace=100,
-        )
-        for name in ("inside", "truncated", "emptied"):
-            folder = tmp_path / name
-            analyzer = start_analyzer(
-                **settings_for(model) | {"model": PRICED, "data_dir": str(folder)} | listens
-            )
-            methods = []
-            for is_damaged in (False, True):
-                for path in (folder / "analyzer").glob("store.sqlite*") if is_damaged else ():
-                    if not path.name.endswith("-shm"):
-                        path.write_bytes(DAMAGES[name](path.read_bytes()))
-                played = play_demo()
-                send(line, played.body)
-                methods.append(line.verdict(played.trace_id)["method"])
-            assert methods[0] == "judge+signals"
-            assert methods[1] in {"judge+signals", "signals"}
-            assert analyzer.get("/healthz").startswith("ok")
-            analyzer.server.stop()
-            assert analyzer.server.process.returncode == 0
-            assert "Traceback" not in analyzer.server.log.read_text(errors="replace")
-        assert line.items("lost") == 0
 
 
 def _gauge(backend: Backend, name: str) -> float:

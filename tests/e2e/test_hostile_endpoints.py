@@ -68,7 +68,7 @@ ANSWERS: Final[Mapping[str, Callable[[], Iterator[bytes | None]]]] = {
 }
 
 READY: Final = {"an endless body", "a bomb", "nested JSON", "wrong JSON"}
-"""Answers with status 200: ``doctor`` asks for no more from an analyzer, and from a backend over HTTP."""
+"""Answers with status 200: ``doctor`` asks for no more from a backend over HTTP."""
 
 
 @contextmanager
@@ -112,7 +112,6 @@ def test_doctor_ends_and_says_what_is_wrong(name: str, protocol: str, tmp_path: 
         settings = {
             "forward_endpoint": url,
             "forward_protocol": protocol,
-            "analyzer_endpoint": url,
             "notify_url": url,
             "data_dir": str(tmp_path / "data"),
             "web_listen": url.removeprefix("http://"),
@@ -131,6 +130,5 @@ def test_doctor_ends_and_says_what_is_wrong(name: str, protocol: str, tmp_path: 
     assert not {"\x1b", "\x07", "\0"} & set(said)
     found = {one["check"]: one["status"] for one in map(json.loads, done.stdout.decode().splitlines())}
     assert done.returncode in {0, 1}
-    assert {"analyzer", "notifier webhook", "backend traces"} <= found.keys()
-    assert found["analyzer"] == "failed" or name in READY
+    assert {"notifier webhook", "backend traces"} <= found.keys()
     assert found["backend traces"] != "ok" or (name in READY and protocol != "grpc")

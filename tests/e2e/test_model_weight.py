@@ -36,7 +36,7 @@ def failed(trace_id: str) -> list[Span]:
 async def judged(folder: Path, trace_id: str) -> Mapping[str, Any]:
     """Start a service, send it a run, label its first step, and return the verdict before the label."""
     analyst = RunAnalyst(attributor=Attributor(model=ScriptedModel(replies=[REPLY])))
-    settings = load_settings(environment(), data_dir=folder, analysis_processes=0)
+    settings = load_settings(environment(), data_dir=folder, model="scripted")
     async with running_service(settings, analyst) as running, aiohttp.ClientSession() as client:
         intake = f"http://{running.http.host}:{running.http.port}/v1/traces"
         label = f"http://{running.web.host}:{running.web.port}/api/runs/{trace_id}/label"

@@ -15,32 +15,23 @@ from typing import Any, Final
 from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import psycopg
-import pytest
 
 from analyzer.cli.demo_run import RIGHT_ANSWER, TASK
 from semconv.attributes import FAILURE_FALLBACK, FAILURE_METHOD
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import running, wait_until
 from tests.e2e.backend import grpc_backend
 from tests.e2e.line import StartLine, environment
 from tests.e2e.model_server import Scripted, serve
 from tests.e2e.rotation import round_robin
 from tests.e2e.test_faults_model import PRICED
-from tests.e2e.test_halves import StartAnalyzer, announced, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, announced, server, start_analyzer
 from tests.e2e.test_line_model import VERDICT, in_background, settings_for, told_by
 from tests.e2e.traffic import CARRIERS, DEMO_SPANS, play_demo, send
 
-__all__ = ["start_analyzer"]
+__all__ = ["server", "start_analyzer"]
 
 RUNS: Final = 12
-STORE: Final = {"analyzer_endpoint": "store"}
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """Name it first in a test: services that still run when it ends wait 20 s for it."""
-    with postgresql() as running:
-        yield running
 
 
 def count(server: PostgresServer, statement: str) -> int:
@@ -62,7 +53,6 @@ def test_the_jobs_of_an_analyzer_that_is_killed_are_taken_over_and_each_run_is_a
             forward_endpoint=backend.url,
             store_url=server.url(),
             concurrency=RUNS,
-            **STORE,
         )
         played = [play_demo() for _ in range(RUNS)]
         for run in played:
@@ -94,7 +84,7 @@ def test_a_page_tells_the_calls_of_an_analysis_while_an_analyzer_works_on_its_jo
 ) -> None:
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
         start_analyzer(**settings_for(model) | {"store_url": server.url()})
-        line = start_line(half="collector", forward_endpoint=backend.url, store_url=server.url(), **STORE)
+        line = start_line(half="collector", forward_endpoint=backend.url, store_url=server.url())
         played = play_demo()
         send(line, played.body)
         backend.await_spans(played.trace_id, DEMO_SPANS + CARRIERS)
@@ -127,7 +117,7 @@ def test_one_hours_budget_holds_over_all_analyzers_of_a_store(
     """The model does not answer, so each call counts with its maximum cost."""
     with grpc_backend() as backend, in_background(serve(Scripted(text=VERDICT))) as model:
         settings = settings_for(model) | {"model": PRICED, "store_url": server.url()}
-        line_settings = {"forward_endpoint": backend.url, "store_url": server.url(), **STORE}
+        line_settings = {"forward_endpoint": backend.url, "store_url": server.url()}
         measuring = start_analyzer(**settings)
         line = start_line(half="collector", **line_settings)
         model.may_answer.clear()

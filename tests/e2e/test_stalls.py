@@ -10,18 +10,19 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-from urllib.request import Request, urlopen
 
 import pytest
 
-from analyzer.executor.codec import PATH, write_run
 from benchmarks.hostile.attack_requests import agents, star
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.repair import repair
 from collector_processor.trajectory import order
 from semconv.model import SpanStatus, Trace
+from tests.backends.postgresql import postgresql
+from tests.backends.supervise import wait_until
 from tests.big_traces import SHAPES
 from tests.e2e.model_server import Scripted, serve
+from tests.e2e.test_halves import asking
 from tests.e2e.test_line_model import in_background, settings_for
 from tests.e2e.traffic import Way, send
 from tests.e2e.watching import (
@@ -107,12 +108,10 @@ def test_a_run_stalls_no_analyzer(tmp_path: Path) -> None:
 
 def _of_an_analyzer(folder: Path) -> Found:
     found = Found()
-    with watched(folder, "analyzer") as one:
+    with postgresql() as server, watched(folder, "analyzer", store_url=server.url()) as one:
         for name, shape in SHAPES.items():
             spans = tuple(shape(SPANS.get(name, MANY)))
             failed = replace(order(repair(Trace(spans=spans))), root_status=SpanStatus.ERROR)
-            with found.during(one, name):
-                asked = Request(one.line.web + PATH, write_run(failed), {"Content-Type": "application/json"})
-                with urlopen(asked, timeout=LONG_S) as answer:
-                    assert b"method" in answer.read()
+            with found.during(one, name), asking(server.url(), failed) as is_answered:
+                wait_until(is_answered, what="the answer", timeout_s=LONG_S)
     return found

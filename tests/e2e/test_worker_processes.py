@@ -102,13 +102,6 @@ def test_signals_to_all_of_us_leave_it_to_the_service(start_line: StartLine) -> 
     assert len(line.said(STARTED)) == 1
 
 
-def test_none_is_started_where_it_is_not_wanted(start_line: StartLine) -> None:
-    line, runs = start_line(method="signals", root_grace=GRACE_MS, analysis_processes=0), DemoAgain()
-    sent = [run for _ in range(10) for run in send_runs(line, runs, TOGETHER)]
-    assert await_verdicts(line, sent) == [1] * len(sent)
-    assert not line.said(STARTED)
-
-
 def test_dead_processes_and_outcomes_of_preparation_are_counted(start_line: StartLine) -> None:
     line, runs = start_line(**ONE), DemoAgain()
     pid, sent = kept_busy(line, runs)

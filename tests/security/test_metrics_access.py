@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.executor.composition import open_analyst
-from analyzer.service.open_remote import analyzer_server
+from analyzer.service.halves import AnalyzerHalf
 from analyzer.web.guard import GuardRules, guarding
 from analyzer.web.probes import Probes
 from collector_processor.settings import load_settings
@@ -91,12 +91,12 @@ async def analyzer(tmp_path: Path) -> AsyncIterator[str]:
     settings = load_settings(
         {}, data_dir=tmp_path, web_listen="127.0.0.1:0", token="s3cret", metrics_token="operator"
     )
-    server = analyzer_server(settings, open_analyst(settings))
+    server = AnalyzerHalf(settings, open_analyst(settings)).server()
     port = await server.start()
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        await server.stop(1.0)
+        await server.stop()
 
 
 async def test_an_analyzer_asks_for_the_same_token(tmp_path: Path) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ import pytest
 from analyzer.executor.models.budget import HOUR_S, HourlyBudget, StoredSpending
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Prompt, Reply
-from analyzer.service.lifetime import Lifetime
-from analyzer.service.open_remote import keep_spending
-from collector_processor.otlp import CollectorError
 from collector_processor.store.verdicts import RunStore
 
 PROMPT = Prompt(messages=(), max_output_tokens=10)
@@ -182,44 +178,3 @@ async def test_a_call_that_was_cut_short_may_have_been_charged() -> None:
     with suppress(asyncio.CancelledError):
         await call
     assert budget.spent_usd == pytest.approx(0.6)
-
-
-class TestAnAnalyzerHalf:
-    async def test_goes_on_with_the_hour_that_a_crash_ended(self, tmp_path: Path) -> None:
-        async with AsyncExitStack() as crashed:
-            reached = asyncio.Event()
-
-            class Slow(Priced):
-                async def complete(self, prompt: Prompt) -> Reply:
-                    reached.set()
-                    return await Priced.complete(self, prompt)
-
-            budget = await half(tmp_path, Slow(usd=0.8, gate=asyncio.Event()), crashed)
-            call = asyncio.create_task(budget.complete(PROMPT))
-            await reached.wait()
-            call.cancel()  # all that a killed process leaves behind is on the disk already
-            with suppress(asyncio.CancelledError):
-                await call
-        async with AsyncExitStack() as after:
-            budget = await half(tmp_path, Priced(usd=0.8), after)
-            assert budget.spent_usd == pytest.approx(0.8)
-            with pytest.raises(ModelError, match="used up"):
-                await budget.complete(PROMPT)
-
-    async def test_of_a_directory_there_is_one(self, tmp_path: Path) -> None:
-        async with AsyncExitStack() as first, AsyncExitStack() as second:
-            await half(tmp_path, Priced(usd=0.1), first)
-            with pytest.raises(CollectorError, match=r"another blamespan .* uses .*analyzer"):
-                await half(tmp_path, Priced(usd=0.1), second)
-
-    async def test_refuses_a_directory_that_cannot_be(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_text("no directory")
-        async with AsyncExitStack() as stack:
-            with pytest.raises(CollectorError, match=r"cannot store the cost of models: [^:/]+$"):
-                await half(tmp_path / "file", Priced(usd=0.1), stack)
-
-
-async def half(data_dir: Path, model: Priced, stack: AsyncExitStack) -> HourlyBudget:
-    budget = HourlyBudget(model=model, usd=1.0, clock=time.monotonic)
-    await keep_spending(data_dir, budget, Lifetime(stack))
-    return budget

@@ -25,9 +25,6 @@ from analyzer.cli.checks.local_checks import (
     check_store,
 )
 from analyzer.cli.checks.neighbour_checks import (
-    Neighbour,
-    check_analyzer,
-    check_clock,
     check_listener,
     check_notifiers,
     check_scores,
@@ -46,28 +43,19 @@ NOW_S = 1_800_000_000.0
 DAY_S = 86_400.0
 
 
-def clock() -> float:
-    return NOW_S
-
-
 @dataclass(slots=True)
 class Somebody:
     """An HTTP server with scripted answers that keeps the requests."""
 
     statuses: dict[str, int] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
-    ahead_s: float = 0.0
     asked: list[tuple[str, str]] = field(default_factory=list)
     url: str = ""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.asked.append((request.method, request.path))
-        date = datetime.fromtimestamp(NOW_S + self.ahead_s, tz=UTC)
-        headers = {"Date": date.strftime("%a, %d %b %Y %H:%M:%S GMT")}
         return web.Response(
-            status=self.statuses.get(request.path, 200),
-            text=self.texts.get(request.path, ""),
-            headers=headers,
+            status=self.statuses.get(request.path, 200), text=self.texts.get(request.path, "")
         )
 
 
@@ -88,42 +76,17 @@ def nobody() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-@pytest.mark.parametrize(
-    ("statuses", "health", "word"),
-    [
-        ({}, Health.OK, "answers, ready"),
-        ({"/v1/offer": 401}, Health.FAILED, "does not accept our token"),
-        ({"/readyz": 503}, Health.FAILED, "is not ready: HTTP 503"),
-    ],
-    ids=["well", "another token", "not ready"],
-)
-async def test_an_analyzer_is_asked_whether_it_is_ready_and_takes_our_token(
-    somebody: Somebody, statuses: dict[str, int], health: Health, word: str
-) -> None:
-    somebody.statuses = statuses
-    found = await check_analyzer(somebody.url, "secret", clock, None)
-    assert (found.finding.health, word in found.finding.detail) == (health, True)
-    assert "secret" not in found.finding.detail + found.finding.mend
-
-
-async def test_an_analyzer_that_is_away_fails_with_what_happens_instead() -> None:
-    found = await check_analyzer(nobody(), None, clock, None)
-    assert found.finding.health is Health.FAILED
-    assert "signals judge runs instead" in found.finding.detail
-    assert found.ahead_s is None
-
-
 async def test_receivers_are_connected_to_and_told_nothing(somebody: Somebody) -> None:
     told = dict.fromkeys(("slack", "webhook"), f"{somebody.url}/secret/part")
     found = await check_notifiers(told)
-    assert [one.finding.health for one in found] == [Health.OK] * 2
+    assert [one.health for one in found] == [Health.OK] * 2
     assert somebody.asked == []
-    assert [one for one in found if "secret" in one.finding.detail] == []
+    assert [one for one in found if "secret" in one.detail] == []
 
 
 async def test_receivers_that_cannot_be_reached_fail_without_their_secret() -> None:
     url = f"{nobody()}/services/T0/B0/secret?token=hidden"
-    found = [one.finding for one in await check_notifiers(dict.fromkeys(("slack", "webhook"), url))]
+    found = await check_notifiers(dict.fromkeys(("slack", "webhook"), url))
     assert [one.health for one in found] == [Health.FAILED] * 2
     assert [one.mend.split(",")[0] for one in found] == ["correct BLAMESPAN_NOTIFY_URL"] * 2
     assert [one for one in found if "secret" in one.detail or "hidden" in one.detail] == []
@@ -147,35 +110,13 @@ async def test_backends_of_scores_are_asked_for_their_credentials_and_given_noth
 
 
 async def test_our_own_door_is_known_from_another_program(somebody: Somebody) -> None:
-    assert (await check_listener(somebody.url, clock, None)).health is Health.OK
+    assert (await check_listener(somebody.url, None)).health is Health.OK
     somebody.texts = {"/healthz": "degraded\nthe store of journal refuses: spans are refused\n"}
-    told = await check_listener(somebody.url, clock, None)
+    told = await check_listener(somebody.url, None)
     assert (told.health, "the store of journal refuses" in told.detail) == (Health.FAILED, True)
     somebody.statuses = {"/readyz": 404}
-    assert (await check_listener(somebody.url, clock, None)).health is Health.WARNING
-    assert (await check_listener(nobody(), clock, None)).health is Health.FAILED
-
-
-@pytest.mark.parametrize(
-    ("ahead_s", "health", "words"),
-    [
-        (3, Health.OK, "agrees with analyzer to 3 s"),
-        (60, Health.WARNING, "ours is 60 s behind that of the analyzer"),
-        (-60, Health.WARNING, "ours is 60 s ahead of that of the analyzer"),
-        (3600, Health.FAILED, "ours is 3600 s behind"),
-    ],
-)
-async def test_our_clock_is_compared_with_a_neighbours(
-    somebody: Somebody, ahead_s: float, health: Health, words: str
-) -> None:
-    somebody.ahead_s = ahead_s
-    found = check_clock([await check_analyzer(somebody.url, None, clock, None)])
-    assert (found.health, words in found.detail) == (health, True)
-
-
-def test_a_clock_that_nobody_can_be_asked_about_is_said_to_be_not_compared() -> None:
-    silent = Neighbour(name="slack", finding=Finding(check="x", health=Health.OK, detail=""))
-    assert check_clock([silent]).detail.startswith("not compared")
+    assert (await check_listener(somebody.url, None)).health is Health.WARNING
+    assert (await check_listener(nobody(), None)).health is Health.FAILED
 
 
 def written(folder: Path, *, ends_in_days: float, begins_in_days: float = -400) -> tuple[Path, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,11 +14,12 @@ from analyzer.executor import consulting
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.consulting import Order, Stepper, ThreadSteps
 from analyzer.executor.models.scripted import ScriptedModel
-from analyzer.executor.step_process import ProcessSteps, StepWorker
+from analyzer.executor.pool import Pool, PoolSteps, Worker
 from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
 from analyzer.inquiry.method import Answer, Reply
 from analyzer.methods.attribution import Attributor, Steps
 from analyzer.service.analyses import worker_settings
+from collector_processor.pipeline.prepare import Prepared, TraceBytes
 from collector_processor.settings import Settings, load_settings
 from semconv.model import SpanStatus, Status, Trajectory
 from semconv.record import record
@@ -40,7 +42,7 @@ def analyst(model: ScriptedModel, **fields: object) -> RunAnalyst:
 
 
 def told(settings: Settings = SETTINGS) -> bytes:
-    return worker_settings(settings, RunAnalyst(attributor=Attributor()))
+    return worker_settings(settings)
 
 
 def test_worker_processes_withhold_verdicts_as_the_service_does() -> None:
@@ -52,7 +54,7 @@ async def test_without_a_process_threads_run_the_steps() -> None:
         raise WorkerLostError("no memory")
 
     model = ScriptedModel(replies=[REPLY])
-    stepping = ProcessSteps(start, ThreadSteps(analyst(model).steps))
+    stepping = PoolSteps(Pool(start), ThreadSteps(analyst(model).steps))
     found = await analyst(model, stepping=stepping).analyse(RUN)
     assert found.attribution.status is Status.ATTRIBUTED
 
@@ -62,6 +64,10 @@ class Dying:
     """A worker process that dies of the first step."""
 
     used_up_cpu: bool
+    pid: int = 1
+
+    async def prepare(self, _: Sequence[TraceBytes]) -> list[Prepared | None]:
+        raise AssertionError
 
     async def exchange(self, _: bytes) -> bytes:
         raise WorkerLostError("it died", used_up_cpu=self.used_up_cpu)
@@ -76,13 +82,13 @@ async def test_a_step_that_kills_its_process_is_tried_again_unless_it_took_too_l
 ) -> None:
     workers = [Dying(used_up_cpu=used_up_cpu)]
 
-    async def start() -> StepWorker:
+    async def start() -> Worker:
         if not workers:
             raise WorkerLostError("no memory")
         return workers.pop()
 
     model = ScriptedModel(replies=[REPLY])
-    stepping = ProcessSteps(start, ThreadSteps(analyst(model).steps))
+    stepping = PoolSteps(Pool(start), ThreadSteps(analyst(model).steps))
     found = (await analyst(model, stepping=stepping).analyse(RUN)).attribution
     assert found.status is (Status.ERROR if used_up_cpu else Status.ATTRIBUTED)
     assert ("CPU time" in (found.error or "")) is used_up_cpu

@@ -10,10 +10,8 @@ from typing import Final
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
 from analyzer.history.elements import pack
 from analyzer.issues.recurrence import Notice
-from analyzer.methods.attribution import Attributor
 from analyzer.service.analyses import worker_settings
 from analyzer.service.early_warning import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning
 from analyzer.service.preparing import work_from_settings
@@ -30,7 +28,7 @@ from semconv.record import replace
 from tests.factories import agent, chat, tool, workflow
 
 SETTINGS: Final = load_settings({}, early_false_alarms=0.2)
-PREPARE: Final = work_from_settings(worker_settings(SETTINGS, RunAnalyst(attributor=Attributor()))).prepare
+PREPARE: Final = work_from_settings(worker_settings(SETTINGS)).prepare
 """As in a worker process, which gets some of the settings only."""
 ENOUGH: Final = 14
 """Passing runs for a share of 0.2."""

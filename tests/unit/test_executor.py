@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Final
 import pytest
 
 from analyzer.executor import executor as executing
+from analyzer.executor import pool as pooling
 from analyzer.executor import worker_process
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.codec import (
@@ -26,18 +28,16 @@ from analyzer.executor.codec import (
 from analyzer.executor.composition import open_analyst, open_cleaner
 from analyzer.executor.executor import (
     FORGET_S,
-    FULL_S,
     LARGE_BYTES,
     LONG_S,
-    TRIES,
     Executor,
-    Outcome,
     prepare_each,
 )
-from analyzer.executor.remote import HttpAsk, RemoteAnalyst
+from analyzer.executor.pool import TRIES, Outcome, Pool, StartWorker
 from analyzer.executor.worker_process import WorkerLostError
 from analyzer.methods.attribution import Attributor
 from analyzer.service.analyses import NEEDED, processes, worker_settings
+from analyzer.service.halves import collector_settings
 from analyzer.service.preparing import preparer_of, work_from_settings
 from collector_processor.core.analysis import Analysis, AnalysisLostError
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
@@ -102,6 +102,9 @@ class MortalWorker:
             found += prepare_each(preparer(), [trace])
         return found
 
+    async def exchange(self, message: bytes) -> bytes:
+        raise AssertionError(message)
+
     async def end(self) -> None:
         self.ended.set()
 
@@ -132,17 +135,10 @@ class Clock:
         return self.now
 
 
-async def busy(workers: Workers) -> Executor:
-    """Return an executor whose worker process is running."""
-    executor = Executor(preparer(), workers, now=Clock(0.1))
-    await executor._begin()
-    return executor
-
-
-async def started(executor: Executor) -> None:
-    """Wait until the starting process is ready."""
-    if executor._starting is not None:
-        await executor._starting
+def over(start: StartWorker | None, *, size: int = 1, clock: Clock | None = None) -> tuple[Executor, Pool]:
+    """Return an executor, and its pool of these processes."""
+    pool = Pool(start, size=size)
+    return Executor(preparer(), pool, now=clock or Clock(0.1)), pool
 
 
 async def together(executor: Executor, *traces: TraceBytes) -> Sequence[Prepared | BaseException]:
@@ -161,87 +157,89 @@ async def test_no_trace_however_small_is_searched_beside_the_receivers() -> None
         raise AssertionError
 
     workers = Workers(MortalWorker())
-    executor = Executor(replace(preparer(), unasked=held), workers, now=Clock(0.1))
+    pool = Pool(workers)
+    executor = Executor(replace(preparer(), unasked=held), pool)
     assert names(await together(executor, lone(1))) == [f"{1:032x}"]
     assert workers.given[0].asked == [[lone(1)]]
-    await executor.close()
+    await pool.close()
 
 
 async def test_traces_that_come_together_are_prepared_together() -> None:
     workers = Workers(MortalWorker())
-    executor = await busy(workers)
+    executor, pool = over(workers)
     assert names(await together(executor, lone(2), lone(3))) == [f"{2:032x}", f"{3:032x}"]
     (worker,) = workers.given
     assert worker.asked == [[lone(2), lone(3)]]
-    await executor.close()
+    await pool.close()
     assert worker.ended.is_set()
 
 
 async def test_where_no_process_can_be_had_a_thread_goes_on() -> None:
     workers = Workers()
-    executor = await busy(workers)
+    executor, pool = over(workers)
     assert names(await together(executor, lone(2))) == [f"{2:032x}"]
-    await executor.close()
+    await pool.close()
 
 
 async def test_what_a_dead_process_had_is_given_to_the_next() -> None:
     workers = Workers(MortalWorker(lives=0), MortalWorker())
-    executor = await busy(workers)
+    executor, pool = over(workers)
     assert names(await together(executor, lone(2), lone(3))) == [f"{2:032x}", f"{3:032x}"]
     assert workers.given[1].asked == [[lone(3)], [lone(2)]], "the first unanswered comes last"
     assert workers.given[0].ended.is_set()
-    await executor.close()
+    await pool.close()
 
 
 async def test_a_trace_that_processes_die_of_is_found_and_no_other_suffers() -> None:
     workers = Workers(*(MortalWorker(deadly=[POISON]) for _ in range(10)))
-    executor = await busy(workers)
+    executor, pool = over(workers)
     first, poisoned, last = await together(executor, lone(2), POISON, lone(3))
     assert isinstance(poisoned, AnalysisLostError)
     assert names([first, last]) == [f"{2:032x}", f"{3:032x}"]
     met = sum(POISON in asked for worker in workers.given for asked in worker.asked)
     assert met == 1 + TRIES, "the one that had them all, and those it was tried by itself with"
-    await executor.close()
+    await pool.close()
 
 
 async def test_what_was_answered_before_a_process_ended_is_not_done_again() -> None:
     workers = Workers(MortalWorker(deadly=[POISON]), MortalWorker())
-    executor = await busy(workers)
+    executor, pool = over(workers)
     prepared = await together(executor, lone(2), POISON, lone(3))
     assert names(prepared) == [f"{number:032x}" for number in (2, 13, 3)]
     assert workers.given[1].asked == [[lone(3)], [POISON]]
-    assert (executor.counters.started, executor.counters.ended, executor.counters.processes) == (2, 1, 1)
-    await executor.close()
-    assert executor.counters.processes == 0
+    assert (pool.counters.started, pool.counters.ended, pool.counters.processes) == (2, 1, 1)
+    await pool.close()
+    assert pool.counters.processes == 0
 
 
 async def test_a_trace_that_took_all_the_time_there_is_is_not_tried_again() -> None:
     workers = Workers(*(MortalWorker(deadly=[ENDLESS, POISON]) for _ in range(10)))
-    executor = await busy(workers)
+    executor, pool = over(workers)
     first, endless, poisoned, last = await together(executor, lone(2), ENDLESS, POISON, lone(3))
     assert names([first, last]) == [f"{2:032x}", f"{3:032x}"]
     assert str(endless) == "the analysis was stopped: it used more than 10 s of CPU time"
     assert str(poisoned) == f"the analysis crashed its worker process {1 + TRIES} times"
     assert sum(ENDLESS in asked for worker in workers.given for asked in worker.asked) == 1
-    assert executor.counters.traces == {Outcome.ANALYSED: 2, Outcome.LOST: 2}
-    await executor.close()
+    assert pool.counters.traces == {Outcome.ANALYSED: 2, Outcome.LOST: 2}
+    await pool.close()
 
 
 async def test_without_memory_for_another_process_threads_prepare() -> None:
-    executor = await busy(Workers(MortalWorker(lives=0)))
+    executor, pool = over(Workers(MortalWorker(lives=0)))
     assert names(await together(executor, lone(2), lone(3))) == [f"{2:032x}", f"{3:032x}"]
-    await executor.close()
+    await pool.close()
 
 
 async def test_a_process_with_nothing_to_do_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "IDLE_S", 0.0)
-    workers = Workers(MortalWorker())
-    executor = await busy(workers)
+    monkeypatch.setattr(pooling, "IDLE_S", 0.0)
+    workers = Workers(MortalWorker(), MortalWorker())
+    executor, pool = over(workers)
+    await together(executor, lone(1))
     (worker,) = workers.given
     async with asyncio.timeout(PATIENCE_S):
         await worker.ended.wait()
     assert names(await together(executor, lone(2))) == [f"{2:032x}"]
-    await executor.close()
+    await pool.close()
 
 
 def test_traces_and_prepared_runs_arrive_as_they_were_sent() -> None:
@@ -274,13 +272,12 @@ def test_a_process_is_told_no_secret_and_no_address() -> None:
         "BLAMESPAN_FORWARD_ENDPOINT": "http://jaeger:4317",
         "BLAMESPAN_FORWARD_HEADERS": "key=hunter2",
         "BLAMESPAN_TOKEN": "hunter2",
-        "BLAMESPAN_ANALYZER_ENDPOINT": "http://analyzers:8500",
         "BLAMESPAN_REDACT_PATTERNS": "acme-[0-9]+",
     }
     settings = load_settings(environ)
-    sent = worker_settings(settings, ANALYST)
-    assert not any(word in sent for word in (b"jaeger", b"hunter2", b"analyzers"))
-    assert Settings.model_validate_json(sent).redact_patterns == ("acme-[0-9]+",)
+    sent = worker_settings(settings)
+    assert not any(word in sent for word in (b"jaeger", b"hunter2"))
+    assert Settings.model_validate(json.loads(sent)[0]).redact_patterns == ("acme-[0-9]+",)
 
 
 def test_a_process_gets_every_setting_that_it_reads() -> None:
@@ -296,21 +293,18 @@ def test_a_process_gets_every_setting_that_it_reads() -> None:
     read.clear()
     analyst = open_analyst(settings)
     preparer_of(settings, analyst, analyst.unasked, open_cleaner(settings))
-    assert read - {"ranker"} == NEEDED  # with a ranker, no process is started
+    # The ranker is sent itself; ``work_from_settings`` reads ``asks_analyzers``.
+    assert read - {"ranker"} | {"asks_analyzers"} == NEEDED
 
 
-async def test_a_process_of_a_collector_half_leaves_failed_runs_to_the_analyzers() -> None:
-    ask = HttpAsk("http://analyzers:8500", timeout_s=1.0)
-    remote = RemoteAnalyst(ask=ask, local=ANALYST)
-    there = work_from_settings(
-        worker_settings(load_settings({"BLAMESPAN_MODEL": "openai/x"}), remote)
-    ).prepare
+def test_a_process_of_a_collector_half_leaves_failed_runs_to_the_analyzers() -> None:
+    settings = collector_settings(load_settings({"BLAMESPAN_MODEL": "openai/x"}))
+    there = work_from_settings(worker_settings(settings)).prepare
     fine = replace(lone(1), bodies=(encode((workflow(1), chat(2, answer="4", agent_name="planner"))),))
     (failed,), (passed,) = there(lone(1)).runs, there(fine).runs
     assert isinstance(failed, ToAsk)
     assert failed.run.trajectory.task
     assert isinstance(passed, Analysed)
-    await ask.close()
 
 
 def test_a_process_gets_no_key_whatever_it_is_called() -> None:
@@ -339,79 +333,98 @@ class StuckWorker(MortalWorker):
 async def test_no_process_is_started_after_the_end() -> None:
     stuck = StuckWorker()
     workers = Workers(stuck, MortalWorker())
-    executor = await busy(workers)
+    executor, pool = over(workers)
     under_way = asyncio.ensure_future(together(executor, lone(2)))
     await stuck.has_work.wait()
-    await executor.close()
+    await pool.close()
     assert names(await under_way) == [f"{2:032x}"]
     assert workers.given == [stuck]
 
 
-async def test_more_processes_are_started_while_all_are_busy_and_traces_are_shared_among_them() -> None:
+async def test_traces_are_shared_among_a_fixed_number_of_processes() -> None:
     workers = Workers(*(MortalWorker() for _ in range(3)))
-    executor = Executor(preparer(), workers, most_workers=2, now=Clock(FULL_S))
-    for number in range(4):
-        await together(executor, lone(number))
-        await started(executor)
-    assert executor.counters.processes == len(workers.given) == 2, "no more than allowed"
-    before = [len(worker.asked) for worker in workers.given]
+    executor, pool = over(workers, size=2)
+    await together(executor, lone(1))
+    assert pool.counters.processes == 1, "one process is enough for one trace"
     found = await together(executor, *map(lone, range(1, 5)))
     assert names(found) == [f"{number:032x}" for number in range(1, 5)]
-    assert all(len(one.asked) > asked for one, asked in zip(workers.given, before, strict=True))
-    await executor.close()
-    assert executor.counters.processes == 0
+    assert pool.counters.processes == 2
+    await together(executor, *map(lone, range(1, 9)))
+    assert [len(one.asked) > 1 for one in workers.given] == [True, True], "no more than two"
+    await pool.close()
+    assert pool.counters.processes == 0
 
 
 async def test_a_trace_that_computes_without_end_ends_one_of_two_processes() -> None:
     workers = Workers(*(MortalWorker(deadly=[ENDLESS]) for _ in range(3)))
-    executor = Executor(preparer(), workers, most_workers=2, now=Clock(FULL_S))
-    for number in range(4):
-        await together(executor, lone(number))
-        await started(executor)
+    executor, pool = over(workers, size=2)
     found = await together(executor, lone(1), ENDLESS, lone(2), lone(3))
     assert [isinstance(one, AnalysisLostError) for one in found] == [False, True, False, False]
-    assert executor.counters.ended == 1
-    await executor.close()
+    assert pool.counters.ended == 1
+    await pool.close()
+
+
+async def test_while_no_more_processes_can_be_started_those_that_run_go_on() -> None:
+    workers = Workers(MortalWorker())
+    executor, pool = over(workers, size=2)
+    await together(executor, lone(1), lone(2))
+    assert pool.size == 1
+    await together(executor, lone(3), lone(4))
+    assert workers.given[0].asked[-1] == [lone(3), lone(4)]
+    await pool.close()
+
+
+async def test_an_analysis_that_is_cancelled_keeps_no_process_from_work() -> None:
+    stuck = StuckWorker()
+    executor, pool = over(Workers(stuck, MortalWorker()))
+    cancelled = asyncio.ensure_future(together(executor, lone(2)))
+    await stuck.has_work.wait()
+    cancelled.cancel()
+    following = asyncio.ensure_future(together(executor, lone(3)))
+    await asyncio.sleep(0)
+    await stuck.end()
+    assert names(await following) == [f"{3:032x}"]
+    await pool.close()
 
 
 async def test_a_large_trace_keeps_no_other_waiting() -> None:
     workers = Workers(MortalWorker(), MortalWorker())
-    executor = await busy(workers)
+    executor, pool = over(workers)
     large = lone(2, answer="x" * LARGE_BYTES)
     await together(executor, large, lone(3))
     assert [lone(3)] in [asked for worker in workers.given for asked in worker.asked]
     assert [large] in [asked for worker in workers.given for asked in worker.asked]
-    await executor.close()
+    await pool.close()
 
 
 async def test_large_traces_of_tenants_are_prepared_in_turn() -> None:
     workers = Workers(MortalWorker())
-    executor = await busy(workers)
+    executor, pool = over(workers)
     text = "x" * LARGE_BYTES
     storm = [lone(number, answer=text) for number in range(2, 6)]
     calm = lone(9, tenant=Tenant("calm"), answer=text)
     await together(executor, *storm, calm)
     large = [one for asked in workers.given[-1].asked for one in asked if one.byte_count > LARGE_BYTES]
     assert [one.key for one in large] == [one.key for one in (*storm[:2], calm, *storm[2:])]
-    await executor.close()
+    await pool.close()
 
 
 async def test_a_tenant_whose_traces_take_long_lets_others_go_first() -> None:
     storm, calm = Tenant("storm"), lone(9, tenant=Tenant("calm"))
     worker = MortalWorker()
-    executor = Executor(preparer(), Workers(worker), now=Clock(2 * LONG_S))
+    executor, pool = over(Workers(worker), clock=Clock(2 * LONG_S))
     await together(executor, lone(1, tenant=storm))
     waiting = [lone(number, tenant=storm) for number in (2, 3)]
     await together(executor, *waiting, calm)
     assert worker.asked[1:] == [[calm], *([one] for one in waiting)]
-    await executor.close()
+    await pool.close()
 
 
 async def test_a_tenant_is_charged_for_its_own_lost_traces_and_not_for_ever() -> None:
     storm, calm = lone(17, tenant=Tenant("storm")), lone(9, tenant=Tenant("calm"))
     workers = Workers(MortalWorker(deadly=[storm]), MortalWorker())
     clock = Clock(LONG_S / 10)
-    executor = Executor(preparer(), workers, now=clock)
+    executor, pool = over(workers, clock=clock)
     await together(executor, storm, calm)
     after = lone(2, tenant=Tenant("storm"))
     await together(executor, after, calm)
@@ -419,7 +432,7 @@ async def test_a_tenant_is_charged_for_its_own_lost_traces_and_not_for_ever() ->
     await together(executor, calm)
     await together(executor, after, calm)
     assert workers.given[1].asked == [[calm], [calm], [after], [calm], [after, calm]]
-    await executor.close()
+    await pool.close()
 
 
 async def test_a_large_trace_does_not_wait_for_one_that_no_process_gets(
@@ -427,28 +440,28 @@ async def test_a_large_trace_does_not_wait_for_one_that_no_process_gets(
 ) -> None:
     monkeypatch.setattr(executing, "LARGEST_BYTES", 2 * LARGE_BYTES)
     workers = Workers(MortalWorker())
-    executor = await busy(workers)
+    executor, pool = over(workers)
     async with executor._largest.turn(NO_TENANT):
         huge = asyncio.create_task(executor(lone(3, answer="x" * 3 * LARGE_BYTES)))
         large = await together(executor, lone(2, answer="x" * LARGE_BYTES))
         assert names(large) == [f"{2:032x}"]
         assert not huge.done()
     await huge
-    await executor.close()
+    await pool.close()
 
 
 async def test_a_trace_beyond_all_bounds_is_prepared_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    executor = Executor(preparer(), Workers(MortalWorker()), now=Clock(0.0))
+    executor, pool = over(Workers(MortalWorker()))
     monkeypatch.setattr(executing, "LARGEST_BYTES", 2 * LARGE_BYTES)
     assert names(await together(executor, lone(3, answer="x" * 3 * LARGE_BYTES))) == [f"{3:032x}"]
-    assert executor.counters.started == 0
-    await executor.close()
+    assert pool.counters.started == 0
+    await pool.close()
 
 
 async def test_a_tenant_that_is_no_unicode_is_prepared_here() -> None:
-    executor = await busy(Workers(MortalWorker()))
+    executor, pool = over(Workers(MortalWorker()))
     assert names(await together(executor, lone(2, tenant=Tenant("\udcff")))) == [f"{2:032x}"]
-    await executor.close()
+    await pool.close()
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(0.5, 1), (1.0, 1), (2.0, 1), (4.0, 3), (8.9, 7), (64.0, 8)])

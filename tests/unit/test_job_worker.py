@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 
 from analyzer.executor.codec import Progress, read_run, write_offer
-from analyzer.executor.job_client import ANALYZER, NO_ANALYZER, OFFER, JobAsk
-from analyzer.executor.remote import AwayError
-from analyzer.methods.choice import Choice, Offer
-from analyzer.service import open_remote
-from analyzer.service.analyzer_server import Answers
-from analyzer.service.open_remote import JobWorker
+from analyzer.executor.job_client import ANALYZER, NO_ANALYZER, OFFER, AwayError, JobAsk
+from analyzer.methods.choice import Called, Choice, Offer
+from analyzer.service import job_worker
+from analyzer.service.job_worker import JobWorker
 from analyzer.service.replicas import Announcer
 from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.core.disk import RUNS
@@ -49,29 +47,24 @@ class Analyzer:
     asked: list[tuple[Trajectory, Choice | None]] = field(default_factory=list)
     earned: list[Earned] = field(default_factory=list)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
-    spent: Progress = field(default_factory=Progress)
+    called: Called = field(default=lambda _calls, _usd: None)
+
+    async def analyse(
+        self, trajectory: Trajectory, choice: Choice | None, earned: Earned, called: Called
+    ) -> Attribution:
+        self.asked.append((trajectory, choice))
+        self.earned.append(earned)
+        self.called = called
+        await self.may_answer.wait()
+        return self.answer(trajectory)
 
     @asynccontextmanager
     async def working(self, *, lease_s: float = 3600.0) -> AsyncIterator[JobWorker]:
-        answers = Answers(at_once=self.at_once)
-
-        def begin(
-            key: bytes, trajectory: Trajectory, choice: Choice | None, earned: Earned
-        ) -> asyncio.Future[Attribution]:
-            async def analyse() -> Attribution:
-                self.asked.append((trajectory, choice))
-                self.earned.append(earned)
-                await self.may_answer.wait()
-                return self.answer(trajectory)
-
-            return answers.ask(key, analyse)
-
         worker = JobWorker(
             self.store.jobs,
             self.store.thread,
-            begin,
-            lambda: self.at_once - answers.under_way,
-            progress=lambda _key: self.spent,
+            self.analyse,
+            at_once=self.at_once,
             pause=shortly,
             beat_s=SHORT_S,
             lease_s=lease_s,
@@ -84,10 +77,8 @@ class Analyzer:
         try:
             yield worker
         finally:
-            worker.stop()
-            await answers.drain(0)
+            await worker.stop(0.0)
             await task
-            await worker.finish()
             await announcer.leave()
 
 
@@ -162,8 +153,9 @@ async def test_calls_and_dollars_are_told_while_an_analysis_goes_on(store: Store
     analyzer, told = Analyzer(store), list[Progress]()
     async with analyzer.working():
         waiting = ask(store.client()(FAILED, Choice(method="judge"), told.append))
+        await until(lambda: len(analyzer.asked) == 1)
         for calls in (1, 2):
-            analyzer.spent = Progress(calls=calls, cost_usd=calls / 4)
+            analyzer.called(1, 0.25)
             await until(lambda calls=calls: any(one.calls == calls for one in told))  # type: ignore[misc]
         assert not waiting.done()
         analyzer.may_answer.set()
@@ -228,8 +220,7 @@ async def test_an_analysis_whose_claim_was_lost_is_cancelled(store: Store) -> No
         await until(lambda: len(slow.asked) == 1)
         asked.cancel()
         await store.thread.run(lambda: store.db.execute("DELETE FROM job"))
-        async with asyncio.timeout(60):
-            await worker.finish()
+        await until(lambda: worker.under_way == 0)
     assert not slow.may_answer.is_set()
 
 
@@ -274,7 +265,7 @@ async def test_runs_that_take_long_to_read_count_as_jobs_and_keep_their_claims(
         reading.remove(body)
         return read_run(body)
 
-    monkeypatch.setattr(open_remote, "read_run", slowly)
+    monkeypatch.setattr(job_worker, "read_run", slowly)
     analyzer = Analyzer(store, at_once=2)
     analyzer.may_answer.set()
     async with analyzer.working():

@@ -5,35 +5,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import aiohttp
 import pytest
 
 from analyzer.executor.analyst import LocalOpinions, RunAnalyst
-from analyzer.executor.codec import (
-    PATH,
-    read_choice,
-    read_offer,
-    write_choice,
-    write_offer,
-    write_run,
-)
+from analyzer.executor.codec import read_choice, read_offer, write_choice, write_offer
 from analyzer.executor.composition import open_analyst, open_opinions
+from analyzer.executor.job_client import (
+    ANALYZER,
+    AWAY_S,
+    FRESH_S,
+    NO_ANALYZER,
+    OFFER,
+    AwayError,
+    JobOpinions,
+)
 from analyzer.executor.models.budget import HourlyBudget
 from analyzer.executor.models.scripted import ScriptedModel
-from analyzer.executor.remote import AwayError, HttpAsk
 from analyzer.inquiry.errors import AnalyzerError, ModelError
-from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
+from analyzer.inquiry.method import Prompt
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.choice import Choice, NotOffered, Offer
-from analyzer.service.analyzer_server import AnalyzerRules, AnalyzerServer
-from analyzer.service.open_remote import AWAY_S, FRESH_S, RemoteOpinions
-from collector_processor.otlp import Address
+from analyzer.methods.choice import Called, Choice, NotOffered, Offer
+from analyzer.service.job_worker import JobWorker
+from analyzer.service.replicas import Announcer
+from collector_processor.core.analysis import Earned
 from collector_processor.settings import load_settings
-from semconv.model import Status
+from semconv.model import Attribution, Status, Trajectory
 from tests.runs import failed_tool, run, step
+from tests.unit.test_job_worker import Store, shortly, store
+
+__all__ = ["store"]
 
 RUN = run(step("planner", "go"), failed_tool("clerk"), step("writer", "sorry, I could not"), task="t")
 
@@ -125,31 +128,36 @@ async def test_the_settings_name_the_models_that_may_be_chosen() -> None:
 
 
 @asynccontextmanager
-async def analyzer(given: LocalOpinions | None) -> AsyncIterator[str]:
-    """Serve an analyzer half."""
-    analyst = RunAnalyst(attributor=Attributor())
-    rules = AnalyzerRules(at_once=4, max_run_bytes=1 << 20)
-    server = AnalyzerServer(analyst, Address(host="127.0.0.1", port=0), rules, opinions=given)
-    port = await server.start()
+async def analyzer(store: Store, given: LocalOpinions, lease_s: float = 3600.0) -> AsyncIterator[None]:
+    """Run an analyzer half over the store."""
+
+    async def analyse(
+        trajectory: Trajectory, choice: Choice | None, earned: Earned, called: Called
+    ) -> Attribution:
+        assert choice is not None
+        return await given.ask(trajectory, choice, called, earned)
+
+    worker = JobWorker(store.jobs, store.thread, analyse, at_once=4, pause=shortly, lease_s=lease_s)
+    announcer = await announced(store, await given.offer())
+    task = asyncio.create_task(worker.run())
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield
     finally:
-        await server.stop(0.0)
+        await worker.stop(0.0)
+        await task
+        await announcer.leave()
 
 
-@asynccontextmanager
-async def remote(url: str, clock: Clock | None = None) -> AsyncIterator[RemoteOpinions]:
-    ask = HttpAsk(url, timeout_s=60.0)
-    try:
-        yield RemoteOpinions(ask, clock or Clock())
-    finally:
-        await ask.close()
+async def announced(store: Store, offer: Offer) -> Announcer:
+    announcer = Announcer(store.replicas, store.thread.run, ANALYZER, {OFFER: write_offer(offer).decode()})
+    await announcer.announce()
+    return announcer
 
 
-async def test_an_analyzer_half_gives_opinions_like_this_process() -> None:
+async def test_an_analyzer_half_gives_opinions_like_this_process(store: Store) -> None:
     own, other, calls = talker("own"), talker("other"), Calls()
-    local = opinions(own, other=other)
-    async with analyzer(local) as url, remote(url) as there:
+    local, there = opinions(own, other=other), JobOpinions(store.client())
+    async with analyzer(store, local):
         assert await there.offer() == await local.offer()
         by_signals = await there.ask(RUN, Choice(method="signals", takes_as_failed=True), calls)
         assert (by_signals.method, by_signals.status) == ("signals", Status.ATTRIBUTED)
@@ -157,83 +165,53 @@ async def test_an_analyzer_half_gives_opinions_like_this_process() -> None:
         judged = await there.ask(RUN, Choice(method="judge", model="other", takes_as_failed=True), calls)
         assert (judged.method, judged.model, len(own.prompts)) == ("judge", "other", 0)
         assert calls.made == judged.effort.calls == len(other.prompts)
+        assert calls.usd == pytest.approx(judged.effort.cost_usd)
 
 
-async def test_calls_and_dollars_of_another_process_are_told_while_it_works() -> None:
-    second, seen = asyncio.Event(), asyncio.Event()
-    model = talker("own")
-
-    async def ask(prompt: Prompt) -> Reply:
-        if model.prompts:
-            await second.wait()
-        return await model.complete(prompt)
-
-    def called(number: int, usd: float) -> None:
-        calls(number, usd)
-        if calls.made == 2:
-            seen.set()
-
-    calls, choice = Calls(), Choice(method="step-by-step", takes_as_failed=True)
-    slow = RunAnalyst(attributor=Attributor(model=DelegatingModel(model=model, ask=ask)))
-    async with analyzer(LocalOpinions(analyst=slow)) as url, remote(url) as there, asyncio.timeout(60):
-        asked = asyncio.create_task(there.ask(RUN, choice, called))
-        await seen.wait()
-        assert (calls.made, asked.done()) == (2, False)
-        assert calls.usd == pytest.approx(0.02)
-        second.set()
-        effort = (await asked).effort
-    assert calls.made == effort.calls
-    assert calls.usd == pytest.approx(effort.cost_usd)
-
-
-async def test_two_choices_about_one_run_are_two_questions() -> None:
+async def test_two_choices_about_one_run_are_two_questions(store: Store) -> None:
     own, other = talker("own"), talker("other")
-    async with analyzer(opinions(own, other=other)) as url, remote(url) as there:
+    async with analyzer(store, opinions(own, other=other)):
         for model in ("", "other"):
             choice = Choice(method="judge", model=model, takes_as_failed=True)
-            assert (await there.ask(RUN, choice, Calls())).model == (model or "own")
+            attribution = await JobOpinions(store.client()).ask(RUN, choice, Calls())
+            assert attribution.model == (model or "own")
 
 
 @pytest.mark.parametrize(
-    "query", [{"method": "judge", "model": "http://169.254.169.254/"}, {"method": "random"}, {"method": ""}]
+    "choice",
+    [Choice(method="judge", model="http://169.254.169.254/"), Choice(method="random"), Choice(method="")],
 )
-async def test_an_analyzer_refuses_what_it_does_not_offer(query: dict[str, str]) -> None:
+async def test_an_analyzer_answers_no_choice_that_it_does_not_offer(store: Store, choice: Choice) -> None:
     own = talker("own")
-    async with (
-        analyzer(opinions(own)) as url,
-        aiohttp.ClientSession() as session,
-        session.post(url + PATH, params=query, data=write_run(RUN)) as answer,
-    ):
-        assert answer.status == 400
-        assert "expected one of" in await answer.text()
+    async with analyzer(store, opinions(own), lease_s=-1.0):
+        with pytest.raises(AwayError):
+            await JobOpinions(store.client()).ask(RUN, choice, Calls())
     assert len(own.prompts) == 0
 
 
-async def test_one_that_offers_nothing_or_is_away_is_said_and_not_asked_for_every_page() -> None:
+async def test_that_no_analyzer_lives_is_said_and_not_asked_for_every_page(store: Store) -> None:
     clock = Clock()
-    async with AsyncExitStack() as stack:
-        async with analyzer(None) as url:
-            there = await stack.enter_async_context(remote(url, clock))
-            with pytest.raises(AwayError, match="HTTP 404"):
-                await there.offer()
-        with pytest.raises(AwayError, match="HTTP 404"):  # gone by now, and not asked
-            await there.offer()
-        clock.now = AWAY_S
-        with pytest.raises(AwayError, match="Connector"):
-            await there.offer()
+    there = JobOpinions(store.client(), clock)
+    with pytest.raises(AwayError, match=NO_ANALYZER):
+        await there.offer()
+    await announced(store, await opinions().offer())
+    with pytest.raises(AwayError, match=NO_ANALYZER):  # not asked again yet
+        await there.offer()
+    clock.now = AWAY_S
+    assert await there.offer() == await opinions().offer()
 
 
-async def test_an_offer_is_asked_for_again_when_it_is_old() -> None:
+async def test_an_offer_is_asked_for_again_when_it_is_old(store: Store) -> None:
     clock = Clock()
-    async with AsyncExitStack() as stack:
-        async with analyzer(opinions()) as url:
-            there = await stack.enter_async_context(remote(url, clock))
-            first = await there.offer()
-        clock.now = FRESH_S - 1
-        assert await there.offer() == first
-        clock.now = FRESH_S
-        with pytest.raises(AwayError):
-            await there.offer()
+    there = JobOpinions(store.client(), clock)
+    announcer = await announced(store, await opinions().offer())
+    first = await there.offer()
+    await announcer.leave()
+    clock.now = FRESH_S - 1
+    assert await there.offer() == first
+    clock.now = FRESH_S
+    with pytest.raises(AwayError):
+        await there.offer()
 
 
 def test_choice_and_offer_come_through_as_they_were() -> None:

@@ -146,7 +146,7 @@ async def test_without_apprise_the_line_to_type_is_said(monkeypatch: pytest.Monk
         "BLAMESPAN_NOTIFY_URL: the URL of pagerduty needs apprise:"
         " pip install '.[server,notify]' in a checkout"
     )
-    (finding,) = [one.finding for one in await check_notifiers({"pagerduty": f"pagerduty://key@{SECRET}"})]
+    (finding,) = await check_notifiers({"pagerduty": f"pagerduty://key@{SECRET}"})
     assert (finding.health, finding.detail) == (Health.FAILED, str(refused.value))
 
 

@@ -234,11 +234,6 @@ def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to
             id="a password that looks like parameters",
         ),
         pytest.param(
-            {"BLAMESPAN_ANALYZER_ENDPOINT": "https://u:hush@b:1?ca=/x"},
-            "BLAMESPAN_ANALYZER_ENDPOINT=…: ",
-            id="analyzers with a password",
-        ),
-        pytest.param(
             {"BLAMESPAN_QUEUE": "kafka://u:hush@b:1"},
             "expected user:password@ together",
             id="a user in clear",
@@ -247,12 +242,6 @@ def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to
             {"BLAMESPAN_QUEUE": "kafka://b:1?security.protocol=sasl_ssl"},
             "expected user:password@ together",
             id="nobody signs in",
-        ),
-        *(
-            pytest.param(
-                {"BLAMESPAN_ANALYZER_ENDPOINT": url}, "https://host:port?ca=FILE", id=f"the analyzers {url}"
-            )
-            for url in ("https://a:1?cert=x", "https://a:1?ca=", "http://a:1?ca=x", "store?ca=x")
         ),
         pytest.param({"BLAMESPAN_STORAGE_BYTES": "5"}, "BLAMESPAN_STORAGE_BYTES='5'", id="no room"),
         pytest.param(
@@ -426,11 +415,6 @@ def test_a_wrong_value_of_the_file_is_named_as_the_file_names_it(tmp_path: Path)
     (tmp_path / "blamespan.toml").write_text("idle_close = 0")
     with pytest.raises(SettingsError, match=r"^blamespan\.toml: idle_close=0: "):
         load_settings({}, directory=tmp_path)
-
-
-def test_analyzers_are_trusted_by_the_authorities_of_their_address() -> None:
-    settings = load_settings({"BLAMESPAN_ANALYZER_ENDPOINT": "https://analyzers:8500?ca=/a%20b.pem"})
-    assert (settings.analyzer_endpoint, settings.analyzer_ca) == ("https://analyzers:8500", Path("/a b.pem"))
 
 
 def test_the_page_of_settings_is_fresh() -> None:

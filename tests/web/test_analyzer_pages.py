@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, CookieJar, FormData
 
 from analyzer.executor.composition import open_analyst
-from analyzer.service.open_remote import analyzer_server
+from analyzer.service.halves import AnalyzerHalf
 from collector_processor.settings import load_settings
 from tests.web.test_pages import OURS
 
@@ -34,13 +34,13 @@ async def opened(**settings: str) -> AsyncIterator[tuple[ClientSession, str]]:
     """Serve an analyzer half with these settings; yields a browser and the address."""
     environ = {f"BLAMESPAN_{name}": value for name, value in settings.items()}
     given = load_settings({"BLAMESPAN_WEB_LISTEN": "127.0.0.1:0", **environ})
-    server = analyzer_server(given, open_analyst(given))
+    server = AnalyzerHalf(given, open_analyst(given)).server()
     port = await server.start()
     try:
         async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as browser:
             yield browser, f"http://127.0.0.1:{port}"
     finally:
-        await server.stop(0.0)
+        await server.stop()
 
 
 async def page(browser: ClientSession, address: str) -> str:
@@ -124,6 +124,6 @@ async def test_health_tells_what_it_was_asked_and_no_secret() -> None:
 
 async def test_programs_are_refused_without_the_token_as_ever() -> None:
     async with opened(TOKEN=SECRET) as (browser, address):
-        for path in ("/v1/offer", "/try", "/metrics"):
+        for path in ("/try", "/metrics"):
             async with browser.get(address + path, allow_redirects=False) as answer:
                 assert answer.status == 401

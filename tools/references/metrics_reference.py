@@ -8,7 +8,7 @@ from typing import Final
 
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.issues.issue_service import EVERY_S
-from analyzer.telemetry.metric import ANSWERS, MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, Metric
+from analyzer.telemetry.metric import MAX_AGENTS, MAX_LENGTH, MAX_SERVICES, Metric
 from analyzer.telemetry.metric_table import MAX_STANDING, METRICS
 from analyzer.telemetry.verdict_counters import CONFIDENCE_BOUNDS, LAG_BOUNDS_S, MAX_LAG_S
 from semconv.model import Status
@@ -69,7 +69,6 @@ def _rules() -> str:
     statuses = ", ".join(f"`{status.value}`" for status in Status)
     modes = ", ".join(f"`{mode.value}`" for mode in FailureMode)
     confidence = ", ".join(f"{bound:g}" for bound in CONFIDENCE_BOUNDS)
-    answers = ", ".join(f"`{answer}`" for answer in ANSWERS)
     lag = ", ".join(f"{bound:g}" for bound in LAG_BOUNDS_S)
     return f"""
 ## What counts, and when
@@ -97,7 +96,7 @@ def _rules() -> str:
   the process starts again.
 - `status` is one of {statuses}.
 - `mode` is one of {modes}; any other mode that a model names is `other`.
-- `receiver` is a receiver's kind and position in `BLAMESPAN_NOTIFY_URL` (`slack`, `webhook`, `webhook-2`, `pagerduty`, …); `answer` one of {answers}.
+- `receiver` is a receiver's kind and position in `BLAMESPAN_NOTIFY_URL` (`slack`, `webhook`, `webhook-2`, `pagerduty`, …).
 - `issue` is an issue's id. Only the {MAX_STANDING} newest issues that are new or regressed have a series, which ends when they are
   ongoing, resolved or muted. The same holds for agents with an alarm. Both are read from the store every {EVERY_S:g} seconds.
 - *Series* is the greatest number that one process shows; a histogram counts as one.

@@ -46,7 +46,6 @@ class Health(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
-    SKIPPED = "skipped"
     """There was nothing to check."""
 
 

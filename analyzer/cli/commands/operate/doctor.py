@@ -31,8 +31,6 @@ from analyzer.cli.checks.local_checks import (
     warning,
 )
 from analyzer.cli.checks.neighbour_checks import (
-    check_analyzer,
-    check_clock,
     check_kafka,
     check_listener,
     check_notifiers,
@@ -45,7 +43,6 @@ from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.inquiry.present import console, plain
 from analyzer.issues.receivers import receiver_names
-from analyzer.service.open_remote import analyzer_trust
 from collector_processor.exporters import open_exporter
 from collector_processor.journal import is_in_use
 from collector_processor.otlp import (
@@ -69,12 +66,11 @@ from collector_processor.settings import (
     require_token,
     unknown_variables,
 )
-from collector_processor.settings.fields import JOBS_IN_STORE
 
 _LOW_DISK_BYTES: Final = 1 << 30
 
 
-_STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red", Health.SKIPPED: "dim"}
+_STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red"}
 
 
 def doctor(
@@ -95,9 +91,9 @@ def doctor(
 ) -> None:
     """Check settings, ports, stores, certificates, backend, model and neighbours, and suggest fixes.
 
-    Neighbours are analyzers, notification receivers and the backends of scores; clocks are compared with
-    ours. Sends the backend one empty request for each signal, no notification and no score, and changes
-    nothing.
+    Neighbours are notification receivers, the backends of scores, and the other processes on the store,
+    whose clocks are compared. Sends the backend one empty request for each signal, no notification and no
+    score, and changes nothing.
     Exit code 1 if anything failed; warnings alone are 0.
 
     `--quick` works for every part of [bold]serve[/bold], with or without TLS as configured, and needs neither
@@ -206,23 +202,13 @@ async def _service(settings: Settings) -> Finding:
     if files is not None:  # unverified: it is our own address, and the certificate may be for any name
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    return await check_listener(f"http{'s' if files else ''}://{host}:{web.port}", time.time, tls)
+    return await check_listener(f"http{'s' if files else ''}://{host}:{web.port}", tls)
 
 
 async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
-    found = []
-    endpoint = settings.analyzer_endpoint
-    if endpoint and endpoint != JOBS_IN_STORE:  # analyzers that take jobs from the store are checked with it
-        try:
-            tls = analyzer_trust(settings).identity().context if endpoint.startswith("https:") else None
-            found.append(await check_analyzer(endpoint, settings.token, time.time, tls))
-        except SettingsError as error:
-            mend = "correct ?ca= of BLAMESPAN_ANALYZER_ENDPOINT, or our own certificate"
-            yield failed("analyzer", str(error), mend)
     receivers = receiver_names(settings)
-    found += await check_notifiers(receivers)
-    for one in found:
-        yield one.finding
+    for finding in await check_notifiers(receivers):
+        yield finding
     if receivers and not settings.web_url:
         mend = "set it to the address under which people open the pages"
         yield warning("links", "messages have no links: BLAMESPAN_WEB_URL is not set", mend)
@@ -231,7 +217,6 @@ async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
     ):
         if certificate is not None:
             yield check_certificate("client certificate", certificate, key, time.time())
-    yield check_clock(found)
 
 
 def _bind_problem(listener: Address) -> str | None:

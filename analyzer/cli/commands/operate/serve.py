@@ -23,18 +23,17 @@ from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional
 from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
-from analyzer.service.analyses import stepping_elsewhere
-from analyzer.service.analyzer_server import AnalyzerServer
+from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.garbage import collecting_rarely
-from analyzer.service.lifetime import Lifetime
-from analyzer.service.open_remote import (
-    analyzer_server,
+from analyzer.service.halves import (
+    STOP_S,
+    AnalyzerHalf,
     asking,
-    keep_spending,
+    collector_settings,
+    require_store,
     share_spending,
-    take_jobs,
-    without_model,
 )
+from analyzer.service.lifetime import Lifetime
 from analyzer.service.pages_alone import open_pages_alone
 from analyzer.service.replicas import open_shared_store
 from analyzer.service.start_lanes import open_routes
@@ -44,16 +43,12 @@ from collector_processor.core.analysis import Analyst
 from collector_processor.otlp import Address
 from collector_processor.settings import (
     Settings,
-    SettingsError,
     load_settings,
     require_token,
     unknown_variables,
 )
 
 logger = logging.getLogger(__name__)
-
-ANALYZER_SHUTDOWN_S: Final = 120.0
-"""Longest shutdown of an analyzer in seconds: the time of a slow model's answer."""
 
 
 def _port(what: str) -> Any:
@@ -77,8 +72,7 @@ def serve(
         Path | None,
         optional(
             "DIR",
-            "For journal and verdicts, default: BLAMESPAN_DATA_DIR. An analyzer keeps only the hour's model"
-            " cost, and nothing without it; pages keep nothing.",
+            "For journal and verdicts, default: BLAMESPAN_DATA_DIR. Analyzers and pages keep nothing there.",
         ),
     ] = None,
     forward: Annotated[
@@ -99,20 +93,16 @@ def serve(
     SIGTERM and Ctrl-C shut it down gracefully; a second one ends it at once. Nothing
     acknowledged is lost either way.
 
-    [bold]serve collector[/bold] receives OTLP and writes back; analyzers judge the runs.
-    BLAMESPAN_ANALYZER_ENDPOINT is their address, or `store`: they then take jobs from the PostgreSQL of
-    BLAMESPAN_STORE_URL. While no analyzer answers, signals judge the runs here. Set
-    BLAMESPAN_FAILURE_PATTERN, and the token if there is one, to the same values for both.
+    The other parts work over one PostgreSQL, BLAMESPAN_STORE_URL:
 
-    [bold]serve analyzer[/bold] analyses runs: any number of processes behind one address,
-    BLAMESPAN_WEB_LISTEN. Model, method and ranker are its settings. With BLAMESPAN_STORE_URL all analyzers
-    share one BLAMESPAN_BUDGET_USD_PER_HOUR; without it the budget applies to [bold]each[/bold] process: five
-    processes may spend five times as much. With a data directory of its own, a restart does not reset the
-    hour's budget.
+    [bold]serve collector[/bold] receives OTLP and writes back; analyzers judge the failed runs. While no
+    analyzer answers, signals judge them here. Set BLAMESPAN_FAILURE_PATTERN to the same value for both.
 
-    [bold]serve pages[/bold] serves the pages and the API alone, over the PostgreSQL of BLAMESPAN_STORE_URL:
-    any number of processes with the same BLAMESPAN_TOKEN. The process that owns the store applies labels
-    within seconds.
+    [bold]serve analyzer[/bold] takes these runs from the store: any number of processes, on any machine.
+    Model, method and ranker are its settings; all analyzers share one BLAMESPAN_BUDGET_USD_PER_HOUR.
+
+    [bold]serve pages[/bold] serves the pages and the API alone: any number of processes with the same
+    BLAMESPAN_TOKEN. The process that owns the store applies labels within seconds.
     """
     given = {"--data-dir": data_dir, "--forward": forward, "--grpc": grpc, "--http": http, "--model": model}
     for name in _UNUSED[part]:
@@ -121,28 +111,22 @@ def serve(
     settings = _open_settings((grpc, http, page), data_dir=data_dir, forward_endpoint=forward, model=model)
     match part:
         case Part.ALL:
-            if settings.analyzer_endpoint is not None:
-                raise SettingsError(
-                    "BLAMESPAN_ANALYZER_ENDPOINT is set: expected blamespan serve collector, which calls"
-                    " analyzers"
-                )
             uvloop.run(serve_until_stopped(settings, output))
         case Part.COLLECTOR:
-            uvloop.run(serve_until_stopped(without_model(settings), output, asking(settings)))
+            require_store(settings, "from which analyzers take runs")
+            uvloop.run(serve_until_stopped(collector_settings(settings), output, asking(settings)))
         case Part.ANALYZER:
+            require_store(settings, "into which a collector puts runs")
             uvloop.run(_analyse_until_stopped(settings, output))
         case Part.PAGES:
-            if settings.store_url is None:
-                raise SettingsError(
-                    "BLAMESPAN_STORE_URL is not set: expected the PostgreSQL that holds the runs"
-                )
+            require_store(settings, "that holds the runs")
             uvloop.run(_show_until_stopped(settings, output))
 
 
 _UNUSED: Final[Mapping[Part, tuple[str, ...]]] = {
     Part.ALL: (),
     Part.COLLECTOR: ("--model",),
-    Part.ANALYZER: ("--forward", "--grpc", "--http"),
+    Part.ANALYZER: ("--data-dir", "--forward", "--grpc", "--http"),
     Part.PAGES: ("--data-dir", "--forward", "--grpc", "--http", "--model"),
 }
 """Options that a part does not use."""
@@ -207,7 +191,7 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
                 "write_back": settings.write_back.value,
                 "method": settings.method,
                 "model": settings.model,
-                "analyzer": settings.analyzer_endpoint,
+                "analyzer": "store" if settings.asks_analyzers else None,
             }
         )
         return
@@ -217,7 +201,8 @@ def _announce(running: Running, settings: Settings, output: OutputFormat) -> Non
     screen.print(
         f"goes on to  {', '.join(sorted(set(backends.values()))) or 'nowhere (BLAMESPAN_FORWARD_ENDPOINT)'}"
     )
-    by = settings.analyzer_endpoint or f"{settings.method}, {settings.model or 'no model'}"
+    own = f"{settings.method}, {settings.model or 'no model'}"
+    by = "analyzers over the store" if settings.asks_analyzers else own
     screen.print(f"analysed by {by}; kept in {settings.data_dir}")
 
 
@@ -245,32 +230,27 @@ async def _analyse_until_stopped(settings: Settings, output: OutputFormat) -> No
     stopped = _stop_on_signal()
     async with AsyncExitStack() as stack:
         lifetime = Lifetime(stack)
-        server = await _prepared(settings, lifetime)
+        analyst, instance_id = open_analyst(settings), secrets.token_hex(8)
+        store = open_shared_store(settings, stack)
+        if (budget := budget_of(analyst)) is not None:
+            await share_spending(store, budget)
+        pool = open_pool(settings, analyst)
+        stack.push_async_callback(pool.close)
+        half = AnalyzerHalf(settings, stepping_in(pool, analyst))
+        exporters = open_routes(settings, lifetime, instance_id)
+        lifetime.background(export_metrics(settings, half.metrics.collect, exporters, instance_id))
+        await prepare_model(settings)  # before the first job: it must not wait for that
+        server = half.server()
+        stack.push_async_callback(server.stop)
         port = await server.start()
+        worker = await half.take_jobs(store, lifetime)
         try:
             async with collecting_rarely():
                 _announce_analyzer(settings, port, output)
                 await _until_stopped(stopped, lifetime.failure)
         finally:
-            await asyncio.shield(server.stop(ANALYZER_SHUTDOWN_S))
-
-
-async def _prepared(settings: Settings, lifetime: Lifetime) -> AnalyzerServer:
-    """Open the analyst and the server's other parts; the server does not listen yet."""
-    analyst, instance_id = open_analyst(settings), secrets.token_hex(8)
-    budget = budget_of(analyst)
-    store = open_shared_store(settings, lifetime.stack) if settings.store_url else None
-    if budget is not None and store is not None:
-        await share_spending(store, budget)
-    elif budget is not None and "data_dir" in settings.model_fields_set:
-        await keep_spending(settings.data_dir, budget, lifetime)
-    server = analyzer_server(settings, stepping_elsewhere(settings, analyst, lifetime))
-    exporters = open_routes(settings, lifetime, instance_id)
-    lifetime.background(export_metrics(settings, server.metrics.collect, exporters, instance_id))
-    await prepare_model(settings)  # before listening: the first request must not wait for it
-    if store is not None:
-        await take_jobs(server, store, lifetime)
-    return server
+            server.close()
+            await asyncio.shield(worker.stop(STOP_S))
 
 
 def _announce_analyzer(settings: Settings, port: int, output: OutputFormat) -> None:
