@@ -11,6 +11,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from analyzer.api.mcp_answers import MOST_TEXT, MOST_WHOLE, answered, row_count, written
+from analyzer.api.mcp_backtests import Backtests, add_backtest_tools
 from analyzer.api.mcp_run_tools import READS, add_run_tools
 from analyzer.api.run_source import RunSource
 from analyzer.issues.labels.run_label import LabelKind, Statement
@@ -28,10 +29,19 @@ _INSTRUCTIONS: Final = (
 _WRITES: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 
 
-def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
-    """Return the server; without ``allows_writes`` it has no tool that changes anything."""
+def make_server(source: RunSource, *, allows_writes: bool, backtests: Backtests | None = None) -> MCPServer:
+    """Return the server; without ``allows_writes`` it has no tool that changes or starts anything.
+
+    Args:
+        source: the runs.
+        allows_writes: whether the client may label runs, and start backtests.
+        backtests: starts them; ``None`` where the runs are another machine's.
+    """
     server = MCPServer(
-        "blamespan", instructions=_INSTRUCTIONS, version=version("blamespan"), log_level="WARNING"
+        "blamespan",
+        instructions=_INSTRUCTIONS,
+        version=version("blamespan"),
+        log_level="WARNING",
     )
 
     @server.tool(annotations=READS, structured_output=False)
@@ -143,6 +153,8 @@ def make_server(source: RunSource, *, allows_writes: bool) -> MCPServer:
 
     if allows_writes:
         _add_label_tool(server, source)
+    if allows_writes and backtests is not None:
+        add_backtest_tools(server, source, backtests)
     return server
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.cli.experiment_runs import open_run
+from analyzer.cli.experiment_runs import Subject, open_run, subjects_of
 from analyzer.cli.judged_runs import known_or_judged, settings_here
 from analyzer.cli.kept_runs import find_issue, opened_store
 from analyzer.cli.output import WrongUsage
@@ -29,6 +29,7 @@ from collector_processor.core.runs import Run
 from collector_processor.otlp import Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.run_history import RunHistoryRows
+from collector_processor.writeback.outgoing import service_of
 from semconv.model import Status
 from semconv.record import record, replace
 
@@ -62,6 +63,7 @@ class NamedIssue:
 
     issue: str
     tenant: Tenant
+    service: str
     runs: tuple[str, ...]
     """Its newest runs."""
 
@@ -83,6 +85,10 @@ class Backtested:
     """Why runs cannot be replayed, by their ids."""
     issues: tuple[NamedIssue, ...] = ()
     """The issues that were named, each with its runs."""
+    subjects: tuple[Subject, ...] = ()
+    """The issues and kept runs that were named: their pages show the result."""
+    service: str = ""
+    """The service of the first failed run."""
 
 
 def backtested(named: Sequence[str], tenant: str | None, passing: int, options: GatewayOptions) -> Backtested:
@@ -122,6 +128,8 @@ def backtested(named: Sequence[str], tenant: str | None, passing: int, options: 
         replays=reading.replays,
         refused=reading.refused,
         issues=tuple(reading.issues),
+        subjects=tuple(reading.subjects),
+        service=next((service_of(source.run) for source in failed.values()), ""),
     )
 
 
@@ -134,17 +142,20 @@ class _Reading:
         self.replays: Final[dict[str, Replay]] = {}
         self.refused: Final[dict[str, str]] = {}
         self.issues: Final[list[NamedIssue]] = []
+        self.subjects: Final[list[Subject]] = []
 
     def named(self, name: str) -> Iterator[Source]:
         """Yield the runs behind a name; runs of an issue that are no longer kept are refused."""
         found = None if Path(name).exists() else _issue_of(name, self._tenant)
         if found is None:
-            yield _opened(name, self._tenant)
+            source = _opened(name, self._tenant)
+            self.subjects.extend(subjects_of(source.kept))
+            yield source
             return
-        owner, issue, run_ids = found
-        self.issues.append(NamedIssue(issue=issue, tenant=owner, runs=tuple(run_ids)))
-        for run_id in run_ids:
-            yield from self.one(run_id, owner)
+        self.issues.append(found)
+        self.subjects.append(Subject(tenant=found.tenant, id=found.issue, service=found.service))
+        for run_id in found.runs:
+            yield from self.one(run_id, found.tenant)
 
     def one(self, run_id: str, tenant: str) -> Iterator[Source]:
         """Yield a kept run; one that cannot be read is refused."""
@@ -190,8 +201,8 @@ class _Reading:
             return None
 
 
-def _issue_of(name: str, tenant: str | None) -> tuple[Tenant, str, list[str]] | None:
-    """Return an issue's tenant, its id and its newest runs; ``None`` if there is no such issue."""
+def _issue_of(name: str, tenant: str | None) -> NamedIssue | None:
+    """Return an issue with its newest runs; ``None`` if there is no such issue."""
     if not re.fullmatch("[0-9a-f]{1,16}", name):
         return None
     settings = load_settings(os.environ, directory=Path.cwd())
@@ -204,8 +215,11 @@ def _issue_of(name: str, tenant: str | None) -> tuple[Tenant, str, list[str]] | 
         if not store.starting_with(name, owner):
             return None
         found, issue = find_issue(store, name, owner)
-        runs = store.runs_of_issue(found, issue.fingerprint.id, MOST_RUNS)
-        return found, issue.fingerprint.id, [run.run_id for run in runs]
+        mark = issue.fingerprint
+        runs = store.runs_of_issue(found, mark.id, MOST_RUNS)
+        return NamedIssue(
+            issue=mark.id, tenant=found, service=mark.service, runs=tuple(run.run_id for run in runs)
+        )
 
 
 def resolve_issues(issues: Sequence[NamedIssue]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -16,24 +17,51 @@ from analyzer.executor.codec import write_answer
 from analyzer.executor.composition import open_span_keeper
 from analyzer.experiment.findings import Experiment, KeptArms, attribution_of
 from analyzer.experiment.running.kept_trials import TrialIds, packed_trial
-from analyzer.experiment.running.remembered import Remembered, remember, remembered
+from analyzer.experiment.running.remembered import may_be_kept, remember, remembered
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.present import plain
 from analyzer.issues.labels.commands import CommandKind, Commands
 from analyzer.issues.labels.kept_trace import KeptTrace
+from analyzer.records.proof_records import Remembered, Report
 from collector_processor.core.records import StoredVerdict
 from collector_processor.core.runs import Run
-from collector_processor.otlp import NO_TENANT, CollectorError
+from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
 from collector_processor.rebuild.kept_spans import SpanKeeper
+from collector_processor.rebuild.redaction import Redactor
 from collector_processor.settings import load_settings
-from collector_processor.store.small_tables import TrialArm, TrialArmRows, TrialRows, new_trial
+from collector_processor.store.small_tables import (
+    ProofRows,
+    StoredProof,
+    TrialArm,
+    TrialArmRows,
+    TrialRows,
+    new_trial,
+)
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import Attribution
+from semconv.record import record
 
 _SHOWN = 10_000
 """Characters of a command line shown before it runs: more than is kept of one."""
 _STORES = frozenset({"data_dir", "store_url"})
 """Settings that locate the store of the service that receives the trials' spans."""
+
+
+@record
+class Subject:
+    """A run or an issue that a result is about."""
+
+    tenant: Tenant
+    id: str
+    service: str
+
+
+def subjects_of(kept: KeptTrace | None) -> list[Subject]:
+    """Return a kept run as the subject of a result; of a file, nothing is kept."""
+    if kept is None:
+        return []
+    verdict = kept.verdict
+    return [Subject(tenant=verdict.tenant, id=verdict.run_id, service=verdict.service)]
 
 
 def open_run(run: str, tenant: str | None, logs: Sequence[Path] = ()) -> tuple[Run, KeptTrace | None]:
@@ -85,6 +113,20 @@ def trial_ids(kept: KeptTrace | None, timeout_s: float) -> Iterator[TrialIds | N
         yield TrialIds(issue=TrialRows(db).issue, tenant=tenant, timeout_s=timeout_s, now_ns=time.time_ns)
 
 
+def given_options(command: Sequence[str] | None, **options: str | Sequence[str] | None) -> Remembered:
+    """Return what the next experiment or backtest on the same service needs again.
+
+    Args:
+        command: what runs the workflow once.
+        options: values of options by their names in Python: one, several, or ``None``.
+    """
+    words: list[str] = []
+    for name, given in options.items():
+        for value in [given] if isinstance(given, str) else given or ():
+            words += [f"--{name.replace('_', '-')}", value]
+    return Remembered(options=tuple(words), command=tuple(command or ()))
+
+
 def last_time(name: str, run: Run, *, again: bool) -> Remembered:
     """Return what the last experiment on the runs of this service was given, and show it.
 
@@ -105,18 +147,44 @@ def last_time(name: str, run: Run, *, again: bool) -> Remembered:
     return found
 
 
-def remember_for(run: Run, given: Remembered, result: Experiment) -> None:
-    """Keep what an experiment was given for the next one on this service's runs, if a trial was valid."""
-    if not (given.command and result.valid):
+def remember_for(service: str, given: Remembered) -> None:
+    """Keep what an experiment or a backtest was given for the next one on this service's runs."""
+    if not given.command:
         return
     try:
-        remember(_data_dir(), service_of(run), given)
+        remember(_data_dir(), service, given)
     except OSError as error:
         sys.stderr.write(f"the command is not kept for the next time: {error.strerror or error}\n")
 
 
 def _data_dir() -> Path:
     return load_settings(os.environ, directory=Path.cwd(), model="").data_dir
+
+
+def keep_report(found: Report, kind: str, given: Remembered, subjects: Sequence[Subject]) -> None:
+    """Keep a result for the pages of the runs and issues it is about; the command only without secrets.
+
+    Raises:
+        CommandFailed: there is no store, or it refuses.
+    """
+    if not subjects:
+        return
+    settings = load_settings(os.environ, directory=Path.cwd(), model="")
+    document = found.document(Redactor())
+    if given.command and may_be_kept(given):
+        document |= {"options": given.options, "command": given.command}
+    with opened_store(settings, "kept runs") as db:
+        for subject in subjects:
+            ProofRows(db).keep(
+                StoredProof(
+                    tenant=subject.tenant,
+                    subject=subject.id,
+                    kind=kind,
+                    service=subject.service,
+                    ended_ns=time.time_ns(),
+                    document=json.dumps(document),
+                )
+            )
 
 
 def hand_over(result: Experiment, run: Run, kept: KeptTrace) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from analyzer.cli.pytest_repeats import MARKER, REPETITION, SECTION, Repeats
+from analyzer.cli.pytest_repeats import CALLS, MARKER, REPETITION, SECTION, Repeats
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -53,6 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="See programs without OpenTelemetry and subprocesses too: calls to model providers, and OTLP,"
         " pass through a recorder on this machine; implies --blamespan.",
     )
+    group.addoption(
+        "--blamespan-budget",
+        metavar="CALLS",
+        type=int,
+        help="Repeat no marked test once the repeated tests have made this many model calls.",
+    )
     parser.addini(_NAME, "Say of failing tests which agent broke them.", type="bool", default=False)
 
 
@@ -63,7 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
     calls: bool = config.getoption("--blamespan-calls")
     if not (config.getoption("--blamespan") or folder or calls or config.getini(_NAME)):
         return
-    config.pluginmanager.register(Repeats(), "blamespan-repeats")
+    budget: int | None = config.getoption("--blamespan-budget")
+    if budget is not None and budget < 1:
+        raise pytest.UsageError("--blamespan-budget: expected a number of model calls, at least 1")
+    config.pluginmanager.register(Repeats(budget), "blamespan-repeats")
     try:
         recorder = _Recorder()
     except ImportError:
@@ -75,7 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
         )
         return
     starts_workers = bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
-    plugin = _Plugin(recorder, folder, _call_recorder() if calls and not starts_workers else None)
+    recorded_calls = _call_recorder() if calls and not starts_workers else None
+    plugin = _Plugin(recorder, folder, recorded_calls, counts_calls=budget is not None)
     config.pluginmanager.register(plugin, "blamespan-verdicts")
 
 
@@ -133,10 +143,13 @@ class _Recorder:
 class _Plugin:
     """Judges the tests of one session."""
 
-    def __init__(self, recorder: _Recorder, folder: Path | None, calls: CallRecorder | None) -> None:
+    def __init__(
+        self, recorder: _Recorder, folder: Path | None, calls: CallRecorder | None, *, counts_calls: bool
+    ) -> None:
         self._recorder: Final = recorder
         self._folder: Final = folder
         self._calls: Final = calls
+        self._counts_calls: Final = counts_calls
         self._silent = 0
         self._troubles: Final[list[str]] = []
 
@@ -172,9 +185,12 @@ class _Plugin:
 
     def _judge(self, item: pytest.Item, report: pytest.TestReport) -> None:
         spans = self._recorder.take()
-        if not report.failed and self._folder is None:
+        counts_calls = self._counts_calls and REPETITION in item.stash
+        if not report.failed and self._folder is None and not counts_calls:
             return
         runs = _runs(spans, self._calls.take() if self._calls is not None else None, item.name)
+        if counts_calls:
+            _count_calls(item, report, runs)
         if report.failed and not runs:
             _note(report, _SILENT)
         if self._folder is not None and runs:
@@ -201,6 +217,15 @@ class _Plugin:
 
 def _note(report: pytest.TestReport, why: str) -> None:
     setattr(report, _NOTE, why)
+
+
+def _count_calls(item: pytest.Item, report: pytest.TestReport, runs: Sequence[Run]) -> None:
+    from semconv.model import StepKind  # noqa: PLC0415 - a test is repeated within a budget
+
+    made = sum(step.kind is StepKind.LLM for run in runs for step in run.trajectory.steps)
+    item.config.stash[CALLS] = item.config.stash.get(CALLS, 0) + made
+    if not made:
+        _note(report, f"{item.nodeid}: no model call was seen, and --blamespan-budget counts none")
 
 
 def _runs(spans: Sequence[ReadableSpan], taken: Taken | None, test: str) -> tuple[Run, ...]:

@@ -2,9 +2,10 @@
 
 An agent's program is right on most days and wrong on some: one run of its test says little. The marked test
 runs ``repeat`` times, fixtures included, and passes if at least the share ``at_least`` of these runs passes.
-It never stops early, which would bias the share. The report says how far chance may have decided: the
-interval of the share, and how often a program that passes exactly as often as asked would fail. An error of a
-fixture, and a skip, end the repetition; they hide no earlier failure.
+The runs' results never stop it early, which would bias the share; ``--blamespan-budget`` does, after so many
+model calls of the repeated tests, and the runs that were made decide. The report says how far chance may have
+decided: the interval of the share, and how often a program that passes exactly as often as asked would fail.
+An error of a fixture, and a skip, end the repetition; they hide no earlier failure.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pytest
@@ -23,6 +24,8 @@ SECTION: Final = "blamespan: who broke it"
 """Title of the section that names the agent."""
 REPETITION: Final = pytest.StashKey[str]()
 """Number of a marked test's run, from 1, as ``-1``: part of the name of its file."""
+CALLS: Final = pytest.StashKey[int]()
+"""Model calls that the repeated tests of this process have made so far; in the configuration's stash."""
 MOST: Final = 1_000
 """Most runs of one test."""
 
@@ -35,6 +38,8 @@ class Wanted:
     """Runs of the test, 1 to ``MOST``."""
     at_least: float
     """Share of them that must pass, 0 to 1."""
+    stopped: str = ""
+    """Why the test was not repeated as often as its marker says; empty if it was."""
 
     def is_met(self, passed: int) -> bool:
         """Tell whether so many runs are enough."""
@@ -64,6 +69,10 @@ def wanted_of(item: pytest.Item) -> Wanted | None:
 class Repeats:
     """Runs marked tests repeatedly."""
 
+    def __init__(self, budget: int | None) -> None:
+        """Create it; ``budget`` is the number of model calls after which no test is repeated."""
+        self._budget: Final = budget
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Refuse wrong markers before the first test runs."""
@@ -77,13 +86,15 @@ class Repeats:
         if wanted is None:
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for report in _reports(item, nextitem, wanted):
+        for report in _reports(item, nextitem, wanted, self._budget):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
 
-def _reports(item: pytest.Item, nextitem: pytest.Item | None, wanted: Wanted) -> Sequence[pytest.TestReport]:
+def _reports(
+    item: pytest.Item, nextitem: pytest.Item | None, wanted: Wanted, budget: int | None
+) -> Sequence[pytest.TestReport]:
     """Run a test; return its reports, of which that of the call stands for all runs."""
     from _pytest.runner import runtestprotocol  # noqa: PLC0415 - as all plugins that run tests again
 
@@ -108,8 +119,16 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None, wanted: Wanted) ->
             if number < wanted.repeat:
                 item.session._setupstate.teardown_exact(nextitem)  # noqa: SLF001 - the wider fixtures end here
             return _ended_early(reports, calls, wanted)
+        if budget is not None and item.config.stash.get(CALLS, 0) >= budget and number < wanted.repeat:
+            item.session._setupstate.teardown_exact(nextitem)  # noqa: SLF001 - as above
+            wanted = replace(wanted, repeat=number, stopped=_stopped(number, wanted, budget))
+            break
     ended["teardown"].user_properties = first_failure or own  # where JUnit XML reads them
     return [ended["setup"], combined(calls, wanted), ended["teardown"]]
+
+
+def _stopped(number: int, wanted: Wanted, budget: int) -> str:
+    return f"{number} of {wanted.repeat} runs made: the budget of {budget} model calls is used up"
 
 
 def _ended_early(
@@ -141,7 +160,8 @@ def _lines(n: int, failing: Sequence[pytest.TestReport], wanted: Wanted) -> list
     passed = n - len(failing)
     share = wilson(passed, n)
     interval = f"{share.low:.0%} to {share.high:.0%}, 95 % interval"
-    lines = [f"{passed} of {n} runs passed ({interval}); at least {wanted.at_least:.0%} were asked for"]
+    lines = [wanted.stopped] if wanted.stopped else []
+    lines += [f"{passed} of {n} runs passed ({interval}); at least {wanted.at_least:.0%} were asked for"]
     if not wanted.is_met(passed) and wanted.at_least < 1:
         chance = binomial_at_most(passed, n, wanted.at_least)
         lines.append(
@@ -158,4 +178,4 @@ def _blamed(report: pytest.TestReport) -> str:
     return verdict.partition(" (")[0] if verdict else "no span of an agent"
 
 
-__all__ = ["MARKER", "REPETITION", "SECTION", "Repeats"]
+__all__ = ["CALLS", "MARKER", "REPETITION", "SECTION", "Repeats"]

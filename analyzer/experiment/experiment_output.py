@@ -6,9 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
 from analyzer.experiment.call_budget import Price, Spent
@@ -19,11 +17,13 @@ from analyzer.experiment.open_experiment import Prepared, Request
 from analyzer.experiment.replay.tape import RecordedCall
 from analyzer.experiment.replay.trial_tools import Planned, plan
 from analyzer.experiment.running.workflow import Workflow
-from analyzer.experiment.sequential import Arm
+from analyzer.experiment.sequential import Arm, Decision
 from analyzer.inquiry.present import counted, plain
+from analyzer.records.proof_records import Report
 from semconv.model import agent_label
-from semconv.record import record
+from semconv.record import record, replace
 
+_COLUMNS: Final = ("step", "agent", "recorded", "changed", "effect", "95 %", "decision")
 _LEAVING = (
     "leaves this machine, to the upstream: the workflow's own requests from the changed step on (its prompts,"
     " the recorded answers before that step, the replacement or hint) and your key; nothing else"
@@ -50,21 +50,27 @@ def progress(conductor: Conductor) -> str:
 
 
 def conclusion(result: Experiment) -> RenderableType:
-    """Return a table of the steps tried, and the conclusion."""
-    table = Table("step", "agent", "recorded", "changed", "effect", "95 %", "decision", box=None)
-    for found in result.findings:
-        table.add_row(*_row(found))
+    """Return a table of the steps tried, and the conclusion, with the files of the trials."""
+    found = report(result)
+    return replace(found, lines=(*found.lines, *_kept_lines(result.kept))).shown()
+
+
+def report(result: Experiment) -> Report:
+    """Return the conclusion with a row for each step tried."""
     head = f"{result.decision.value.replace('_', ' ')}"
     if result.decisive is not None:
         head += f": step {result.decisive.candidate.step}, {_name(result.decisive.candidate.agent, 60)}"
-    lines = [plain(result.reason, 2000)]
+    lines = [result.reason]
     if len(result.healing) > 1:
         lines.append(f"steps whose change heals: {', '.join(map(str, result.healing))}")
     lines += _uncounted(result)
     lines.append(f"{result.spent.calls} live calls, {_usd(result.spent)}, {result.duration_s:.0f} s")
-    lines += _kept_lines(result.kept)
-    panel = Panel(Text("\n".join(lines)), title=Text(head), title_align="left")
-    return Group(table, panel) if result.findings else panel
+    return Report(head=head, lines=tuple(lines), columns=_COLUMNS, rows=tuple(map(_row, result.findings)))
+
+
+def refused(reason: str) -> Report:
+    """Return the report of an experiment that could not begin."""
+    return Report(head=Decision.NOT_REPLAYABLE.value.replace("_", " "), lines=(reason,))
 
 
 def _kept_lines(kept: KeptTrials | None) -> list[str]:
@@ -121,9 +127,9 @@ def tool_lines(tools: Iterable[Planned]) -> list[str]:
     return [f"tool: {plain(each.tool, 60)} {plain(each.fate, 300)}" for each in tools]
 
 
-def _row(found: Finding) -> list[str]:
+def _row(found: Finding) -> tuple[str, ...]:
     low, high = found.comparison.interval
-    return [
+    return (
         str(found.candidate.step),
         _name(found.candidate.agent, 30),
         _rate(found.control),
@@ -131,7 +137,7 @@ def _row(found: Finding) -> list[str]:
         f"{found.comparison.effect:+.2f}",
         f"{low:+.2f} to {high:+.2f}",
         found.comparison.decision.value,
-    ]
+    )
 
 
 def _rate(arm: Arm) -> str:

@@ -17,7 +17,6 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analyzer.inquiry.explanation import proof_command
 from analyzer.inquiry.present import is_unsaid, plain
 from analyzer.inquiry.visible import visible
 from analyzer.web.long_answers import long_answer
@@ -95,7 +94,6 @@ class Renderer:
             "spark": spark,
             "outcome": outcome,
             "telling": telling,
-            "proof_command": proof_command,
         }
         self._env.filters.update(filters)
 

@@ -6,6 +6,8 @@ alone does not bring a deleted run back.
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +35,8 @@ _SPILLED_OF_RUN: Final = (
     " WHERE run_part.tenant = spilled_part.tenant AND run_part.run_id = ?))"
 )
 """The run's parts of open traces: a run of a whole trace has the trace's id."""
+_PROOFS_OF_RUN: Final = "AND (subject = ? OR document LIKE ? ESCAPE '!')"
+"""Experiments on the run, and backtests that replayed it among others."""
 
 
 def delete_run(db: StoreConnection, tenant: Tenant, run_id: str, notices: Sequence[Outgoing] = ()) -> bool:
@@ -47,8 +51,7 @@ def delete_run(db: StoreConnection, tenant: Tenant, run_id: str, notices: Sequen
     Raises:
         StoreError: the store refuses, and nothing is deleted.
     """
-    where = "tenant = ? AND run_id = ?"
-    return _delete(db, where, (tenant, run_id), _SPILLED_OF_RUN, (run_id,) * 2, notices=notices) > 0
+    return _delete(db, tenant, run_id, notices=notices) > 0
 
 
 def delete_tenant(db: StoreConnection, tenant: Tenant, notices: Sequence[Outgoing] = ()) -> int:
@@ -57,18 +60,17 @@ def delete_tenant(db: StoreConnection, tenant: Tenant, notices: Sequence[Outgoin
     Raises:
         StoreError: the store refuses, and nothing is deleted.
     """
-    return _delete(db, "tenant = ?", (tenant,), notices=notices)
+    return _delete(db, tenant, None, notices=notices)
 
 
-def _delete(
-    db: StoreConnection,
-    where: str,
-    values: tuple[str, ...],
-    spilled: str = "",
-    run: tuple[str, ...] = (),
-    *,
-    notices: Sequence[Outgoing],
-) -> int:
+def _delete(db: StoreConnection, tenant: Tenant, run_id: str | None, *, notices: Sequence[Outgoing]) -> int:
+    where, spilled, proofs = "tenant = ?", "", ""
+    values: tuple[str, ...] = (tenant,)
+    in_spilled = in_proofs = values
+    if run_id is not None:
+        where, spilled, proofs = "tenant = ? AND run_id = ?", _SPILLED_OF_RUN, _PROOFS_OF_RUN
+        values, in_spilled = (tenant, run_id), (tenant, run_id, run_id)
+        in_proofs = (tenant, run_id, f"%{_as_written(run_id)}%")
     with _overwriting(db), db.transaction():
         post(db, notices)
         count: int = db.execute(
@@ -77,7 +79,8 @@ def _delete(
         ).fetchone()[0]
         for table in _TABLES:
             db.execute(f"DELETE FROM {table} WHERE {where}", values)  # noqa: S608 - as above
-        db.execute(f"DELETE FROM spilled_part WHERE tenant = ? {spilled}", (values[0], *run))  # noqa: S608 - as above
+        db.execute(f"DELETE FROM spilled_part WHERE tenant = ? {spilled}", in_spilled)  # noqa: S608 - as above
+        db.execute(f"DELETE FROM proof WHERE tenant = ? {proofs}", in_proofs)  # noqa: S608 - as above
         # Readers of labels continue after the last number, which SQLite would otherwise reuse.
         db.execute(
             f"DELETE FROM label WHERE {where} AND id < (SELECT max(id) FROM label)",  # noqa: S608 - as above
@@ -85,6 +88,11 @@ def _delete(
         )
         db.execute(f"UPDATE label SET why = NULL, author = NULL WHERE {where}", values)  # noqa: S608 - as above
     return count
+
+
+def _as_written(run_id: str) -> str:
+    """Return an id as it stands in JSON, as a pattern of LIKE."""
+    return re.sub("([!%_])", r"!\1", json.dumps(run_id)[1:-1])
 
 
 @contextmanager

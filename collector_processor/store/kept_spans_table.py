@@ -82,7 +82,7 @@ class KeptSpansRows:
         )
 
     def expire(self, now_ns: int) -> None:
-        """Delete data older than the limit: spans, experiments' trials, and steps of runs without a label.
+        """Delete data older than the limit: spans, experiments, and steps of runs without a label.
 
         Raises:
             StoreError: the disk refuses.
@@ -90,6 +90,7 @@ class KeptSpansRows:
         oldest_ns = now_ns - self._limits.days * _DAY_NS
         with self._db.transaction(Flush.LATER):
             self._db.execute("DELETE FROM trial_arm WHERE kept_ns < ?", (oldest_ns,))
+            self._db.execute("DELETE FROM proof WHERE ended_ns < ?", (oldest_ns,))
             for is_failure in (True, False):  # the index begins with it
                 self._db.execute(
                     "DELETE FROM kept_spans WHERE is_failure = ? AND kept_ns < ?", (is_failure, oldest_ns)

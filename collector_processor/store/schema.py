@@ -242,6 +242,15 @@ _table(
     Index("command_by_run", "tenant", "run_id"),
 )
 _table(
+    "proof",
+    *key("tenant", "subject", "kind"),
+    text_("service"),
+    int_("ended_ns"),
+    text_("document"),
+    Index("proof_by_service", "tenant", "service", "ended_ns"),
+    Index("proof_by_age", "ended_ns"),
+)
+_table(
     "label",
     id_(),
     *texts("tenant", "run_id", "kind"),

@@ -1,4 +1,4 @@
-"""Small tables of the store: spending on models, kinds of spans whose parents never arrive, trials.
+"""Small tables of the store: spending on models, spans whose parents never arrive, trials and their results.
 
 A model call is recorded before it is made. The collector half uses no model; the table is here because the
 store is. A trial is not a production run: the spans kept of it are in their own table, which no list, count,
@@ -7,10 +7,11 @@ issue, spectrum or alert reads. Synchronous; used on the store's thread.
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from collector_processor.core.records import AbsentParent
 from collector_processor.otlp import Tenant
@@ -231,6 +232,85 @@ class TrialArmRows:
             " (ORDER BY kept_ns DESC, id DESC) AS taken FROM trial_arm) AS sized WHERE taken > ?)",
             (self._most_bytes,),
         )
+
+
+MOST_PROOFS: Final = 10_000
+"""Results of experiments and backtests; the oldest are deleted."""
+MOST_PROOF_CHARS: Final = 200_000
+"""Longest result that is kept: the page of its run shows it whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredProof:
+    """What the last experiment or backtest on a run or an issue said."""
+
+    tenant: Tenant
+    subject: str
+    """The id of the run or of the issue."""
+    kind: str
+    """The command that ended: ``experiment`` or ``backtest``."""
+    service: str
+    ended_ns: int
+    document: str
+    """The result in words, as a JSON object."""
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The parsed document; empty if it is damaged."""
+        try:
+            found = json.loads(self.document)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+_PROOF: Final = tuple(StoredProof.__dataclass_fields__)
+_PROOF_COLUMNS: Final = ", ".join(_PROOF)
+
+
+class ProofRows:
+    """Rows of ``proof``: the last result of each command on each run and issue."""
+
+    def __init__(self, db: StoreConnection) -> None:
+        self._db: Final = db
+
+    def keep(self, proof: StoredProof) -> bool:
+        """Keep a result in place of an earlier one; return whether it is short enough.
+
+        Raises:
+            StoreError: the store refuses.
+        """
+        if len(proof.document) > MOST_PROOF_CHARS:
+            return False
+        with self._db.transaction():
+            self._db.execute(
+                f"INSERT INTO proof ({_PROOF_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own words
+                " ON CONFLICT (tenant, subject, kind) DO UPDATE SET service = excluded.service,"
+                " ended_ns = excluded.ended_ns, document = excluded.document",
+                [getattr(proof, name) for name in _PROOF],
+            )
+            self._db.execute(
+                "DELETE FROM proof WHERE ended_ns <="
+                " (SELECT ended_ns FROM proof ORDER BY ended_ns DESC LIMIT 1 OFFSET ?)",
+                (MOST_PROOFS,),
+            )
+        return True
+
+    def of(self, tenant: Tenant, subject: str) -> tuple[StoredProof, ...]:
+        """Return the results on a run or an issue, newest first."""
+        where = "tenant = ? AND subject = ?"
+        return self._read(where, (tenant, subject))
+
+    def of_service(self, tenant: Tenant, service: str, most: int) -> tuple[StoredProof, ...]:
+        """Return the newest results on a service's runs and issues, newest first."""
+        return self._read("tenant = ? AND service = ?", (tenant, service), most)
+
+    def _read(self, where: str, values: tuple[str, ...], most: int = MOST_PROOFS) -> tuple[StoredProof, ...]:
+        rows = self._db.execute(
+            f"SELECT {_PROOF_COLUMNS} FROM proof WHERE {where} ORDER BY ended_ns DESC LIMIT ?",  # noqa: S608 - as above
+            (*values, most),
+        )
+        return tuple(StoredProof(**dict(zip(_PROOF, row, strict=True))) for row in rows)
 
 
 def new_trial() -> str:

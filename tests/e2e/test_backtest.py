@@ -30,6 +30,7 @@ from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
 from collector_processor.store.kept_spans_table import PackedSpans
+from collector_processor.store.small_tables import ProofRows
 from tests.e2e.test_run_command import SALES, environment, run
 from tests.issues import START, Bench
 from tests.verdicts import stored
@@ -280,4 +281,8 @@ def test_an_issue_is_backtested_with_passing_runs_of_its_workflow(project: Path)
     assert (found["passing"]["held"], found["passing"]["broken"]) == (1, 0)
     bench = Bench(folder=project / "data")
     assert [one.state for one in bench.all(time.time_ns())] == [IssueState.RESOLVED]
+    (proof,) = ProofRows(bench.db).of(NO_TENANT, issue)
+    assert (proof.kind, proof.service) == ("backtest", "sales")
+    assert proof.fields["head"].startswith("Fixed (proved)")
+    assert proof.fields["command"] == [sys.executable, "report.py"]
     bench.close()

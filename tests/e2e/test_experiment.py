@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import unescape
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
@@ -293,6 +294,7 @@ async def test_the_page_of_a_run_shows_both_arms_of_its_experiment_and_no_list_h
     page = await asyncio.to_thread(page_of, f"{line.web}/runs/{RUN}")
     (address,) = re.findall(r'href="(/compare\?a=trial:[0-9a-f]{32}&amp;b=trial:[0-9a-f]{32})"', page)
     assert address.replace("&amp;", "&") in err.decode()
+    assert "Last experiment: proved: step 0, clerk" in unescape(page)
     compared = await asyncio.to_thread(page_of, line.web + address.replace("&amp;", "&"))
     for text in ("Trial with the recorded answer", "Trial with the changed answer", "<del>820</del>"):
         assert text in compared, text

@@ -166,6 +166,27 @@ def test_a_marked_test_runs_repeatedly_and_says_how_sure_its_share_is(
     assert (suite / "junit.xml").read_text().count('name="blamespan.agent" value="analyst"') == 1
 
 
+def test_a_budget_of_model_calls_ends_the_repetition_and_the_runs_made_decide(suite: Path) -> None:
+    (suite / "test_desk.py").write_text(
+        REPEATED.replace("{at_least}", "0.5").replace("(2, 11)", "range(3, 11)")
+    )
+    said = run(suite, "--blamespan", "--blamespan-budget", "4", "-rA", "-p", "no:randomly")
+    assert "2 passed" in said.stdout, said.stdout
+    made = re.search(r"(\d+) of 10 runs made: the budget of 4 model calls is used up", said.stdout)
+    assert made, said.stdout
+    assert f" of {made[1]} runs passed" in said.stdout
+    assert 1 <= int(made[1]) < 10
+    assert said.stdout.count("rooms made: ") == 1, "the module's fixture ends with the test"
+
+
+def test_a_budget_says_when_it_sees_no_call_and_refuses_nonsense(suite: Path) -> None:
+    (suite / "test_desk.py").write_text(ENDED_EARLY)
+    said = run(suite, "--blamespan", "--blamespan-budget", "1", "-k", "fresh")
+    assert "3 of 3 runs passed" not in said.stdout
+    assert "test_fresh: no model call was seen, and --blamespan-budget counts none" in said.stdout
+    assert "--blamespan-budget: expected" in run(suite, "--blamespan", "--blamespan-budget", "0").stderr
+
+
 def test_without_the_option_a_marked_test_runs_once(suite: Path) -> None:
     (suite / "test_desk.py").write_text(REPEATED.replace("{at_least}", "1"))
     said = run(suite, "--strict-markers", "-p", "no:randomly")

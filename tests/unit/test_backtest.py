@@ -10,7 +10,7 @@ import pytest
 
 from analyzer.cli.backtested_runs import NamedIssue
 from analyzer.experiment.backtest.findings import finished, most_broken
-from analyzer.experiment.backtest.output import markdown
+from analyzer.experiment.backtest.output import report
 from analyzer.experiment.backtest.plan import Outcome, Plan, Side, Verdict
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.sequential import ALPHA
@@ -115,9 +115,9 @@ def test_an_issue_is_proved_by_its_own_runs_only() -> None:
     found = finished(plan, Spent(), 9, "")
     assert found.verdict is Verdict.FIXED
     owner = Tenant("")
-    assert not NamedIssue(issue="a", tenant=owner, runs=("run0",)).is_proved_by(found)
-    assert not NamedIssue(issue="a", tenant=owner, runs=()).is_proved_by(found)
-    assert NamedIssue(issue="a", tenant=owner, runs=("run1",)).is_proved_by(found)
+    assert not NamedIssue(service="sales", issue="a", tenant=owner, runs=("run0",)).is_proved_by(found)
+    assert not NamedIssue(service="sales", issue="a", tenant=owner, runs=()).is_proved_by(found)
+    assert NamedIssue(service="sales", issue="a", tenant=owner, runs=("run1",)).is_proved_by(found)
 
 
 def test_more_than_half_lost_is_not_replayable() -> None:
@@ -180,7 +180,7 @@ def test_invalid_trials_after_one_failure_do_not_make_it_sure() -> None:
 def test_no_text_of_a_run_is_markup_in_a_pull_request() -> None:
     hostile = "a|b\n# [x](http://evil) ![y](z) <img src=x> `@team`"
     plan = Plan([(hostile, hostile)], [f"{hostile} good"], {hostile: hostile, f"{hostile} good": hostile})
-    shown = markdown(finished(plan, Spent(), 0, ""))
+    shown = report(finished(plan, Spent(), 0, "")).markdown("blamespan backtest")
     row = next(line for line in shown.splitlines() if "evil" in line)
     assert shown.count("\n# ") == 0
     assert all(f"\\{mark}" in row and not re.search(rf"(?<!\\){re.escape(mark)}", row) for mark in "[<`!#")

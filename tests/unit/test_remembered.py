@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.experiment.running.remembered import Remembered, remember, remembered
+from analyzer.experiment.running.remembered import remember, remembered
+from analyzer.records.proof_records import Remembered
 
 ASKED = Remembered(
     options=("--check", "grep -q 480", "--allow-tool", "look up", "--allow-tool", "read"),

@@ -15,7 +15,7 @@ from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence import Count, Fingerprint, Issue, Share
 from analyzer.issues.report import AgentShare
 from analyzer.web.reads.page_records import RunRow, ShownIssue, row_of
-from analyzer.web.views.issue_page import FixedRow, IssueView, draw_trend, issue_view
+from analyzer.web.views.issue_page import FixedRow, IssueView, Proofs, draw_trend, issue_view
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import NO_TENANT
 from tests.web.showcase import FIX
@@ -45,7 +45,7 @@ def row(run_id: str, **fields: Any) -> RunRow:
 
 def shown(*rows: RunRow, mark: Fingerprint = MARK, **fields: Any) -> IssueView:
     one = ShownIssue(tenant=NO_TENANT, issue=replace(ISSUE, fingerprint=mark), trend=(1,) * 14, **fields)
-    return issue_view(one, rows, None, NOW_NS)
+    return issue_view(one, rows, None, Proofs(), NOW_NS)
 
 
 def test_one_sentence_says_what_breaks() -> None:
@@ -95,7 +95,7 @@ def test_a_change_point_is_told_as_a_rise_or_a_fall() -> None:
 
 def test_weeks_are_counted_from_the_days() -> None:
     one = ShownIssue(tenant=NO_TENANT, issue=ISSUE, trend=(*range(7), *range(10, 17)))
-    told = issue_view(one, (), None, NOW_NS)
+    told = issue_view(one, (), None, Proofs(), NOW_NS)
     assert (told.week, told.week_before) == (sum(range(10, 17)), sum(range(7)))
 
 

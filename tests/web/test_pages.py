@@ -128,8 +128,8 @@ def abstained(status: Status) -> Abstention:
     ("verdict", "proof", "told"),
     [
         (SUSPECTED, None, "say “It did not fail” below"),
-        (abstained(Status.UNDETERMINED), None, "blamespan experiment run-1 -- COMMAND"),
-        (abstained(Status.UNDETERMINED), REFUTED, "run-1 --step N -- COMMAND"),
+        (abstained(Status.UNDETERMINED), None, "blamespan experiment run-1 --check CHECK -- COMMAND"),
+        (abstained(Status.UNDETERMINED), REFUTED, "add <code>--step N</code> before the dashes"),
         (abstained(Status.UNREADABLE), None, "blamespan lint run-1"),
         (abstained(Status.ERROR), None, "Analyse it again when the cause is gone"),
         (abstained(Status.WAITING), None, "Nothing has failed"),

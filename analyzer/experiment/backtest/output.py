@@ -1,21 +1,16 @@
-"""A backtest in words: its progress, its result in a terminal, and in Markdown for a pull request. Pure."""
+"""A backtest in words: its progress and its result. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
-
 from analyzer.experiment.backtest.findings import Backtest, added, most_broken
 from analyzer.experiment.backtest.plan import PassingState, Plan, RunState, Verdict
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.sequential import Arm
-from analyzer.inquiry.present import counted, plain
-from analyzer.inquiry.visible import visible
+from analyzer.inquiry.present import counted
+from analyzer.records.proof_records import Report
 
 _HEADS: Final = {
     Verdict.FIXED: "Fixed (proved)",
@@ -32,7 +27,6 @@ _REASONS: Final = {
     Verdict.UNDECIDED: "the trials do not decide: --trials allows more",
     Verdict.NOT_REPLAYABLE: "more than half of the failed runs do not play on their tapes: see the table",
 }
-_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
 
 
 def progress(plan: Plan, trials: int, spent: Spent) -> str:
@@ -41,21 +35,9 @@ def progress(plan: Plan, trials: int, spent: Spent) -> str:
     return f"trial {trials}: today {_rate(today)}, yesterday {_rate(yesterday)}; {_usage(spent)}"
 
 
-def conclusion(found: Backtest) -> RenderableType:
-    """Return a table of the runs, and the result."""
-    table = Table(*_COLUMNS, box=None)
-    for row in _rows(found):
-        table.add_row(*(Text(plain(cell, 300)) for cell in row))
-    lines = "\n".join(plain(line, 1_000) for line in _lines(found))
-    return Group(table, Panel(Text(lines), title=Text(_head(found)), title_align="left"))
-
-
-def markdown(found: Backtest) -> str:
-    """Return the result for a pull request; no text of a run can become a link, an image or a mention."""
-    rows = [_COLUMNS, ("---",) * len(_COLUMNS), *(tuple(map(_cell, row)) for row in _rows(found))]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    lines = "\n".join(f"- {_cell(line)}" for line in _lines(found))
-    return f"### blamespan backtest: {_head(found)}\n\n{lines}\n\n{table}\n"
+def report(found: Backtest) -> Report:
+    """Return the result with a row for each run."""
+    return Report(head=_head(found), lines=tuple(_lines(found)), columns=_COLUMNS, rows=tuple(_rows(found)))
 
 
 def _head(found: Backtest) -> str:
@@ -144,8 +126,3 @@ def _rate(arm: Arm) -> str:
 def _usage(spent: Spent) -> str:
     cost = "at an unknown price" if spent.cost_usd is None else f"${spent.cost_usd:.4f}"
     return f"{counted(spent.calls, 'live call')}, {cost}"
-
-
-def _cell(text: str) -> str:
-    shown = " ".join(visible(text).split())[:300]
-    return shown.translate(_MARKDOWN).replace("@", "@\u200b")

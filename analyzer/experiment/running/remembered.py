@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from analyzer.records.proof_records import Remembered, given_in
 from collector_processor.rebuild.redaction import Redactor
-from semconv.record import record
 
 _FILE: Final = "experiments.json"
 _MOST: Final = 100
@@ -24,29 +23,6 @@ _LONGEST: Final = 8_000
 """Characters of a command line that is remembered, and of a service's name."""
 _MOST_BYTES: Final = 4 << 20
 _SECRET_NAME: Final = re.compile(r"secret|passw|token|api.?key|credential|authorization", re.IGNORECASE)
-
-
-@record
-class Remembered:
-    """What an experiment was given."""
-
-    options: tuple[str, ...]
-    """Options with their values, as on the command line: check, tools, upstream."""
-    command: tuple[str, ...]
-    """The command that runs the workflow once."""
-
-    def line(self, run: str) -> str:
-        """Return the whole command line for a run."""
-        return shlex.join(["blamespan", "experiment", run, *self.options, "--", *self.command])
-
-    def values(self, option: str) -> list[str]:
-        """Return the values of an option, in their order."""
-        pairs = zip(self.options[::2], self.options[1::2], strict=True)
-        return [value for name, value in pairs if name == option]
-
-    def value(self, option: str) -> str | None:
-        """Return the value of an option that is given at most once."""
-        return next(iter(self.values(option)), None)
 
 
 def may_be_kept(asked: Remembered) -> bool:
@@ -78,13 +54,7 @@ def remember(data_dir: Path, service: str, asked: Remembered) -> bool:
 
 def remembered(data_dir: Path, service: str) -> Remembered | None:
     """Return what the last experiment on this service's runs was given; ``None`` if it is not known."""
-    found = _read(data_dir / _FILE).get(service)
-    if not isinstance(found, dict):
-        return None
-    options, command = _texts(found.get("options")), _texts(found.get("command"))
-    if not command or len(options) % 2:
-        return None
-    return Remembered(options=options, command=command)
+    return given_in(_read(data_dir / _FILE).get(service))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -96,8 +66,3 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _texts(found: object) -> tuple[str, ...]:
-    is_list = isinstance(found, list) and all(isinstance(each, str) for each in found)
-    return tuple(found) if is_list and isinstance(found, list) else ()

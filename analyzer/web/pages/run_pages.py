@@ -30,6 +30,7 @@ from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.requested_analyses import Jobs
 from analyzer.web.run_api import read_steps, versions_document
 from analyzer.web.run_list import MOST_ASKED
+from analyzer.web.views.proofs import experiment_command, shown_proofs
 from analyzer.web.views.run_page import MOST_APART, TraceLink, Wanted, view
 from analyzer.web.views.verdict_versions import versions_of
 from collector_processor.core.records import SECOND_OPINION, StoredVerdict
@@ -111,7 +112,9 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
     prepared = None if read is None else await context.prepared.run(read.whole, document, wanted)
     shown = None if prepared is None else prepared.shown
     name = (verdict.tenant, verdict.run_id)
-    row = next(iter(await context.pages.runs.rows([name])), None)
+    runs = context.pages.runs
+    row = next(iter(await runs.rows([name])), None)
+    of_service = await runs.proofs_of_service(verdict.tenant, verdict.service)
     return await context.front.show(
         request,
         "run.html",
@@ -125,7 +128,9 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
         workflow=None if row is None or row.totals is None else row.totals.workflow,
         tenant=verdict.tenant,
         labels=label_document(said),
-        arms=await context.pages.runs.trial_arms(*name),
+        arms=await runs.trial_arms(*name),
+        command=experiment_command(verdict.run_id, of_service),
+        proofs=shown_proofs(await runs.proofs(*name)),
         opinions=await _opinions(context, verdict),
         is_second_opinion=verdict.fields.get(SECOND_OPINION) is True,
         trace_link=context.pages.trace_link,

@@ -18,7 +18,7 @@ from analyzer.web.probes import Probe
 from analyzer.web.reads.page_records import RunQuery, RunRow, ShownIssue
 from analyzer.web.reads.recent_work import RecentWork
 from analyzer.web.run_list import MOST_ASKED
-from analyzer.web.views.issue_page import MOST_EXAMPLES, issue_view
+from analyzer.web.views.issue_page import MOST_EXAMPLES, IssueView, Proofs, issue_view
 from collector_processor.otlp import Tenant
 from semconv.model import Status
 
@@ -108,10 +108,17 @@ async def _issue(context: PageContext, request: web.Request) -> web.StreamRespon
     if not found:
         raise web.HTTPNotFound(text="no such issue\n")
     now_ns = context.pages.now_ns()
-    views = [
-        issue_view(one, await _examples(context, one), await _good(context, one), now_ns) for one in found
-    ]
+    views = [await _view(context, one, now_ns) for one in found]
     return await context.front.show(request, "issue.html", views=views, now_ns=now_ns)
+
+
+async def _view(context: PageContext, one: ShownIssue, now_ns: int) -> IssueView:
+    runs, mark = context.pages.runs, one.issue.fingerprint
+    proofs = Proofs(
+        of_issue=await runs.proofs(one.tenant, mark.id),
+        of_service=await runs.proofs_of_service(one.tenant, mark.service),
+    )
+    return issue_view(one, await _examples(context, one), await _good(context, one), proofs, now_ns)
 
 
 async def _examples(context: PageContext, one: ShownIssue) -> Sequence[RunRow]:

@@ -40,7 +40,7 @@ from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import Database
 from collector_processor.store.kept_spans_table import KeptSpansRows
-from collector_processor.store.small_tables import TrialArm, TrialArmRows
+from collector_processor.store.small_tables import ProofRows, StoredProof, TrialArm, TrialArmRows
 
 T = TypeVar("T")
 
@@ -51,6 +51,8 @@ _MOST_BESIDE: Final = 200
 """Most runs of a page that is read on the thread of all pages; longer pages are read like searches."""
 MOST_COUNTED: Final = 50_000
 """Runs that a trend counts, the newest; without a filter the index alone is read."""
+_MOST_PROOFS: Final = 10
+"""Newest results of a service among which a command is looked for: one with a secret is kept without it."""
 _COUNTED_FROM: Final = "SELECT decided_ns FROM run_totals ORDER BY decided_ns DESC LIMIT 1 OFFSET ?"
 _RECENT: Final = (
     "SELECT decided_ns, status, document FROM verdict WHERE decided_ns > ? ORDER BY decided_ns DESC LIMIT ?"
@@ -84,6 +86,7 @@ class RunArchive:
         self._labels: Final = LabelStore(self._db)
         self._spans: Final = KeptSpansRows(self._db)
         self._arms: Final = TrialArmRows(self._db)
+        self._proofs: Final = ProofRows(self._db)
         self._lists: Final = RunLists(self._db)
         self._worked: Final[StoreConnection] = database.connect()
         self._searched: Final = RunLists(self._worked)
@@ -133,6 +136,14 @@ class RunArchive:
     async def trial_arms(self, tenant: Tenant, run_id: str) -> Sequence[TrialArm]:
         """Return the kept trials of the last experiment on a run, that with the recorded answer first."""
         return await self._beside(lambda: self._arms.of(tenant, run_id))
+
+    async def proofs(self, tenant: Tenant, subject: str) -> Sequence[StoredProof]:
+        """Return the results of the last experiment and backtest on a run or an issue, newest first."""
+        return await self._beside(lambda: self._proofs.of(tenant, subject))
+
+    async def proofs_of_service(self, tenant: Tenant, service: str) -> Sequence[StoredProof]:
+        """Return the newest results on a service's runs and issues, newest first."""
+        return await self._beside(lambda: self._proofs.of_service(tenant, service, _MOST_PROOFS))
 
     async def trial_arm(self, trial: str) -> tuple[TrialArm, bytes] | None:
         """Return a kept trial with its packed spans; ``None`` if not kept."""

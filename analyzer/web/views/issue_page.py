@@ -19,7 +19,15 @@ from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence import Issue, Share
 from analyzer.issues.report import AgentShare, share_text
 from analyzer.web.reads.page_records import RunRow, ShownIssue
+from analyzer.web.views.proofs import (
+    Command,
+    ShownProof,
+    backtest_command,
+    experiment_command,
+    shown_proofs,
+)
 from analyzer.web.views.run_page import telling
+from collector_processor.store.small_tables import StoredProof
 from semconv.model import agent_in_prose
 
 WEEK: Final = 7
@@ -79,6 +87,14 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proofs:
+    """Stored results of experiments and backtests, newest first."""
+
+    of_issue: Sequence[StoredProof] = ()
+    of_service: Sequence[StoredProof] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IssueView:
     """The page's data on one recurring failure."""
 
@@ -102,9 +118,17 @@ class IssueView:
     """Broken runs that are no longer kept."""
     good: RunRow | None
     """A successful run of the service."""
+    proofs: tuple[ShownProof, ...]
+    """The last backtest of the issue."""
+    experiment: Command
+    """Proves the verdict on the last run."""
+    backtest: Command
+    """Tries a fix on the runs of the issue."""
 
 
-def issue_view(one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, now_ns: int) -> IssueView:
+def issue_view(
+    one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, proofs: Proofs, now_ns: int
+) -> IssueView:
     """Return the view of an issue: its last kept runs, newest first, and a good run of its service."""
     known = {row.key.run_id for row in rows}
     share = one.share
@@ -122,6 +146,9 @@ def issue_view(one: ShownIssue, rows: Sequence[RunRow], good: RunRow | None, now
         examples=tuple(Example(row=row, quote=_quote(row.document)) for row in rows),
         forgotten=tuple(run_id for run_id in one.issue.runs if run_id not in known),
         good=good,
+        proofs=shown_proofs(proofs.of_issue),
+        experiment=experiment_command(next(iter(one.issue.runs), ""), proofs.of_service),
+        backtest=backtest_command(one.issue.fingerprint.id, proofs.of_service),
     )
 
 

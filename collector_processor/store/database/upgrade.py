@@ -24,7 +24,7 @@ from collector_processor.store.database.connection import Driver
 
 logger = logging.getLogger(__name__)
 
-SCHEMA: Final = "s5"
+SCHEMA: Final = "s6"
 """Revision that this version reads and writes: the last migration."""
 STEPS: Final = Path(__file__).parents[1] / "migrations"
 _READ_SCHEMA: Final = "SELECT version_num FROM alembic_version"

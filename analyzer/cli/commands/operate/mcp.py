@@ -35,7 +35,10 @@ def mcp(
         ),
     ] = None,
     allow_writes: Annotated[
-        bool, typer.Option("--allow-writes", help="Let the agent label runs; otherwise it only reads.")
+        bool,
+        typer.Option(
+            "--allow-writes", help="Let the agent label runs and start backtests; otherwise it only reads."
+        ),
     ] = False,
     listen: Annotated[
         int | None,
@@ -81,7 +84,9 @@ def mcp(
     with closing(
         StoreSource(place, tenant=asked, reader=reader, is_fair_sample=settings.is_fair_sample)
     ) as source:
-        _serve(source, allow_writes=allow_writes, listen=address, token=settings.token)
+        is_the_users = address is None or settings.token  # another user's process could ask a port
+        here = (settings.data_dir, asked or None) if is_the_users else None
+        _serve(source, allow_writes=allow_writes, listen=address, token=settings.token, here=here)
 
 
 def _tenant(tenant: str | None) -> Tenant:
@@ -112,14 +117,26 @@ def _address(host: str, port: int | None, token: str | None) -> Address | None:
     return address
 
 
-def _serve(source: RunSource, *, allow_writes: bool, listen: Address | None, token: str | None) -> None:
-    server = _make_server(source, allow_writes=allow_writes)
-    if listen is None:
-        server.run()
-        return
-    sys.stderr.write(f"blamespan: http://{listen}/mcp\n")
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_serve_http(server, listen, token))
+def _serve(
+    source: RunSource,
+    *,
+    allow_writes: bool,
+    listen: Address | None,
+    token: str | None,
+    here: tuple[Path, str | None] | None = None,
+) -> None:
+    """Serve; ``here`` is the data directory on this machine with the only tenant, for backtests."""
+    server, backtests = _make_server(source, allow_writes=allow_writes, here=here)
+    try:
+        if listen is None:
+            server.run()
+            return
+        sys.stderr.write(f"blamespan: http://{listen}/mcp\n")
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_serve_http(server, listen, token))
+    finally:
+        if backtests is not None:
+            backtests.interrupt()
 
 
 async def _serve_http(server: Any, listen: Address, token: str | None) -> None:
@@ -129,13 +146,18 @@ async def _serve_http(server: Any, listen: Address, token: str | None) -> None:
         await serve_http(server, listen, token)
 
 
-def _make_server(source: RunSource, *, allow_writes: bool) -> Any:
+def _make_server(
+    source: RunSource, *, allow_writes: bool, here: tuple[Path, str | None] | None
+) -> tuple[Any, Any]:
+    """Return the server, and what it starts."""
     try:
-        from analyzer.api.mcp_server import make_server  # noqa: PLC0415 - an extra
+        from analyzer.api.mcp_backtests import Backtests  # noqa: PLC0415 - an extra
+        from analyzer.api.mcp_server import make_server  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
             raise
         raise CommandFailed(
             f"{error.name} is not installed; it is in the extra mcp: pip install '.[server,mcp]'"
         ) from None
-    return make_server(source, allows_writes=allow_writes)
+    backtests = None if here is None else Backtests(*here)
+    return make_server(source, allows_writes=allow_writes, backtests=backtests), backtests

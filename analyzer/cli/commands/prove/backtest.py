@@ -30,6 +30,7 @@ from analyzer.cli.experiment_options import (
     require_prices,
     words_of,
 )
+from analyzer.cli.experiment_runs import given_options, keep_report, remember_for
 from analyzer.cli.judged_runs import settings_here
 from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, WrongUsage, complain, optional, print_json
@@ -38,7 +39,7 @@ from analyzer.cli.watched_program import WatchedProgram, Watching
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.backtest.conduct import Conductor
 from analyzer.experiment.backtest.findings import Backtest, to_json
-from analyzer.experiment.backtest.output import conclusion, markdown, progress
+from analyzer.experiment.backtest.output import progress, report
 from analyzer.experiment.backtest.plan import MOST_TRIALS, Plan, Side, Verdict
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
 from analyzer.experiment.captured import capturing
@@ -140,6 +141,10 @@ def backtest(
     except CheckFailed as error:
         raise WrongUsage(str(error)) from error
     _show(found, output)
+    given = given_options(command, check=check, expect=expect, upstream=upstream, allow_tool=allow_tool)
+    keep_report(report(found), "backtest", given, runs.subjects)
+    if found.trials and found.verdict is not Verdict.NOT_REPLAYABLE:
+        remember_for(runs.service, given)
     if resolve and not found.code:
         _resolve(runs.issues, found)
     is_open = found.verdict in {Verdict.UNDECIDED, Verdict.NO_LONGER_FAILS}
@@ -224,6 +229,6 @@ def _show(found: Backtest, output: BacktestFormat) -> None:
         case BacktestFormat.JSON:
             print_json(to_json(found))
         case BacktestFormat.MARKDOWN:
-            sys.stdout.write(markdown(found))
+            sys.stdout.write(report(found).markdown("blamespan backtest"))
         case BacktestFormat.TABLE:
-            console().print(conclusion(found))
+            console().print(report(found).shown())

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -38,10 +37,13 @@ from analyzer.cli.experiment_options import (
     require_prices,
 )
 from analyzer.cli.experiment_runs import (
+    given_options,
     hand_over,
+    keep_report,
     last_time,
     open_run,
     remember_for,
+    subjects_of,
     trial_ids,
 )
 from analyzer.cli.kept_runs import TenantOption
@@ -59,6 +61,8 @@ from analyzer.experiment.experiment_output import (
     forecast_json,
     forecast_of,
     progress,
+    refused,
+    report,
     tool_lines,
 )
 from analyzer.experiment.findings import Experiment, refusal, to_json
@@ -73,14 +77,16 @@ from analyzer.experiment.open_experiment import (
 )
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.running.checks import Check, CheckFailed, every
-from analyzer.experiment.running.remembered import Remembered
 from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.experiment.sequential import Decision
 from analyzer.experiment.walk import MOST_TRIALS
 from analyzer.inquiry.present import console
+from analyzer.issues.labels.kept_trace import KeptTrace
+from analyzer.records.proof_records import Remembered
 from collector_processor.core.runs import Run
 from collector_processor.settings import load_settings
+from collector_processor.writeback.outgoing import service_of
 from semconv.model import Blame, Ranked
 from semconv.record import replace
 
@@ -167,7 +173,16 @@ def experiment(
 
     Example: [bold]blamespan experiment trace.json --expect 480 -- python my_agents.py[/bold]
     """
-    given = _given(command, check, expect, upstream, allow_tool, http_tool, mcp_tool, mcp_command)
+    given = given_options(
+        command,
+        check=check,
+        expect=expect,
+        upstream=upstream,
+        allow_tool=allow_tool,
+        http_tool=http_tool,
+        mcp_tool=mcp_tool,
+        mcp_command=mcp_command,
+    )
     options = Options(most_trials=trials, parallel=parallel, timeout_s=timeout, seed=seed)
     if retry:
         _checks(given, {})  # refused before anything is read
@@ -206,6 +221,7 @@ def experiment(
         prepared = prepare(found, request)
     except CannotReplay as error:
         _show_refusal(found, str(error), output, Decision.NOT_REPLAYABLE)
+        keep_report(refused(str(error)), "experiment", given, subjects_of(kept))
         raise CommandFailed(f"{run}: cannot be replayed: {error}") from error
     except NoSuchStep as error:
         raise WrongUsage(str(error)) from error
@@ -226,35 +242,17 @@ def experiment(
             _show_refusal(found, str(error), output, Decision.UNDECIDED)
             raise
     _show(result, output)
-    remember_for(found, given, result)
-    if kept is not None:
-        hand_over(result, found, kept)
+    _keep(result, found, kept, given)
     if code := _exit_code(result):
         raise typer.Exit(code)
 
 
-def _given(
-    command: list[str] | None,
-    check: str | None,
-    expect: str | None,
-    upstream: str | None,
-    allow_tool: list[str] | None,
-    http_tool: list[str] | None,
-    mcp_tool: list[str] | None,
-    mcp_command: list[str] | None,
-) -> Remembered:
-    """Return the options that the next experiment on the same service needs again."""
-    values: dict[str, Sequence[str | None]] = {
-        "--check": (check,),
-        "--expect": (expect,),
-        "--upstream": (upstream,),
-        "--allow-tool": allow_tool or (),
-        "--http-tool": http_tool or (),
-        "--mcp-tool": mcp_tool or (),
-        "--mcp-command": mcp_command or (),
-    }
-    pairs = ((name, value) for name, each in values.items() for value in each if value is not None)
-    return Remembered(options=tuple(chain.from_iterable(pairs)), command=tuple(command or ()))
+def _keep(result: Experiment, run: Run, kept: KeptTrace | None, given: Remembered) -> None:
+    if result.valid:
+        remember_for(service_of(run), given)
+    keep_report(report(result), "experiment", given, subjects_of(kept))
+    if kept is not None:
+        hand_over(result, run, kept)
 
 
 def _chosen(given: Remembered, url: str | None, last: Callable[[], Remembered], *, again: bool) -> Remembered:
