@@ -290,17 +290,8 @@ _AUTHORS: Final = ("agent", "author", "from", "speaker", "sender", "role")
 _BODIES: Final = ("body", "text", "content", "message", "utterance", "value")
 _PUBLISHED: Final = frozenset(
     {"subject", "cc", "bcc", "message_id", "in_reply_to", "thread_id", "title", "url", "html_url"}
-    | {
-        "issue",
-        "issue_url",
-        "author_association",
-        "reactions",
-        "likes",
-        "upvotes",
-        "rating",
-        "permalink",
-        "subreddit",
-    }
+    | {"issue", "issue_url", "author_association", "reactions", "likes", "upvotes", "rating"}
+    | {"permalink", "subreddit"}
     | {"sha", "commit", "hash", "committer", "parents"}
 )
 """Keys of e-mails, comments, reviews and commits, whoever wrote them."""

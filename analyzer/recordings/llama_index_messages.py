@@ -11,21 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at, unwrapped
 from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
 from semconv.model import ToolCall
 
-_SPEAKERS: Final[Mapping[str, Speaker]] = {
-    "user": Speaker.USER,
-    "assistant": Speaker.AGENT,
-    "model": Speaker.AGENT,
-    "chatbot": Speaker.AGENT,
-    "tool": Speaker.TOOL,
-    "function": Speaker.TOOL,
-    "system": Speaker.SYSTEM,
-    "developer": Speaker.SYSTEM,
-}
+_SPEAKERS: Final = {**SPEAKERS, "model": Speaker.AGENT, "chatbot": Speaker.AGENT}
 _LISTS: Final = ("messages", "chat_history")
 _RAISED: Final = "Encountered error: "
 """What LlamaIndex writes before an exception of a tool, as the result."""
