@@ -11,16 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at
-from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
+from analyzer.recordings.message_parts import Part, Result, call_of, instructed, latest, listed, text_of, turn
 from semconv.record import replace
 
-_SPEAKERS: Final[Mapping[str, Speaker]] = {
-    "user": Speaker.USER,
-    "assistant": Speaker.AGENT,
-    "system": Speaker.SYSTEM,
-}
+_SPEAKERS: Final = {role: SPEAKERS[role] for role in ("user", "assistant", "system")}
 _SDK: Final = "claude"
 _SDK_KINDS: Final = ({"subtype", "data"}, {"subtype", "is_error"}, {"uuid", "event"}, {"rate_limit_info"})
 """Keys of the SDK's messages that are not said."""
@@ -91,8 +87,7 @@ def read_anthropic(records: Records) -> Spans:
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:
-    if document.get("system"):
-        yield Message(speaker=Speaker.SYSTEM, text=text_of(document["system"]))
+    yield from instructed(document.get("system"))
     yield from _messages(document["messages"])
 
 

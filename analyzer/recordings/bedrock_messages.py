@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, nanoseconds, text_at
-from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
+from analyzer.recordings.message_parts import Part, Result, call_of, instructed, latest, listed, text_of, turn
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {"user": Speaker.USER, "assistant": Speaker.AGENT}
 _UNSAID: Final = frozenset({"reasoningContent", "cachePoint"})
@@ -65,8 +65,7 @@ def read_bedrock(records: Records) -> Spans:
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:
-    if document.get("system"):
-        yield Message(speaker=Speaker.SYSTEM, text=text_of(document["system"]))
+    yield from instructed(document.get("system"))
     yield from _messages(_held(document))
 
 

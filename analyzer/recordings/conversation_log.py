@@ -77,7 +77,7 @@ def is_conversation(document: object) -> bool:
         return bool(document) and (all(map(is_message, document)) or has_programs(document))
     return isinstance(document, dict) and (
         any(isinstance(document.get(key), list) for key in _LISTS)
-        or any(has_programs(document.get(key)) for key in _MORE_LISTS)
+        or any(has_programs(document[key]) for key in _MORE_LISTS if key in document)
     )
 
 
@@ -207,12 +207,17 @@ def _content(fields: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if text)
 
 
+_sorted_json: Final = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, default=str, check_circular=False
+).encode
+
+
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     if value is None:
         return ""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return _sorted_json(value)
 
 
 def _first_text(document: Mapping[str, Any], keys: Sequence[str]) -> str:
@@ -290,17 +295,8 @@ _AUTHORS: Final = ("agent", "author", "from", "speaker", "sender", "role")
 _BODIES: Final = ("body", "text", "content", "message", "utterance", "value")
 _PUBLISHED: Final = frozenset(
     {"subject", "cc", "bcc", "message_id", "in_reply_to", "thread_id", "title", "url", "html_url"}
-    | {
-        "issue",
-        "issue_url",
-        "author_association",
-        "reactions",
-        "likes",
-        "upvotes",
-        "rating",
-        "permalink",
-        "subreddit",
-    }
+    | {"issue", "issue_url", "author_association", "reactions", "likes", "upvotes", "rating"}
+    | {"permalink", "subreddit"}
     | {"sha", "commit", "hash", "committer", "parents"}
 )
 """Keys of e-mails, comments, reviews and commits, whoever wrote them."""
@@ -352,7 +348,7 @@ def _is_program(author: str) -> bool:
 
 def _plainly_named(entries: Sequence[Any]) -> Sequence[Any]:
     """Return entries whose author and text the other keys of this format do not name with those that do."""
-    if all(map(is_message, entries)) or not has_programs(entries) or (pair := pair_of(entries)) is None:
+    if any(map(is_message, entries)) or not has_programs(entries) or (pair := pair_of(entries)) is None:
         return entries
     return [{**one, "agent": one[pair[0]], "content": one[pair[1]]} for one in entries]
 

@@ -64,6 +64,15 @@ class Speaker(StrEnum):
     SYSTEM = "system"
 
 
+SPEAKERS: Final[Mapping[str, Speaker]] = {
+    "user": Speaker.USER,
+    "assistant": Speaker.AGENT,
+    "tool": Speaker.TOOL,
+    "function": Speaker.TOOL,
+    "system": Speaker.SYSTEM,
+    "developer": Speaker.SYSTEM,
+}
+"""Speakers by the roles of OpenAI's chat API, which most others use too."""
 _USER, _ANSWERS, _RESULT = Speaker.USER, Speaker.AGENT, Speaker.TOOL
 _SHOWN: Final = frozenset({_ANSWERS, _RESULT})
 """Those whose messages are spans."""

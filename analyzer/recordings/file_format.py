@@ -210,8 +210,12 @@ def _of_iso(text: str) -> int:
     return round(read.timestamp() * 1e6) * 1000
 
 
+# ``json.dumps`` makes an encoder for each value, which takes longer than writing a short one.
+to_json: Final = json.JSONEncoder(ensure_ascii=False, default=str, check_circular=False).encode
+
+
 def json_text(value: object) -> str:
     """Return a value as a text: a text unchanged, nothing as an empty one, all else as JSON."""
     if isinstance(value, str):
         return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else to_json(value)

@@ -11,21 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at, unwrapped
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
+from analyzer.recordings.message_parts import Part, Result, call_of, listed, nested_call, text_of, turn
 from semconv.model import ToolCall
 
-_SPEAKERS: Final[Mapping[str, Speaker]] = {
-    "user": Speaker.USER,
-    "assistant": Speaker.AGENT,
-    "model": Speaker.AGENT,
-    "chatbot": Speaker.AGENT,
-    "tool": Speaker.TOOL,
-    "function": Speaker.TOOL,
-    "system": Speaker.SYSTEM,
-    "developer": Speaker.SYSTEM,
-}
+_SPEAKERS: Final = {**SPEAKERS, "model": Speaker.AGENT, "chatbot": Speaker.AGENT}
 _LISTS: Final = ("messages", "chat_history")
 _RAISED: Final = "Encountered error: "
 """What LlamaIndex writes before an exception of a tool, as the result."""
@@ -78,7 +69,7 @@ def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
         yield from turn(Message(speaker=Speaker.USER), [result])
         return
     if not any(isinstance(part, ToolCall) for part in parts):
-        parts += map(_call, listed(more.get("tool_calls")))
+        parts += map(nested_call, listed(more.get("tool_calls")))
     yield from turn(Message(speaker=speaker), parts)
 
 
@@ -90,13 +81,6 @@ def _part(block: Mapping[str, Any]) -> Part:
             return ""
         case kind:
             return json_text(block.get("text", block.get("content"))) or f"[{kind}]"
-
-
-def _call(asked: Mapping[str, Any]) -> ToolCall:
-    """Return a call as the model's API has it: OpenAI's nests it, Anthropic's does not."""
-    inner = asked.get("function")
-    function = inner if isinstance(inner, dict) else asked
-    return call_of(function.get("name"), function.get("arguments", function.get("input")), asked.get("id"))
 
 
 LLAMA_INDEX: Final = FileFormat(

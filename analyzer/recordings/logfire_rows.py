@@ -14,6 +14,7 @@ from analyzer.recordings.file_format import (
     FileFormat,
     Records,
     Spans,
+    all_have,
     json_text,
     nanoseconds,
     span_id_of,
@@ -25,18 +26,13 @@ from analyzer.recordings.table_text import cell_of, rows_of
 from semconv.dialects.reading.values import EXCEPTION_EVENT
 from semconv.model import Event, Resource, Scope, Span
 
+_PLACE: Final = ("trace_id", "span_id", "parent_span_id", "span_name", "start_timestamp")
 _NO_SPANS: Final = frozenset({"pending_span", "span_event"})
 
 
 def is_logfire(records: Records) -> bool:
     """Tell whether all records are rows with what places a span in its trace."""
-    found = _rows(records)
-    return bool(found) and all(
-        isinstance(one, dict)
-        and {"trace_id", "span_id", "parent_span_id", "span_name", "start_timestamp", "attributes"}
-        <= one.keys()
-        for one in found
-    )
+    return all_have(_rows(records), *_PLACE, "attributes")
 
 
 def _rows(records: Records) -> Records:

@@ -93,6 +93,19 @@ def latest(documents: Sequence[Any], messages_in: Callable[[Any], Sequence[Any]]
     return found
 
 
+def instructed(content: Any) -> Iterator[Message]:
+    """Yield a request's system prompt, if it has one."""
+    if content:
+        yield Message(speaker=Speaker.SYSTEM, text=text_of(content))
+
+
+def nested_call(asked: Mapping[str, Any]) -> ToolCall:
+    """Return a call as the model's API has it: OpenAI's nests it, Anthropic's does not."""
+    inner = asked.get("function")
+    function = inner if isinstance(inner, dict) else asked
+    return call_of(function.get("name"), function.get("arguments", function.get("input")), asked.get("id"))
+
+
 def call_of(name: Any, arguments: Any, call_id: Any) -> ToolCall:
     """Return a call with its arguments as text."""
     return ToolCall(name=json_text(name), arguments=json_text(arguments), call_id=json_text(call_id))

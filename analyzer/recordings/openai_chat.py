@@ -11,30 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, objects, text_at, unwrapped
 from semconv.model import ToolCall
 
-_SPEAKERS: Final[Mapping[str, Speaker]] = {
-    "user": Speaker.USER,
-    "assistant": Speaker.AGENT,
-    "tool": Speaker.TOOL,
-    "function": Speaker.TOOL,
-    "system": Speaker.SYSTEM,
-    "developer": Speaker.SYSTEM,
-}
 _KEYS: Final = frozenset(
-    {
-        "role",
-        "content",
-        "name",
-        "tool_calls",
-        "tool_call_id",
-        "function_call",
-        "refusal",
-        "audio",
-        "annotations",
-    }
+    {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio"}
+    | {"annotations"}
     | {"reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "provider_specific_fields"}
     | {"images", "index", "id", "timestamp", "created_at", "sender", "tool_name"}
 )
@@ -52,7 +35,7 @@ def _is_message(one: Any) -> bool:
     return (
         isinstance(one, dict)
         and isinstance(one.get("role"), str)
-        and one["role"] in _SPEAKERS
+        and one["role"] in SPEAKERS
         and _KEYS.issuperset(one)
         and not (one["role"] in {"user", "tool"} and one.get("name") and "tool_call_id" not in one)
         and ("content" in one or "tool_calls" in one or "function_call" in one)
@@ -70,7 +53,7 @@ def read_openai_chat(records: Records) -> Spans:
 
 
 def _message(one: Mapping[str, Any]) -> Message:
-    speaker = _SPEAKERS[one["role"]]
+    speaker = SPEAKERS[one["role"]]
     named = json_text(one.get("name") or one.get("sender") or one.get("tool_name"))
     return Message(
         speaker=speaker,

@@ -35,13 +35,8 @@ _SILENT: Final = frozenset(
 _KINDS: Final = frozenset(
     {"MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation"}
     | {"SystemPromptEvent", "ConversationErrorEvent", "PauseEvent", "ConversationStateUpdateEvent"}
-    | {
-        "Condensation",
-        "CondensationRequest",
-        "CondensationSummaryEvent",
-        "TokenEvent",
-        "LLMCompletionLogEvent",
-    }
+    | {"Condensation", "CondensationRequest", "CondensationSummaryEvent", "TokenEvent"}
+    | {"LLMCompletionLogEvent"}
     | {"InterruptEvent", "HookExecutionEvent"}
 )
 

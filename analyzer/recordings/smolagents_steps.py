@@ -21,9 +21,8 @@ from analyzer.recordings.file_format import (
     text_at,
     unwrapped,
 )
-from analyzer.recordings.message_parts import call_of, listed, text_of, tokens_of
+from analyzer.recordings.message_parts import listed, nested_call, text_of, tokens_of
 from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS
-from semconv.model import ToolCall
 
 _UNNAMED: Final = "assistant"
 
@@ -76,7 +75,7 @@ def _of_action(one: Mapping[str, Any]) -> Iterator[Message]:
     message: Mapping[str, Any] = said if isinstance(said, dict) else {}
     time_ns = nanoseconds(timing.get("end_time")) if isinstance(timing, dict) else 0
     asked = listed(one.get("tool_calls")) or listed(message.get("tool_calls"))
-    calls = [_call(each) for each in asked]
+    calls = [nested_call(each) for each in asked]
     text = text_of(one.get("model_output") or message.get("content"))
     is_final = bool(one.get("is_final_answer"))
     own = [call for call in calls if not (is_final and call.name in FINAL_ANSWER_TOOLS)]
@@ -96,12 +95,6 @@ def _of_action(one: Mapping[str, Any]) -> Iterator[Message]:
         )
     if error and not own:  # the model's own output was refused
         yield Message(speaker=Speaker.USER, text=result)
-
-
-def _call(asked: Mapping[str, Any]) -> ToolCall:
-    inner = asked.get("function")
-    function = inner if isinstance(inner, dict) else asked
-    return call_of(function.get("name"), function.get("arguments"), asked.get("id"))
 
 
 def _answer(one: Mapping[str, Any]) -> str:

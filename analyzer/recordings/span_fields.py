@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from analyzer.recordings.file_format import json_text, nanoseconds
+from analyzer.recordings.file_format import json_text, nanoseconds, to_json
 from semconv import attributes as names
 from semconv.dialects.conventions.openinference import INPUT_VALUE, TOOL_NAME
 from semconv.dialects.conventions.openinference_agents import AGENT_NAME, OUTPUT_VALUE
@@ -181,7 +180,7 @@ def attributes_of_call(call: TracedCall) -> dict[str, AttributeValue]:
 
 def _encoded(messages: Iterable[Message]) -> str:
     told = [{"role": one.role, "name": one.name, "parts": list(_parts(one))} for one in messages]
-    return json.dumps(told, ensure_ascii=False) if told else ""
+    return to_json(told) if told else ""
 
 
 def _parts(one: Message) -> Iterator[dict[str, Any]]:

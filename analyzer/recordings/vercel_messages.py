@@ -33,16 +33,8 @@ _SPEAKERS: Final[Mapping[str, Speaker]] = {
 _LISTS: Final = ("messages", "responseMessages")
 _FAILED: Final = frozenset({"error-text", "error-json"})
 _KINDS: Final = (
-    "tool-",
-    "dynamic-tool",
-    "data-",
-    "source",
-    "step-start",
-    "text",
-    "reasoning",
-    "file",
-    "image",
-)
+    "tool-", "dynamic-tool", "data-", "source", "step-start", "text", "reasoning", "file", "image",
+)  # fmt: skip
 """Beginnings of the types of parts."""
 _UNSAID: Final = ("reasoning", "step-start", "data-", "source", "tool-approval")
 

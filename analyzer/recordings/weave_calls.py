@@ -16,6 +16,7 @@ from analyzer.recordings.file_format import (
     FileFormat,
     Records,
     Spans,
+    all_have,
     json_text,
     nanoseconds,
     objects,
@@ -62,11 +63,7 @@ _AGENTS_SDK: Final = "openai_agent_"
 
 def is_weave(records: Records) -> bool:
     """Tell whether all records are calls."""
-    found = _calls(records)
-    return bool(found) and all(
-        isinstance(one, dict) and {"id", "op_name", "trace_id", "started_at", "inputs"} <= one.keys()
-        for one in found
-    )
+    return all_have(_calls(records), "id", "op_name", "trace_id", "started_at", "inputs")
 
 
 def _calls(records: Records) -> Records:

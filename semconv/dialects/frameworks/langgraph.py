@@ -29,12 +29,9 @@ _PREFIXES: Final = (
     "langfuse.observation.metadata.",
 )
 _INPUTS: Final = (
-    "input.value",
-    "traceloop.entity.input",
-    "langfuse.observation.input",
-    "mlflow.spanInputs",
+    "input.value", "traceloop.entity.input", "langfuse.observation.input", "mlflow.spanInputs",
     "gen_ai.prompt",
-)
+)  # fmt: skip
 _COMMAND: Final = {"graph", "update", "resume", "goto"}
 """The fields of a ``Command``."""
 _UNKNOWN: Final = 1 << 62

@@ -46,21 +46,8 @@ _TOKENS: Final = frozenset({"token", "tokens", "usage"})
 _TOKENS_IN: Final = frozenset({"input", "prompt"})
 _TOKENS_OUT: Final = frozenset({"output", "completion", "candidates"})
 _NOT_TEXT: Final = frozenset(
-    {
-        "type",
-        "format",
-        "mime",
-        "schema",
-        "id",
-        "count",
-        "length",
-        "tokens",
-        "mode",
-        "hash",
-        "model",
-        "name",
-        "reason",
-    }
+    {"type", "format", "mime", "schema", "id", "count", "length", "tokens", "mode", "hash", "model"}
+    | {"name", "reason"}
     | {"reasons", "temperature", "seed", "p", "k", "penalty", "role", "size", "status", "level", "time"}
 )
 _KINDS: Final[Mapping[str, ActionKind]] = {
@@ -91,20 +78,8 @@ _OTHERS: Final = frozenset({"executor", "edge", "message", "event", "payload", "
 _CREATION: Final = frozenset({"create", "build", "init", "setup"})
 _OF_OTHERS: Final = frozenset(
     {"parent", "sender", "recipient", "from", "source", "model", "provider", "workflow", "response", "schema"}
-    | {
-        "service",
-        "sdk",
-        "telemetry",
-        "host",
-        "server",
-        "process",
-        "k8s",
-        "deployment",
-        "user",
-        "db",
-        "http",
-        "url",
-    }
+    | {"service", "sdk", "telemetry", "host", "server", "process", "k8s", "deployment", "user", "db"}
+    | {"http", "url"}
     | {"last", "previous", "next"}
 )
 """Words of keys that name something other than the span's own agent or tool."""

@@ -20,26 +20,10 @@ _ITEMS: Final = frozenset({"function_call", "function_call_output"})
 _INSIDE: Final = ("message", "data", "kwargs", "delta")
 """Keys of an entry that holds a message."""
 _AROUND: Final = (
-    "messages",
-    "new_messages",
-    "choices",
-    "generations",
-    "candidates",
-    "output",
-    "outputs",
-    "response",
-    "input",
-    "inputs",
-    "request",
-    "message",
-    "contents",
-    "content",
-    "update",
-    "result",
-    "args",
-    "state",
+    "messages", "new_messages", "choices", "generations", "candidates", "output", "outputs", "response",
+    "input", "inputs", "request", "message", "contents", "content", "update", "result", "args", "state",
     "history",
-)
+)  # fmt: skip
 """Keys of conversations, the clearest first."""
 _DEEPEST: Final = 5
 _MOST_LOOKED_AT: Final = 200

@@ -38,60 +38,14 @@ _AFFIXES: Final = re.compile(
 _LONGEST_NAME: Final = 200
 _QUOTES: Final = "'\"`\u2018\u2019\u201c\u201d\u00ab\u00bb"
 _GENERIC: Final = frozenset(
-    {
-        "agent",
-        "agents",
-        "run",
-        "runner",
-        "invoke",
-        "call",
-        "execute",
-        "step",
-        "turn",
-        "chain",
-        "node",
-        "workflow",
-    }
-    | {
-        "task",
-        "session",
-        "trace",
-        "root",
-        "main",
-        "request",
-        "post",
-        "get",
-        "http",
-        "api",
-        "loop",
-        "cycle",
-        "event",
-    }
-    | {
-        "chat",
-        "completion",
-        "completions",
-        "llm",
-        "model",
-        "generate",
-        "tool",
-        "tools",
-        "react",
-        "graph",
-        "process",
-    }
-    | {
-        "openai",
-        "anthropic",
-        "response",
-        "responses",
-        "stream",
-        "function",
-        "inference",
-        "handler",
-        "span",
-        "id",
-    }
+    {"agent", "agents", "run", "runner", "invoke", "call", "execute", "step", "turn", "chain"}
+    | {"node", "workflow"}
+    | {"task", "session", "trace", "root", "main", "request", "post", "get", "http", "api", "loop"}
+    | {"cycle", "event"}
+    | {"chat", "completion", "completions", "llm", "model", "generate", "tool", "tools", "react"}
+    | {"graph", "process"}
+    | {"openai", "anthropic", "response", "responses", "stream", "function", "inference", "handler"}
+    | {"span", "id"}
 )
 _MOST_ABOVE: Final = 64
 _DELEGATES: Final = frozenset({"agent", "subagent", "coworker", "member", "assistant", "worker"})

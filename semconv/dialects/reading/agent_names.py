@@ -188,67 +188,12 @@ def _unquoted(value: object) -> object:
 
 
 _SAYING_NOTHING: Final = frozenset(
-    [
-        "a",
-        "ainvoke",
-        "act",
-        "agent",
-        "anthropic",
-        "api",
-        "ask",
-        "async",
-        "arun",
-        "call",
-        "chat",
-        "claude",
-        "complete",
-        "completion",
-        "completions",
-        "create",
-        "do",
-        "execute",
-        "fn",
-        "forward",
-        "func",
-        "gemini",
-        "generate",
-        "get",
-        "gpt",
-        "handle",
-        "inner",
-        "invoke",
-        "llm",
-        "loop",
-        "main",
-        "make",
-        "model",
-        "openai",
-        "process",
-        "prompt",
-        "query",
-        "reply",
-        "request",
-        "respond",
-        "response",
-        "responses",
-        "retry",
-        "root",
-        "run",
-        "send",
-        "span",
-        "step",
-        "stream",
-        "sync",
-        "the",
-        "think",
-        "tool",
-        "tools",
-        "trace",
-        "turn",
-        "with",
-        "wrapped",
-        "wrapper",
-    ]
+    {"a", "ainvoke", "act", "agent", "anthropic", "api", "ask", "async", "arun", "call", "chat"}
+    | {"claude", "complete", "completion", "completions", "create", "do", "execute", "fn", "forward"}
+    | {"func", "gemini", "generate", "get", "gpt", "handle", "inner", "invoke", "llm", "loop", "main"}
+    | {"make", "model", "openai", "process", "prompt", "query", "reply", "request", "respond"}
+    | {"response", "responses", "retry", "root", "run", "send", "span", "step", "stream", "sync"}
+    | {"the", "think", "tool", "tools", "trace", "turn", "with", "wrapped", "wrapper"}
 ) | {""}
 """Words of functions' names that only mean that a model is called: ``run``, ``call_model``."""
 

@@ -172,17 +172,8 @@ _PEOPLE: Final = frozenset(
     {"human", "user", "person", "manual", "operator", "reviewer", "approver", "caller"}
 )
 _PARTS: Final = frozenset(
-    {
-        "input",
-        "feedback",
-        "review",
-        "response",
-        "reply",
-        "answer",
-        "decision",
-        "intervention",
-        "clarification",
-    }
+    {"input", "feedback", "review", "response", "reply", "answer", "decision", "intervention"}
+    | {"clarification"}
 )
 """What a run asks of a person. A missing login or permission is a failure, so neither is among them."""
 _HALTED: Final = frozenset({"awaiting", "awaited", "waiting", "wait", "paused", "pause", "suspended"})
@@ -396,13 +387,9 @@ def is_pending(span: Span, action: Action) -> bool:
 
 _RUNS: Final = frozenset({ActionKind.AGENT, ActionKind.WORKFLOW, ActionKind.CONTAINER})
 _RESULTS: Final = (
-    "output.value",
-    "traceloop.entity.output",
-    "gen_ai.task.output",
-    "langfuse.observation.output",
-    "mlflow.spanOutputs",
-    "final_result",
-)
+    "output.value", "traceloop.entity.output", "gen_ai.task.output", "langfuse.observation.output",
+    "mlflow.spanOutputs", "final_result",
+)  # fmt: skip
 """Attributes with a whole result; dialects keep only the answer in it."""
 
 

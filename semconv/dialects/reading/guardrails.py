@@ -157,16 +157,8 @@ _MESSAGES: Final = ("gen_ai.output.messages", "output.value")
 _OWN_WORDS: Final = ("llm.output_messages.0.message.content", "gen_ai.completion.0.content")
 """What the model said: an ``output.value`` that is the same is no response, whatever JSON it shows."""
 _STOPPED: Final = frozenset(
-    [
-        "content_filter",
-        "content_filtered",
-        "refusal",
-        "safety",
-        "prohibited_content",
-        "blocklist",
-        "spii",
-        "recitation",
-    ]
+    {"content_filter", "content_filtered", "refusal", "safety", "prohibited_content", "blocklist"}
+    | {"spii", "recitation"}
 )
 _WORD: Final = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
 _FINISHED: Final = ("finish_reason", "stop_reason", "finishReason")
