@@ -23,12 +23,14 @@ from analyzer.cli.checks.local_checks import (
     check_journal,
     check_privacy,
     check_store,
+    check_worths,
 )
 from analyzer.cli.checks.neighbour_checks import (
     check_listener,
     check_notifiers,
     check_scores,
 )
+from analyzer.inquiry.calibration import Worth
 from collector_processor.core.analysis import TrackRecord
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import AbsentParent
@@ -196,6 +198,16 @@ def test_what_a_model_has_earned_is_told() -> None:
     assert (found.health, found.check) == (Health.OK, "trust in models")
     assert found.detail.startswith("provider/large: named the right step in 7 of 12 labelled or proved runs;")
     assert not list(check_earned({}))
+
+
+def test_what_evidence_has_earned_is_told() -> None:
+    (found,) = check_worths({"loop": Worth(labelled=40, right=30, stated=12)})
+    assert (found.health, found.check) == (Health.OK, "trust in evidence")
+    assert found.detail.startswith(
+        "loop: right in 30 of 40 labelled or proved runs; a confidence of 30% becomes 6"
+    )
+    (few,) = check_worths({"loop": Worth(labelled=2, right=2, stated=0.6)})
+    assert few.detail.endswith("a confidence of 30% becomes 30%")
 
 
 def absent(name: str, *, since_ns: int, service: str = "shop") -> AbsentParent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import ssl
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,10 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.present import counted, plain
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore
-from analyzer.issues.labels.track_records import track_records
+from analyzer.issues.labels.track_records import track_records, worths
 from analyzer.methods.pooled_model import trust_of
 from collector_processor.core.analysis import Earned
 from collector_processor.core.disk import MEND
@@ -102,12 +103,13 @@ def check_store(settings: Settings) -> Iterator[Finding]:
             problem = db.damage()
             absent = AbsentRows(db).all()
             replicas, waiting = ReplicaRows(db).seen(LEASE_S), JobRows(db).waiting()
-            earned = track_records(LabelStore(db), RunStore(db), OpinionStore(db), NO_TENANT)
+            stores = LabelStore(db), RunStore(db), OpinionStore(db)
+            earned, evidence = track_records(*stores, NO_TENANT), worths(*stores, NO_TENANT)
     except CollectorError as error:
         yield failed("store", str(error), _mend(place))
         return
     except sqlite3.Error as error:
-        problem, absent, replicas, waiting, earned = str(error), [], [], NO_JOBS, {}
+        problem, absent, replicas, waiting, earned, evidence = str(error), [], [], NO_JOBS, {}, {}
     shown = place if isinstance(place, Path) else "PostgreSQL at BLAMESPAN_STORE_URL"
     if problem is None:
         yield ok("store", f"{shown} is sound")
@@ -115,6 +117,7 @@ def check_store(settings: Settings) -> Iterator[Finding]:
         yield failed("store", f"{shown}: {problem}", MEND)
     yield from _parents(absent)
     yield from check_earned(earned)
+    yield from check_worths(evidence)
     if settings.store_url is not None:
         yield from check_replicas(replicas, waiting, version("blamespan"))
 
@@ -128,6 +131,16 @@ def check_earned(earned: Earned) -> Iterator[Finding]:
             f" proved runs; its opinion weighs {trust.weight:.2f} of 1 beside the signals"
         )
         yield ok("trust in models", detail)
+
+
+def check_worths(evidence: Mapping[str, Worth]) -> Iterator[Finding]:
+    """Say how often verdicts without a model were right, by their mode, for runs without a tenant."""
+    for mode, worth in sorted(evidence.items()):
+        detail = (
+            f"{plain(mode)}: right in {worth.right:g} of {worth.labelled:g} labelled or proved runs; a"
+            f" confidence of 30% becomes {worth.corrected(0.3):.0%}"
+        )
+        yield ok("trust in evidence", detail)
 
 
 TOLERATED_SKEW_S: Final = 5.0
