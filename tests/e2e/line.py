@@ -17,6 +17,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from analyzer.service.pages_process import MODULE
 from collector_processor.otlp import Signal
 from collector_processor.settings import FILE_ONLY
 from tests.backends.forked import fork
@@ -117,8 +118,8 @@ class Line:
         return [line for line in _json_lines(self.server.log) if line.get("message") == message]
 
     def health(self) -> list[str]:
-        """Return the lines of ``/healthz``."""
-        return (self._get("/healthz") or "").splitlines()
+        """Return the lines of ``/healthz``, of the port of OTLP/HTTP if there is one."""
+        return (self._get("/healthz", self.announced.get("http")) or "").splitlines()
 
     @contextmanager
     def probed(self) -> Iterator[list[float]]:
@@ -147,9 +148,21 @@ class Line:
         told = Path(f"/proc/{self.server.process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, told[11:13])) / os.sysconf("SC_CLK_TCK")
 
-    def peak(self) -> int:
-        """Return the peak of the service's memory in bytes."""
-        status = Path(f"/proc/{self.server.process.pid}/status").read_text()
+    def pages_pid(self) -> int:
+        """Wait for the process that serves the pages, and return its id."""
+
+        def found() -> int | None:
+            for thread in Path(f"/proc/{self.server.process.pid}/task").iterdir():
+                for child in map(int, (thread / "children").read_text().split()):
+                    if MODULE in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
+                        return child
+            return None
+
+        return wait_until(found, what="a process of the pages")
+
+    def peak(self, pid: int | None = None) -> int:
+        """Return the peak of the memory of the service, or of another process, in bytes."""
+        status = Path(f"/proc/{pid or self.server.process.pid}/status").read_text()
         return 1024 * next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmHWM"))
 
     def terminate(self) -> int:
@@ -181,10 +194,12 @@ class Line:
             with refusal:
                 return refusal.code, refusal.read().decode()
 
-    def _get(self, path: str) -> str | None:
+    def _get(self, path: str, address: str | None = None) -> str | None:
         direct = build_opener(ProxyHandler({}))
         try:
-            with direct.open(self.web + path, timeout=_TIMEOUT_S) as answer:
+            with direct.open(
+                (f"http://{address}" if address else self.web) + path, timeout=_TIMEOUT_S
+            ) as answer:
                 return cast("bytes", answer.read()).decode()
         except HTTPError as refusal:
             with refusal:

@@ -13,27 +13,16 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from analyzer.service.pages_process import MODULE
 from collector_processor.store.verdicts import RunStore
 from tests.backends.supervise import wait_until
 from tests.e2e.demo_again import DemoAgain
-from tests.e2e.line import Line, StartLine
+from tests.e2e.line import StartLine
 from tests.e2e.test_worker_processes import GRACE_MS, await_verdicts, send_runs
 
 LONG_S = 300.0
 SOON_S = 10.0
 NO_HEADERS: Mapping[str, str] = {}
 QUICK: dict[str, str | float] = {"method": "signals", "root_grace": GRACE_MS}
-
-
-def pages_of(line: Line) -> int | None:
-    """Return the id of the process that serves a service's pages."""
-    pid = line.server.process.pid
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (thread / "children").read_text().split()):
-            if MODULE in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
-                return child
-    return None
 
 
 def is_running(pid: int) -> bool:
@@ -67,27 +56,25 @@ def stopped(pid: int) -> Iterator[None]:
 def test_pages_that_die_are_started_again_and_neither_spans_nor_verdicts_wait(start_line: StartLine) -> None:
     line, runs = start_line(**QUICK), DemoAgain()
     await_verdicts(line, send_runs(line, runs, 1))
-    first = pages_of(line)
-    assert first is not None
+    first = line.pages_pid()
     os.kill(first, signal.SIGKILL)
     assert asked(f"{line.http}/healthz", timeout_s=SOON_S) == (HTTPStatus.OK, "ok\n")
     sent = send_runs(line, runs, 3)
     await_verdicts(line, sent)  # asks the new process
-    second = pages_of(line)
-    assert second not in {None, first}
+    second = line.pages_pid()
+    assert second != first
     assert "blamespan_pages_restarts_total 1.0" in asked(f"{line.http}/metrics")[1]
     (said,) = line.said("the pages' process ended")
     assert (said["level"], said["status"]) == ("error", -signal.SIGKILL)
     assert line.terminate() == 0
-    assert not is_running(second or 0)
+    assert not is_running(second)
 
 
 def test_pages_that_hang_delay_no_verdict_and_not_the_end(start_line: StartLine, tmp_path: Path) -> None:
     line, runs = start_line(**QUICK), DemoAgain()
     await_verdicts(line, send_runs(line, runs, 1))
     before = _verdicts(tmp_path)
-    pages = pages_of(line)
-    assert pages is not None
+    pages = line.pages_pid()
     with stopped(pages):
         send_runs(line, runs, 2)
         wait_until(lambda: _verdicts(tmp_path) == before + 2, what="the verdicts", timeout_s=LONG_S)
@@ -107,8 +94,7 @@ def _verdicts(folder: Path) -> int:
 def test_pages_end_with_a_service_that_was_killed(start_line: StartLine) -> None:
     line = start_line(**QUICK)
     assert asked(f"{line.web}/runs")[0] == HTTPStatus.OK
-    pages = pages_of(line)
-    assert pages is not None
+    pages = line.pages_pid()
     line.server.process.kill()
     line.server.process.wait()
     wait_until(lambda: not is_running(pages), what="the end of the pages", timeout_s=LONG_S)

@@ -21,13 +21,12 @@ from rich.table import Table
 from analyzer.inquiry.present import attributes_table, console, plain, run_heading, steps_table, verdict_panel
 from analyzer.lab.evaluation.plot import to_svg
 from analyzer.methods.without_model import Signals
-from analyzer.service.all_in_one import running_service
 from analyzer.telemetry.json_lines import JsonFormatter
-from collector_processor.settings import Settings, load_settings
+from collector_processor.settings import Settings
 from semconv.model import Attribution, Trajectory
-from tests.e2e.line import environment
 from tests.inquiries import attribute
 from tests.runs import failed_tool, run, step, tool
+from tests.web.stage import open_stage, serving
 
 PACKAGES = ("semconv", "collector_processor", "analyzer")
 ROOT = Path(__file__).parents[2]
@@ -156,9 +155,8 @@ def test_a_log_record_is_one_line_of_json(name: str) -> None:
 )
 async def test_a_run_id_is_never_a_path_nor_a_header(tmp_path: Path, run_id: str) -> None:
     """Requested over a raw socket: HTTP clients would normalise the path."""
-    settings = load_settings(environment(), data_dir=tmp_path)
-    async with running_service(settings) as running:
-        reader, writer = await asyncio.open_connection(running.web.host, running.web.port)
+    async with serving(open_stage(tmp_path).parts()) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(
             f"GET /api/runs/{run_id} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
         )
