@@ -71,6 +71,7 @@ Begin: TypeAlias = Callable[[Order], Steps]
 
 @dataclass(slots=True)
 class _Held:
+    order: Order
     steps: Steps
     result: StepResult
     answered: int = 0
@@ -84,12 +85,17 @@ class Stepper:
         self._begin: Final = begin
         self._held: Final[OrderedDict[str, _Held]] = OrderedDict()
 
+    def order_of(self, id_: str) -> Order | None:
+        """Return the order of an analysis; ``None`` if it is not kept."""
+        held = self._held.get(id_)
+        return None if held is None else held.order
+
     def step(self, order: Order, answers: Sequence[Answer]) -> StepResult:
         """Return the question that follows these answers, or the attribution."""
         held = self._held.pop(order.id, None)
         if held is None or held.answered > len(answers):
             steps = self._begin(order)
-            held = _Held(steps, _next(steps, None, is_first=True))
+            held = _Held(order, steps, _next(steps, None, is_first=True))
         while held.answered < len(answers) and isinstance(held.result, Question):
             held.result = _next(held.steps, answers[held.answered])
             held.answered += 1

@@ -16,7 +16,6 @@ import logging
 import os
 import signal
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -40,7 +39,7 @@ from analyzer.executor.composition import (
     open_cleaner,
     open_span_keeper,
 )
-from analyzer.executor.consulting import MOST_HELD, Begin, Order, Stepper
+from analyzer.executor.consulting import Stepper
 from analyzer.executor.executor import prepare_each
 from analyzer.executor.worker_process import TRACE_CPU_S
 from analyzer.history.early import elements_so_far
@@ -63,35 +62,18 @@ from collector_processor.pipeline.prepare import Look, Preparer, TraceBytes, no_
 from collector_processor.rebuild.redaction import Cleaner, omit
 from collector_processor.settings import Settings
 from collector_processor.writeback.outgoing import service_of
-from semconv.model import BLAMELESS, Abstention, Attribution, Status, Trajectory
+from semconv.model import BLAMELESS, Abstention, Status, Trajectory
 
 
-class StepServer:
-    """Answers the messages of ``Pool.step``."""
+def answer_step(stepper: Stepper, message: bytes) -> bytes:
+    """Answer a message of ``Pool.step``; a message without an order continues an analysis that is kept.
 
-    def __init__(self, begin: Begin) -> None:
-        """Start without analyses."""
-        self._stepper: Final = Stepper(begin)
-        self._orders: Final[OrderedDict[str, Order]] = OrderedDict()
-
-    def __call__(self, message: bytes) -> bytes:
-        """Answer a message; an order from an earlier message is identified by its id.
-
-        Raises:
-            ValueError: it is not such a message.
-        """
-        asked = read_step(message)
-        order = asked.order or self._orders.get(asked.id)
-        if order is None:
-            return write_result(None)
-        self._orders[asked.id] = order
-        self._orders.move_to_end(asked.id)
-        if len(self._orders) > MOST_HELD:
-            self._orders.popitem(last=False)
-        result = self._stepper.step(order, asked.answers())
-        if isinstance(result, Attribution):
-            del self._orders[asked.id]
-        return write_result(result)
+    Raises:
+        ValueError: it is not such a message.
+    """
+    asked = read_step(message)
+    order = asked.order or stepper.order_of(asked.id)
+    return write_result(None if order is None else stepper.step(order, asked.answers()))
 
 
 def work_from_settings(document: bytes) -> Work:
@@ -103,7 +85,7 @@ def work_from_settings(document: bytes) -> Work:
         analyst = replace(analyst, attributor=replace(analyst.attributor, ranker=read_model(ranker)))
     look = passed_by(analyst.unasked) if settings.asks_analyzers else analyst.unasked
     prepare = preparer_of(settings, analyst, look, open_cleaner(settings))
-    return Work(prepare=prepare, step=StepServer(analyst.steps))
+    return Work(prepare=prepare, step=partial(answer_step, Stepper(analyst.steps)))
 
 
 def keeping(settings: Settings) -> KeepRun:

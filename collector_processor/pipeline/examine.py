@@ -107,18 +107,37 @@ class HeldTraces(TraceSource, HeldRows, Protocol):
     """Source of the bytes of agent traces, some of them held back: the journal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """Outcome of an examination; at most one field is set."""
+@dataclass(frozen=True, slots=True)
+class Done:
+    """These traces are finished."""
 
-    done: frozenset[TraceKey] = frozenset()
-    """The traces that are finished."""
-    awaited: frozenset[TraceKey] = frozenset()
-    """Traces of the same run that must be complete, or examined, first."""
-    glanced: frozenset[TraceKey] = frozenset()
-    """The traces, still open, of the runs that got provisional verdicts."""
-    too_early: int = 0
-    """Earlier analyses of the run, if the trace must wait longer because of them; else 0."""
+    traces: frozenset[TraceKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Awaits:
+    """These traces of the same run must be complete, or examined, first."""
+
+    traces: frozenset[TraceKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Glanced:
+    """These traces are still open; their runs got provisional verdicts."""
+
+    traces: frozenset[TraceKey]
+
+
+@dataclass(frozen=True, slots=True)
+class TooEarly:
+    """The trace must wait longer, because its run was analysed before."""
+
+    analyses: int
+    """Earlier analyses of the run."""
+
+
+Examined: TypeAlias = Done | Awaits | Glanced | TooEarly
+"""Outcome of an examination."""
 
 
 class Examiner:
@@ -198,7 +217,7 @@ class Examiner:
             return await self._examine(released, others, claim)
         except AnalysisLostError as error:
             await self.give_up(released.key, str(error))
-            return Examined(done=frozenset((released.key,)))
+            return Done(frozenset((released.key,)))
 
     async def _examine(self, released: Released, others: Others, claim: Claim) -> Examined:
         findings: Findings = {}
@@ -208,10 +227,10 @@ class Examiner:
             await self._note_absent(absent_parents(loaded, self._wall_ns()))
             if loaded.awaited:
                 if awaited := frozenset(filter(others.is_pending, loaded.awaited)):
-                    return Examined(awaited=awaited)
+                    return Awaits(awaited)
                 continue
             if loaded.too_early:
-                return Examined(too_early=loaded.too_early)
+                return TooEarly(loaded.too_early)
             if analysed is not None and not loaded.upto:  # evicted while its verdict waited for the disk
                 loaded = analysed
             ended = await self._without_analysis(released, loaded)
@@ -228,7 +247,7 @@ class Examiner:
             kept = [found for _, found in findings.values()]
             proposed = _proposed(released.key.tenant, loaded, news, findings)
             if await self._committer.commit_if_unchanged(proposed, kept, claim):
-                return Examined(done=frozenset(loaded.upto))
+                return Done(frozenset(loaded.upto))
 
     async def look_early(self, key: TraceKey, others: Others) -> None:
         """Warn of the runs of an open trace that are likely to fail; other runs get no verdict here.
@@ -280,16 +299,16 @@ class Examiner:
             warned = await self._warned(tenant, loaded)
             runs = [warned.get(one.run.identity.run_id, one) for one in loaded.unfinished]
             await self._commit_provisionally(tenant, loaded, runs)
-            return Examined(glanced=frozenset(loaded.upto))
+            return Glanced(frozenset(loaded.upto))
         if released.key not in loaded.upto:
             return await self._nothing_left(released.key)
         if loaded.prepared.fault:
             await self.give_up(released.key, loaded.prepared.fault)
         if loaded.prepared.fault or await self._is_settled(loaded):
-            return Examined(done=frozenset(loaded.upto))
+            return Done(frozenset(loaded.upto))
         is_last = loaded.analyses >= MAX_ANALYSES
         is_early = loaded.news and not is_last and released.analyses < loaded.analyses
-        return Examined(too_early=loaded.analyses) if is_early else None
+        return TooEarly(loaded.analyses) if is_early else None
 
     async def _findings(self, tenant: Tenant, news: Sequence[Changed], known: Findings) -> Findings:
         """Return the analysis (step 2) of each run; an unchanged run is not analysed again."""
@@ -340,7 +359,7 @@ class Examiner:
         analyses, _ = (await self.analyses_of([key]))[key]
         if self.owns(key) and not analyses and not (await self._source.read_whole([key]))[0][1]:
             await self.give_up(key, EVICTED)
-        return Examined(done=frozenset((key,)))
+        return Done(frozenset((key,)))
 
     async def _is_settled(self, loaded: Loaded) -> bool:
         """Return whether another examination of the same run covered this trace and has committed."""

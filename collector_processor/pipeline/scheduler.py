@@ -25,7 +25,7 @@ from collector_processor.core.disk import STORE_RETRY_S, is_refusal, patiently
 from collector_processor.core.fair import FairQueue, Places
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.pipeline.arrivals import Arrivals, ExaminationOrder, Holds, Inbox, Waits
-from collector_processor.pipeline.examine import Examined, Examiner
+from collector_processor.pipeline.examine import Awaits, Done, Examined, Examiner, Glanced, TooEarly
 from collector_processor.pipeline.load import Others
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import Completion
@@ -320,7 +320,7 @@ class Pipeline:
             others = Others(is_open=self._assembler.is_open, is_ahead=partial(self._order.is_ahead, released))
             begun = self._monotonic()
             examined = await self._examiner.examine(released, others=others, claim=claim)
-            self._finish(released, examined.glanced)
+            self._finish(released, examined.traces if isinstance(examined, Glanced) else ())
             if released.completion is Completion.IDLE_OPEN:
                 self._note_glance(released, examined, begun)
             else:
@@ -351,34 +351,49 @@ class Pipeline:
 
     def _note_glance(self, released: Released, examined: Examined, begun: float) -> None:
         """Record the traces that have a provisional verdict now: they need no other until spans arrive."""
-        for leader in examined.awaited:
-            self._order.follow(leader, released.key)
-        for key in examined.glanced:
-            self._assembler.was_glanced(key, begun)
-            queued = self._queue.discard(key.tenant, key)
-            if queued is not None and queued.completion is Completion.IDLE_OPEN:
-                self._busy.discard(key)
-                self._actionable_since.pop(key, None)
-            elif queued is not None:
-                self._queue.put(key.tenant, key, queued)
+        match examined:
+            case Awaits(leaders):
+                for leader in leaders:
+                    self._order.follow(leader, released.key)
+            case Glanced(traces):
+                for key in traces:
+                    self._assembler.was_glanced(key, begun)
+                    self._leave_glance(key)
+            case _:
+                return
+
+    def _leave_glance(self, key: TraceKey) -> None:
+        """Take a trace out of the queue if it waits only for a provisional verdict."""
+        queued = self._queue.discard(key.tenant, key)
+        if queued is not None and queued.completion is Completion.IDLE_OPEN:
+            self._busy.discard(key)
+            self._actionable_since.pop(key, None)
+        elif queued is not None:
+            self._queue.put(key.tenant, key, queued)
 
     async def _note(self, released: Released, examined: Examined) -> None:
-        key = released.key
+        """Act on the outcome of a final examination."""
         self._wake.set()
-        if examined.awaited:
-            for waiter in (key, *released.along):
-                self._waiting.wait(waiter, examined.awaited)
-            for one in filter(self._assembler.is_open, examined.awaited):  # more may follow its last span
-                self._reopen(one)
-        if examined.too_early:
-            for one in (key, *released.along):
-                self._reopen(one, examined.too_early)
-        for left in set(released.along) - examined.done if examined.done else ():  # separate runs
-            self._reopen(left)
-        for done in examined.done:
-            self._waiting.stop(done)
-            await self._holds.release(done)
-        self._look_again(examined.done)
+        keys = (released.key, *released.along)
+        match examined:
+            case Awaits(awaited):
+                for waiter in keys:
+                    self._waiting.wait(waiter, awaited)
+                for one in filter(self._assembler.is_open, awaited):  # more may follow its last span
+                    self._reopen(one)
+            case TooEarly(analyses):
+                for one in keys:
+                    self._reopen(one, analyses)
+            case Done(done):
+                for left in set(released.along) - done:  # separate runs
+                    self._reopen(left)
+                for one in done:
+                    self._waiting.stop(one)
+                    await self._holds.release(one)
+                self._look_again(done)
+            case Glanced():
+                message = "a final examination glanced"
+                raise AssertionError(message)
 
     def _look_again(self, settled: frozenset[TraceKey]) -> None:
         """Resume traces that waited for these and were not examined together with them."""

@@ -12,7 +12,7 @@ from collector_processor.assembly.assembler import Released
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import STORE_RETRY_S
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.examine import Examined, ReadOutcomes
+from collector_processor.pipeline.examine import Awaits, Done, Examined, ReadOutcomes
 from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import MAX_KEYS, Open
 from collector_processor.rebuild.decode import decode, decode_logs
@@ -54,7 +54,7 @@ async def examine(
 
 async def test_the_verdict_and_its_bytes_are_committed_in_one(lane: SlowLane) -> None:
     store_run(lane)
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     found = lane.store.current(NO_TENANT, TRACE)
     assert found is not None
     (carriers,), (log,) = lane.store.outbox(Signal.TRACES), lane.store.outbox(Signal.LOGS)
@@ -67,7 +67,7 @@ async def test_the_verdict_and_its_bytes_are_committed_in_one(lane: SlowLane) ->
 async def test_what_was_analysed_is_not_analysed_again_without_anything_new(lane: SlowLane) -> None:
     store_run(lane)
     await examine(lane)
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     assert len(lane.analyst.asked) == 1
 
 
@@ -89,7 +89,7 @@ async def test_the_log_records_of_the_trace_are_part_of_the_run(lane: SlowLane) 
 
 
 async def test_a_trace_that_nothing_is_left_of_is_an_error_once(lane: SlowLane) -> None:
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     await examine(lane)
     found = lane.store.current(NO_TENANT, TRACE)
     assert found is not None
@@ -107,7 +107,7 @@ async def test_log_records_without_spans_are_no_run(lane: SlowLane) -> None:
 async def test_bytes_that_cannot_be_decoded_leave_no_verdict_and_are_not_read_again(lane: SlowLane) -> None:
     store_run(lane)
     lane.source.rows[KEY][1] = b"\xff\xff"
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     found = lane.store.current(NO_TENANT, TRACE)
     assert found is not None
     assert found.status == "error"
@@ -169,7 +169,7 @@ async def test_an_open_sibling_is_awaited_and_nothing_is_committed(lane: SlowLan
     lane.source.store(
         encode([workflow(1, links=[Link(trace_id=OTHER.trace_id, span_id=SpanId("1" * 16))]), chat(2)])
     )
-    assert await examine(lane, still_open=(OTHER,)) == Examined(awaited=frozenset((OTHER,)))
+    assert await examine(lane, still_open=(OTHER,)) == Awaits(frozenset((OTHER,)))
     assert (lane.analyst.asked, analyses_of(lane.store, KEY)) == ([], (0, -1))
 
 
@@ -203,14 +203,14 @@ async def test_plain_spans_that_were_joined_to_nothing_are_no_run_and_the_trace_
     lane: SlowLane,
 ) -> None:
     lane.source.store(encode([span(1)]))
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     assert (lane.analyst.asked, lane.written()) == ([], [])
 
 
 async def test_a_verdict_waits_for_a_full_disk_and_the_model_is_not_asked_again(lane: SlowLane) -> None:
     store_run(lane)
     lane.store.refusals = 3
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     assert lane.pauses == [STORE_RETRY_S] * 3
     assert len(lane.analyst.asked) == 1
     assert analyses_of(lane.store, KEY) == (1, 1)
@@ -225,7 +225,7 @@ async def test_the_model_is_not_asked_again_where_nothing_can_be_read_either(lan
         lane.source.read_refusals = 3
 
     lane.on_pause = unreadable
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     assert (len(lane.pauses), len(lane.analyst.asked)) == (4, 1)
 
 
@@ -246,7 +246,7 @@ async def test_spans_that_make_room_while_their_verdict_waits_for_the_disk_are_j
     store_run(lane)
     lane.store.refusals = 1
     lane.on_pause = lambda _: lane.source.rows.clear()
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     found = lane.store.current(NO_TENANT, TRACE)
     assert found is not None
     assert (found.agent, len(lane.analyst.asked)) == ("planner", 1)

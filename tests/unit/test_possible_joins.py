@@ -13,7 +13,7 @@ from collector_processor.assembly.assembler import Released
 from collector_processor.core.runs import MAY_JOIN, Run
 from collector_processor.lint import lint
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.examine import Examined
+from collector_processor.pipeline.examine import Done
 from collector_processor.pipeline.load import Others
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.runs import Continuation, RecentRuns, continuation_of
@@ -138,7 +138,7 @@ async def test_the_service_says_so_in_the_verdict(tmp_path: Path) -> None:
             done = await lane.examiner.examine(
                 released, others=Others(is_open=lambda _: False), claim=lambda _: False
             )
-            assert isinstance(done, Examined)
+            assert isinstance(done, Done)
         documents = [lane.store.current(NO_TENANT, trace) for trace in (TRACE, OTHER)]
         told = [json.loads(found.document).get("notes") for found in documents if found]
         assert told[0] is None

@@ -12,7 +12,7 @@ from analyzer.executor.codec import read_prepared, write_prepared
 from analyzer.experiment.running.kept_trials import TrialIds
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.examine import Examined
+from collector_processor.pipeline.examine import Done, Examined, Glanced
 from collector_processor.pipeline.load import Others
 from collector_processor.pipeline.prepare import Prepared, TraceBytes, claimed_trials
 from collector_processor.rebuild.encode import encode
@@ -86,8 +86,8 @@ async def test_a_trial_links_to_a_production_run_and_does_not_hide_it(lane: Slow
 
 async def test_an_issued_trial_gets_no_verdict_and_writes_nothing(lane: SlowLane) -> None:
     lane.source.store(encode(run(ISSUED)))
-    assert await examine(lane, completion=Completion.IDLE_OPEN) == Examined(glanced=frozenset((KEY,)))
-    assert await examine(lane) == Examined(done=frozenset((KEY,)))
+    assert await examine(lane, completion=Completion.IDLE_OPEN) == Glanced(frozenset((KEY,)))
+    assert await examine(lane) == Done(frozenset((KEY,)))
     assert lane.store.recent(10) == []
     assert lane.analyst.asked == []
     assert (lane.written(), lane.store.outbox(Signal.LOGS)) == ([], [])
