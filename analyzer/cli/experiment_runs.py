@@ -164,9 +164,15 @@ def _data_dir() -> Path:
 def keep_report(found: Report, kind: str, given: Remembered, subjects: Sequence[Subject]) -> None:
     """Keep a result for the pages of the runs and issues it is about; the command only without secrets.
 
-    Raises:
-        CommandFailed: there is no store, or it refuses.
+    A store that refuses costs the pages their result, and changes neither verdict nor exit code.
     """
+    try:
+        _kept(found, kind, given, subjects)
+    except (CommandFailed, CollectorError) as error:
+        sys.stderr.write(f"the result is not kept for the pages: {error}\n")
+
+
+def _kept(found: Report, kind: str, given: Remembered, subjects: Sequence[Subject]) -> None:
     if not subjects:
         return
     settings = load_settings(os.environ, directory=Path.cwd(), model="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import accept_label, proved_runs, training_runs
 from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.lab.evaluation.training import fit_linear
+from analyzer.records.proof_records import Remembered, Report
 from analyzer.service.commands import CommandTask
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import NO_TENANT, Signal
@@ -292,3 +294,14 @@ def test_half_the_weight_is_half_the_evidence() -> None:
     once = fit_linear([first, second, second], [0, 1, 1], 1.0, [1.0, 0.5, 0.5])
     again = fit_linear([first, second, second], [0, 1, 0], 1.0, [1.0, 1.0, 0.0])
     assert once == pytest.approx(again, rel=1e-3)
+
+
+def test_a_store_that_refuses_a_result_costs_the_pages_that_result_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A backtest's exit code 1 would say that nothing is fixed."""
+    monkeypatch.setenv("BLAMESPAN_DATA_DIR", str(tmp_path / "none"))
+    subject = experiment_runs.Subject(tenant=NO_TENANT, id="run", service="shop")
+    given = Remembered(options=(), command=())
+    experiment_runs.keep_report(Report(head="fixed", lines=()), "backtest", given, [subject])
+    assert "the result is not kept for the pages: " in capsys.readouterr().err

@@ -250,9 +250,9 @@ def experiment(
 def _keep(result: Experiment, run: Run, kept: KeptTrace | None, given: Remembered) -> None:
     if result.valid:
         remember_for(service_of(run), given)
-    keep_report(report(result), "experiment", given, subjects_of(kept))
     if kept is not None:
         hand_over(result, run, kept)
+    keep_report(report(result), "experiment", given, subjects_of(kept))
 
 
 def _chosen(given: Remembered, url: str | None, last: Callable[[], Remembered], *, again: bool) -> Remembered:
