@@ -1,6 +1,9 @@
-"""Where a failed run's answer came from, and what its root records about the end."""
+"""Answers: where a failed one came from, and what is read of one with markup or data."""
 
 from __future__ import annotations
+
+import json
+import time
 
 import pytest
 
@@ -9,8 +12,10 @@ from analyzer.signals.faults import root_error
 from analyzer.signals.normalize import normalized
 from analyzer.signals.registry import findings
 from analyzer.signals.run_view import final_answer, read
+from analyzer.signals.suspicion import Clue, ClueKind, clues
+from analyzer.signals.suspicion.answer_parts import Part, parts_of, quotations
 from semconv.model import Blame, SpanStatus, Step, Trajectory
-from tests.runs import failed_tool, run, step, tool
+from tests.runs import calling, failed_tool, run, step, tool
 
 
 @pytest.mark.parametrize(
@@ -109,3 +114,152 @@ class TestAnswersInProse:
         answer = f"See {addresses}:\n```python\nn = 777\n```\nIt is 88."
         found = findings(read(run(step("a", answer), output=answer, task="task?")))
         assert ["88" in f.reason for f in found if f.signal == "unsupported_figure"] == [True]
+
+
+FLOODED = "The vault of Saint Anne was flooded twice in the spring of this year."
+ENTRY = {"id": "VLT-318", "entry": FLOODED, "level_cm": 4310}
+LOG = tool("keeper", json.dumps(ENTRY), target="read_log")
+
+
+def against(answer: str, kind: ClueKind = ClueKind.UNSOURCED, log: Trajectory | None = None) -> list[Clue]:
+    """Return the clues of a kind against an answer about the flooded vault."""
+    steps = log.steps if log is not None else (LOG,)
+    trajectory = run(*steps, step("keeper", answer), task="What happened in the vault?", output=answer)
+    return [clue for clue in clues(read(trajectory)) if clue.kind is kind]
+
+
+OWN = "Water came into the vault two times last spring"
+STATES = f'{{"said": "{OWN}", "states": "{OWN}, says the summary", "id": "VLT-318"}}'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(json.dumps({"summary": OWN, "report": OWN, "said": OWN}), id="json"),
+        pytest.param(json.dumps({"summary": f"{OWN}\nVLT-318", "mark": "é "}), id="escapes"),
+        pytest.param(json.dumps([{"quote": OWN}, {"wrote": [OWN, OWN]}]), id="json list"),
+        pytest.param(f"```json\n{STATES}\n```", id="fenced"),
+        pytest.param(f"Here is what the log says:\n\n```json\n{STATES}\n```", id="fenced with words"),
+        pytest.param(f"The log says {STATES} as you asked.", id="within text"),
+        pytest.param(json.dumps({"answer": json.dumps({"said": OWN})}), id="json in json"),
+        pytest.param(f"{{'said': '{OWN}', 'writes': \"{OWN}\"}}", id="python"),
+        pytest.param(f'Report(said="{OWN}", states="{OWN}")', id="python record"),
+        pytest.param(f'said="{OWN}" states="{OWN}"', id="python record without brackets"),
+        pytest.param(f'{{"said": "{OWN}", "states": "{OWN}', id="cut short"),
+        pytest.param(f'<note said="{OWN}"><log states="{OWN}">Flooded</log></note>', id="xml"),
+        pytest.param(f'---\nsaid: "{OWN}"\nstates: "{OWN}"\n---\nFlooded.', id="front matter"),
+        pytest.param(f'# The log says\n\n## "{OWN}"\n\nFlooded.', id="heading"),
+        pytest.param(f'| says | "{OWN}" |\n|---|---|\n| log | wet |', id="table"),
+        pytest.param(f'The log says that it is wet: `print("{OWN}")`.', id="code span"),
+        pytest.param(f'print("{OWN}")\nlog.says("{OWN}")\nsaid = "{OWN}"', id="code"),
+        pytest.param(f"A title for your post: “{OWN}”.", id="title"),
+        pytest.param(f'I suggest the headline "{OWN}" in bold.', id="headline"),
+        pytest.param(f"“{OWN}” — short and clear, with the place first", id="title with a remark"),
+        pytest.param(f"> {OWN}", id="block quote that nobody introduces"),
+        pytest.param(f"Voici un titre : « {OWN} ».", id="French title"),
+        pytest.param(f"Ein Titel wäre „{OWN}“.", id="German title"),
+        pytest.param("标题是“今年春天圣安妮地下室两次进水的故事”。", id="Chinese title"),
+    ],
+)
+def test_texts_of_data_titles_and_code_are_no_quotations(answer: str) -> None:
+    assert against(answer) == []
+
+
+INVENTED = "the vault stayed dry in all of the spring"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f'The log says: "{INVENTED}".',
+        f"According to the log, “{INVENTED}”.",
+        f"“{INVENTED},” wrote the keeper.",
+        f"“{INVENTED}” — Anne Cordier, keeper",
+        f"The log says:\n\n> {INVENTED}\n> and later too.",
+        json.dumps({"summary": f'The log states that "{INVENTED}".'}),
+        f"Im Protokoll steht: „{INVENTED}“.",
+        f"El diario dice: «{INVENTED}».",
+        f"Le registre indique : « {INVENTED} ».",
+        f'В журнале написано: "{INVENTED}".',  # noqa: RUF001 - Russian
+    ],
+)
+def test_a_quotation_that_is_introduced_as_one_is_looked_up(answer: str) -> None:
+    (clue,) = against(answer)
+    assert clue.reason.startswith("gave the quotation the vault stayed dry")
+
+
+@pytest.mark.parametrize(
+    ("entry", "answer", "count"),
+    [
+        pytest.param("地下室今年两次进水", "日志写道:“地下室今年完全保持干燥”。", 1, id="zh"),
+        pytest.param("地下室今年两次进水", "日志写道:“地下室今年两次进水”。", 0, id="ok"),
+        pytest.param("地下室は二度浸水した", "記録によると「地下室はずっと乾いていた」。", 1, id="ja"),
+        pytest.param("地下室は二度浸水した", "記録によると「地下室は二度浸水した」。", 0, id="ja ok"),
+    ],
+)  # fmt: skip
+def test_scripts_without_blanks_have_quotations_too(entry: str, answer: str, count: int) -> None:
+    assert len(against(answer, log=run(tool("keeper", entry)))) == count
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'The log says: "The vault of Saint Anne was flooded twice in the spring of this year."',
+        'The log says that "the vault … was flooded twice in the spring".',
+        'The log says that "the vault [of Saint Anne] was flooded twice".',
+        "According to the log, “the vault of **Saint Anne** was flooded twice”.",
+        "Im Protokoll steht: „Das Gewölbe war im Frühling nicht nass, und das zwei Mal“.",
+    ],
+)
+def test_what_is_quoted_shortened_or_translated_is_no_clue(answer: str) -> None:
+    assert against(answer) == []
+
+
+def test_what_an_agent_wrote_itself_may_be_quoted() -> None:
+    words = "Please keep the vault of the chapel closed until the pump has run"
+    given = json.dumps({"text": words})
+    done = tool("keeper", "sent", target="send", input=given)
+    sent = run(calling("keeper", ("send", given)), done, LOG, step("warden", f"{words}."))
+    assert against(f'My note says "{words}".', log=sent) == []
+
+
+def test_figures_and_ids_of_data_are_checked() -> None:
+    wrong = {"level_cm": 4130, "entry": "flooded"}
+    assert len(against(json.dumps(wrong), ClueKind.WRONG_FIGURE)) == 1
+    assert len(against(f"```json\n{json.dumps(wrong)}\n```", ClueKind.WRONG_FIGURE)) == 1
+    assert against(json.dumps({"level_cm": 4310}), ClueKind.WRONG_FIGURE) == []
+    assert len(against(json.dumps({"id": "QRX-55218", "see": "https://vaults.example/9"}))) == 1
+    assert against(json.dumps({"AB-1234": "VLT-318"})) == []
+
+
+def test_data_beside_a_longer_explanation_may_be_an_example() -> None:
+    example = '```json\n{"level_cm": 9876}\n```'
+    words = "The vault was flooded. A reading can be sent to the archive in this form, for any other year:"
+    assert against(f"{words}\n\n{example}", ClueKind.WRONG_FIGURE) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "parts"),
+    [
+        ('{"a": {"b": "x\\ny \\u00e9"}, "c": ["d", 1, null]}', [("b", "x\ny é"), ("c", "d")]),
+        ('So: {"a": "b"} and on.', [("", "So: "), ("a", "b"), ("", " and on.")]),
+        ("[link](https://a.example) and [1] it", [("", "[link](https://a.example) and "), ("", " it")]),
+        ("Reply(title='x', more=More(y=\"z\"))", [("title", "x"), ("y", "z")]),
+        ('{"a": "{\\"b\\": \\"c\\"}"}', [("b", "c")]),
+        ("---\ntitle: 'x'\n---\nText", [("title", "x"), ("", "Text")]),
+        ("{not data} but (text)", [("", "{not data} but (text)")]),
+        ("", []),
+    ],
+)
+def test_the_parts_of_an_answer_are_its_prose_and_the_texts_of_its_data(
+    answer: str, parts: list[tuple[str, str]]
+) -> None:
+    assert parts_of(answer) == tuple(Part(text=text, key=key) for key, text in parts)
+
+
+@pytest.mark.parametrize("piece", ["{", "[{", '["', "A(b=", '"', "`", "<a ", "\\", "> a\n", "“", "{'", "- "])
+def test_the_time_is_linear_in_the_text(piece: str) -> None:
+    text = piece * (20_000 // len(piece))
+    began = time.process_time()
+    list(quotations(text))
+    assert time.process_time() - began < 1.0

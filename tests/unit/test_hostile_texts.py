@@ -114,10 +114,8 @@ def _listing(number: int) -> Trajectory:
         {"id": f"B-{at}", "name": f"Book {at}", "price": 1000 + at, "unit": "EUR"} for at in range(number)
     )
     lists = [json.dumps({"books": [row, row | {"id": f"C-{row['id']}", "price": 7}]}) for row in rows]
-    calls = (
-        tool("a", text, "shelf", input=json.dumps({"id": f"B-{at}", "price": 5}))
-        for at, text in enumerate(lists)
-    )
+    asked = (json.dumps({"id": f"B-{at}", "price": 5}) for at in range(number))
+    calls = (tool("a", text, "shelf", input=one) for text, one in zip(lists, asked, strict=True))
     answer = " ".join(f"Book {at} costs {1001 + at} EUR." for at in range(number))
     return run(*calls, step("a", answer), task="What does each book cost, at most 900 EUR?", output=answer)
 
@@ -143,20 +141,17 @@ def _dated(number: int) -> Trajectory:
     """Many dates in an answer, other ones in each of many results, and a look-up without a hit."""
     days = [f"{1 + at % 28} {('May', 'June', 'July')[at % 3]} 2027" for at in range(40)]
     answer = " ".join(f"Monday, {day}." for day in days)
-    results = (
-        tool("a", f"{at}: " + " ".join(days).replace("2027", "2026"), "plan") for at in range(number // 20)
-    )
+    before = " ".join(days).replace("2027", "2026")
+    results = (tool("a", f"{at}: {before}", "plan") for at in range(number // 20))
     return run(*results, tool("a", "[]", "log"), step("a", answer), task="When is it?", output=answer)
 
 
 def _weighing(number: int) -> Trajectory:
     """One agent that gives new weights again and again."""
-    said = (
-        step("a", " ".join(f"{at * 50 + each + 1000} kg" for each in range(50))) for at in range(number // 25)
-    )
-    return run(
-        tool("a", "7 kg", "scale"), *said, step("a", "It is 1001 kg."), task="?", output="It is 1001 kg."
-    )
+    weights = (range(at * 50 + 1000, at * 50 + 1050) for at in range(number // 25))
+    said = (step("a", " ".join(f"{weight} kg" for weight in some)) for some in weights)
+    end = "It is 1001 kg."
+    return run(tool("a", "7 kg", "scale"), *said, step("a", end), task="?", output=end)
 
 
 def _keyed(number: int) -> Trajectory:
@@ -169,9 +164,8 @@ def _keyed(number: int) -> Trajectory:
 
 def _drafted(number: int) -> Trajectory:
     """Drafts of many tools, of which the answer says that they are sent."""
-    drafts = (
-        tool("a", '{"status": "draft", "no": 12}', f"put_{at}", input='{"x": 1}') for at in range(number)
-    )
+    draft = '{"status": "draft", "no": 12}'
+    drafts = (tool("a", draft, f"put_{at}", input='{"x": 1}') for at in range(number))
     return run(*drafts, step("a", "I have sent it."), task="Send it.", output="I have sent it.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import time
@@ -34,31 +35,23 @@ def booking(
 ) -> Trajectory:
     """Return a run that books a room: search, quote, book, confirm; the model's steps are the even ones."""
     draw = random.Random(number)
-    room, guest, total = (
-        f"R-{number:04}",
-        f"guest{number}@inn.example",
-        80 + number + draw.choice((0.5, 0.25)),
-    )
-    is_full = number % 4 == 3
+    room, guest = f"R-{number:04}", f"guest{number}@inn.example"
+    total, is_full = 80 + number + draw.choice((0.5, 0.25)), number % 4 == 3
+    listed = {"rooms": [{"id": room}], "list_price": total + 20}
+    status = "waiting" if is_full else "booked"
     steps = {
-        "search": call(
-            "search", {"city": f"Town {number}"}, {"rooms": [{"id": room}], "list_price": total + 20}
-        ),
+        "search": call("search", {"city": f"Town {number}"}, listed),
         "weather": call("weather", {"place": str(number)}, {"sunny": True}) if draw.random() < 0.3 else [],
         "quote": call("quote", {"room": room}, {"total": f"{total:.2f} EUR", "is_free": not is_full}),
         "book": call("wait_list", {"room": room}, {"place": number % 7 + 1})
         if is_full
         else call("book", {"room": room, "price": total, "guest": guest} | (book or {}), {"done": True}),
-        "confirm": call(
-            "confirm", {"to": guest, "status": "waiting" if is_full else "booked"}, {"sent": True}
-        ),
+        "confirm": call("confirm", {"to": guest, "status": status}, {"sent": True}),
     } | changes
     kept = [each for name, part in steps.items() if name != without for each in part]
     answer = f"Room {room} in Town {number}: {'wait' if is_full else f'booked for {total}'}."
-    said = step("clerk", answer)
-    return run(
-        *kept, said, task=f"Book a room in Town {number} for {guest}", output=answer, run_id=f"b{number}"
-    )
+    task = f"Book a room in Town {number} for {guest}"
+    return run(*kept, step("clerk", answer), task=task, output=answer, run_id=f"b{number}")
 
 
 def known(n: int) -> list[Facts]:
@@ -76,11 +69,8 @@ def names(trajectory: Trajectory, found: Violation) -> str | None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("20.0", "20"),
-        ("20 EUR", "20.00"),
-        ("€ 1,080.50", "1080.5"),
-        ("1.080,50 EUR", "1080.5"),
-        ("ORD-7", "ord 7"),
+        *(("20.0", "20"), ("20 EUR", "20.00"), ("ORD-7", "ord 7")),
+        *(("€ 1,080.50", "1080.5"), ("1.080,50 EUR", "1080.5")),
     ],
 )
 def test_values_are_equal_by_what_they_say(one: str, other: str) -> None:
@@ -102,9 +92,8 @@ def test_an_argument_that_always_equals_a_result_is_named_with_both_values() -> 
     wrong = booking(100, book={"price": 200.5})
     found = broken(wrong, mine(known(40)))
     assert names(wrong, found[0]) == "book"
-    assert found[0].text.startswith(
-        "in 30 of 30 passing runs `price` of book equalled `total` of quote; here 200.5, not"
-    )
+    always = "in 30 of 30 passing runs `price` of book equalled `total` of quote"
+    assert found[0].text.startswith(f"{always}; here 200.5, not")
     for right in (f"{total_of(100)}", f"{total_of(100):.2f} EUR", total_of(100)):
         assert not broken(booking(100, book={"price": right}), mine(known(40)))
 
@@ -118,9 +107,8 @@ def test_a_skipped_check_is_the_call_that_came_without_it() -> None:
     wrong = booking(100, without="quote")
     found = broken(wrong, mine(known(40)))
     assert names(wrong, found[0]) == "book"
-    assert any(
-        "here without it" in one.text or "here not" in one.text for one in found if one.step == found[0].step
-    )
+    texts = [one.text for one in found if one.step == found[0].step]
+    assert any("here without it" in text or "here not" in text for text in texts)
 
 
 def test_an_end_that_comes_too_early_is_the_last_call() -> None:
@@ -142,9 +130,8 @@ def test_what_a_result_decides_is_kept() -> None:
     wrong = booking(100, quote=full)
     texts = [one.text for one in broken(wrong, mined)]
     assert any("where `is_free` of quote was false, book was not called" in text for text in texts)
-    status = booking(
-        100, confirm=call("confirm", {"to": "guest100@inn.example", "status": "waiting"}, {"sent": True})
-    )
+    waiting = call("confirm", {"to": "guest100@inn.example", "status": "waiting"}, {"sent": True})
+    status = booking(100, confirm=waiting)
     found = broken(status, mined)[0]
     assert names(status, found) == "confirm"
     assert "`status` of confirm was `booked`; here waiting" in found.text
@@ -221,19 +208,13 @@ def test_runs_of_which_nothing_is_said_explain_and_do_not_accuse() -> None:
 
 def test_a_packed_run_is_small_and_holds_no_text() -> None:
     secret = "Marker Halvorsen, born in Oslo, lives behind the old harbour with three cats and a boat"
-    odd = booking(
-        100, weather=call("note", {"text": secret, "mail": "halvorsen@inn.example"}, {"text": secret})
-    )
+    noted = call("note", {"text": secret, "mail": "halvorsen@inn.example"}, {"text": secret})
+    odd = booking(100, weather=noted)
     packed = pack(collect(odd))
     assert "alvorsen" not in repr(unpack(packed))
     assert len(packed) <= MAX_BYTES
-    long = run(
-        *[
-            each
-            for number in range(900)
-            for each in call(f"tool{number}", {"a": f"x{number}" * 9}, {"b": number})
-        ]
-    )
+    calls = (call(f"tool{number}", {"a": f"x{number}" * 9}, {"b": number}) for number in range(900))
+    long = run(*itertools.chain(*calls))
     facts = unpack(pack(collect(long)))
     assert facts.is_cut
     assert len(pack(collect(long))) <= MAX_BYTES

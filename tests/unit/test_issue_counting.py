@@ -105,18 +105,13 @@ def test_runs_lose_their_spans_before_a_run_is_dropped(bench: Bench) -> None:
     for number in range(3):
         bench.commit(number, "clerk")
     assert bench.counted() == {"clerk": 3}
-    assert [rows.packed(NO_TENANT, f"run-{number}") is not None for number in range(3)] == [
-        False,
-        False,
-        True,
-    ]
+    has_spans = [rows.packed(NO_TENANT, f"run-{number}") is not None for number in range(3)]
+    assert has_spans == [False, False, True]
 
 
 def test_runs_of_one_commit_count_as_if_each_were_committed_alone(tmp_path: Path) -> None:
-    judgements: list[tuple[int, str | None, int, int]] = [
-        (number, None, 1, START + number) for number in range(40)
-    ]
-    judgements += [(number, "clerk", 1, START + number) for number in range(40, 90)]
+    blamed = [*[None] * 40, *["clerk"] * 50]
+    judgements = [(number, agent, 1, START + number) for number, agent in enumerate(blamed)]
     judgements += [(90, "planner", 1, START + 40 * DAY), (50, "planner", 2, START + 40 * DAY + 1)]
     found: list[dict[str, list[tuple[object, ...]]]] = []
     for most in (1, 7, 100):

@@ -1,4 +1,4 @@
-"""What OTLP/JSON in another spelling than protobuf's is read as, and how it is refused."""
+"""OTLP/JSON in other spellings, untrusted JSON, and JSON as it is written."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.otlp.otlp_json import to_protobuf
+from collector_processor.otlp.otlp_json import to_json, to_protobuf
 from collector_processor.wire.scan import scan_traces
+from semconv.json_text import read_json, written_in_turns
 from tests.otlp_requests import spans_in
 
 SPAN = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "work"}
@@ -165,3 +168,112 @@ def test_an_instrumentation_library_that_is_text_is_refused() -> None:
     body = b'{"resourceSpans": [{"instrumentationLibrarySpans": ["text"]}]}'
     with pytest.raises(MalformedRequestError, match="expected objects in scopeSpans"):
         to_protobuf(Signal.TRACES, body)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(value=JSON, ascii_only=st.booleans())
+def test_what_can_be_written_is_read_as_it_was(value: object, ascii_only: bool) -> None:
+    assert read_json(json.dumps(value, ensure_ascii=ascii_only)) == value
+
+
+@given(text=st.text(st.characters(categories=("Cs", "Lu"), include_characters="\\")))
+def test_whatever_is_read_can_be_written_as_utf8(text: str) -> None:
+    assert isinstance(read_json(json.dumps({text: [text]})), dict)
+    json.dumps(read_json(json.dumps({text: [text]})), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        pytest.param(r'"\ud83d\ude00"', "😀", id="a pair"),
+        pytest.param(r'"\ud83d"', "\ufffd", id="a first half"),
+        pytest.param(r'"\uDE00"', "\ufffd", id="a second half"),
+        pytest.param(r'"\ud83dx\ude00"', "\ufffdx\ufffd", id="halves apart"),
+        pytest.param(r'"\ud83d\ud83d\ude00"', "\ufffd😀", id="a half before a pair"),
+    ],
+)
+def test_half_a_pair_is_the_replacement_character(written: str, read: str) -> None:
+    assert read_json(written) == read
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 200_000, '{"a":' * 200_000, "9" * 5000, '"\ud83d'], ids=lambda text: text[:8]
+)
+def test_what_cannot_be_read_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - each kind says its own words
+        read_json(text)
+
+
+@given(value=JSON, levels=st.integers(0, 4))
+def test_json_written_in_turns_is_the_json_written_at_once(value: object, levels: int) -> None:
+    at_once = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert "".join(written_in_turns(value, levels)) == at_once
+
+
+def test_each_value_at_the_given_level_is_a_piece_of_its_own() -> None:
+    pieces = list(written_in_turns({"spans": [{"name": "a"}, {"name": "b"}]}, 2))
+    assert [piece for piece in pieces if "name" in piece] == ['{"name":"a"}', '{"name":"b"}']
+
+
+def test_ids_are_hex_bytes_are_base64_and_large_integers_are_strings() -> None:
+    request = ExportTraceServiceRequest()
+    span = (
+        request.resource_spans.add().scope_spans.add().spans.add(trace_id=b"\x01" * 16, span_id=b"\x02" * 8)
+    )
+    span.parent_span_id = b"\x03" * 8
+    span.start_time_unix_nano = 2**63
+    span.links.add(trace_id=b"\x04" * 16, span_id=b"\x05" * 8)
+    span.attributes.add(key="traceId").value.bytes_value = b"\x06"
+    span.status.code = 2  # type: ignore[assignment]
+    (got,) = json.loads(to_json(Signal.TRACES, request.SerializeToString()))["resourceSpans"][0][
+        "scopeSpans"
+    ][0]["spans"]
+    assert got == {
+        "traceId": "01" * 16,
+        "spanId": "02" * 8,
+        "parentSpanId": "03" * 8,
+        "startTimeUnixNano": str(2**63),
+        "links": [{"traceId": "04" * 16, "spanId": "05" * 8}],
+        "attributes": [{"key": "traceId", "value": {"bytesValue": "Bg=="}}],
+        "status": {"code": 2},
+    }
+
+
+def test_logs_and_exemplars_have_hex_ids_too() -> None:
+    logs = ExportLogsServiceRequest()
+    logs.resource_logs.add().scope_logs.add().log_records.add(trace_id=b"\x07" * 16, span_id=b"\x08" * 8)
+    metrics = ExportMetricsServiceRequest()
+    metric = metrics.resource_metrics.add().scope_metrics.add().metrics.add(name="calls")
+    metric.gauge.data_points.add(as_int=3).exemplars.add(span_id=b"\x09" * 8)
+    assert b'"traceId":"' + b"07" * 16 in to_json(Signal.LOGS, logs.SerializeToString())
+    assert b'"spanId":"' + b"09" * 8 in to_json(Signal.METRICS, metrics.SerializeToString())
+
+
+def test_the_receiver_reads_back_what_was_written() -> None:
+    request = ExportTraceServiceRequest()
+    span = (
+        request.resource_spans.add().scope_spans.add().spans.add(trace_id=b"\x01" * 16, span_id=b"\x02" * 8)
+    )
+    span.links.add(trace_id=b"\x04" * 16, span_id=b"\x05" * 8)
+    value = span.attributes.add(key="mixed").value.array_value
+    value.values.add().string_value = "naïve \U0001f600"
+    value.values.add().int_value = -(2**63)
+    value.values.add().double_value = float("inf")
+    value.values.add().bytes_value = b"\xff\x00"
+    body = request.SerializeToString()
+    assert to_protobuf(Signal.TRACES, to_json(Signal.TRACES, body)) == body
+
+
+def test_an_empty_request_is_an_empty_object() -> None:
+    assert to_json(Signal.LOGS, b"") == b"{}"
+
+
+def test_what_is_no_request_is_said() -> None:
+    with pytest.raises(MalformedRequestError):
+        to_json(Signal.TRACES, b"\xff\xff")

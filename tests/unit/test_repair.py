@@ -1,4 +1,4 @@
-"""Damage is repaired and reported, and never costs a sound span."""
+"""Damage is repaired and reported, clocks and times are shifted, and no sound span is lost."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import random
 from dataclasses import replace
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from analyzer.cli.commands.prove.replay import _moved
+from collector_processor.otlp import Signal
+from collector_processor.otlp.otlp_json import newest_ns, shift_times
 from collector_processor.rebuild.repair import repair
-from semconv.model import SpanStatus, Trace
+from semconv.model import Span, SpanStatus, Trace
 from tests.factories import agent, at, chat, ordered, span, span_id, trace, workflow
+from tests.otlp_requests import key_value
 
 
 def ids(repaired: Trace) -> list[str]:
@@ -164,3 +171,160 @@ def test_status_and_texts_are_never_changed() -> None:
     failed = span(2, parent=99, error="boom", attributes={"k": "v"})
     (mended,) = repair(trace(failed)).spans
     assert (mended.status, mended.status_message, mended.attributes) == (SpanStatus.ERROR, "boom", {"k": "v"})
+
+
+SERVER, CLIENT, CONSUMER = 2, 3, 5
+
+
+def repaired(*spans: Span) -> tuple[Trace, dict[str, Span]]:
+    mended = repair(trace(*spans))
+    return mended, {each.span_id: each for each in mended.spans}
+
+
+def test_one_proof_corrects_calls_that_prove_nothing() -> None:
+    """The first call shows that B is 2 s behind; the second is long and alone would hide it."""
+    mended, found = repaired(
+        span(1, start=0, end=100_000, service="a"),
+        span(2, parent=1, start=-1_990, end=-1_985, service="b"),
+        span(3, parent=1, start=50_000, end=90_000, service="a"),
+        span(4, parent=3, start=58_000, end=58_010, service="b"),
+    )
+    shifts = {found[span_id(2)].start_ns - at(-1_990), found[span_id(4)].start_ns - at(58_000)}
+    assert len(shifts) == 1
+    assert shifts.pop() >= 1_990_000_000
+    assert len(mended.warnings) == 1
+
+
+def test_what_begins_after_its_caller_ended_is_ahead() -> None:
+    mended, found = repaired(
+        span(1, start=0, end=100, service="a"), span(2, parent=1, start=5_000, end=5_050, service="b")
+    )
+    assert at(0) <= found[span_id(2)].start_ns <= found[span_id(2)].end_ns <= at(100)
+    assert mended.warnings == ("clock skew of b corrected by up to 4.98e+03 ms (1)",)
+
+
+def test_a_message_that_waited_in_a_queue_is_no_skew() -> None:
+    consumer = span(2, parent=1, start=5_000, end=5_050, service="b", kind=CONSUMER)
+    mended, found = repaired(span(1, start=0, end=100, service="a"), consumer)
+    assert found[span_id(2)] == consumer
+    assert mended.warnings == ()
+
+
+def test_work_in_the_background_that_takes_longer_than_its_caller_is_no_skew() -> None:
+    mended, _ = repaired(
+        span(1, start=0, end=100, service="a"), span(2, parent=1, start=5_000, end=9_000, service="b")
+    )
+    assert mended.warnings == ()
+
+
+def test_replicas_under_one_name_are_corrected_one_by_one() -> None:
+    mended, found = repaired(
+        span(1, start=0, end=10_000, service="a", kind=CLIENT),
+        span(2, parent=1, start=-5_000, end=-4_900, service="b"),
+        span(3, parent=1, start=5_000, end=5_100, service="a", kind=CLIENT),
+        span(4, parent=3, start=65_000, end=65_050, service="b", kind=SERVER),
+    )
+    assert at(0) <= found[span_id(2)].start_ns <= at(10_000)
+    assert at(5_000) <= found[span_id(4)].start_ns <= at(5_100)
+    assert len(mended.warnings) == 1
+
+
+def test_a_clock_is_settled_through_the_one_between() -> None:
+    _, found = repaired(
+        span(1, start=0, end=1_000, service="a"),
+        span(2, parent=1, start=-9_000, end=-8_500, service="b"),
+        span(3, parent=2, start=70_000, end=70_100, service="c"),
+    )
+    inner, outer = found[span_id(3)], found[span_id(2)]
+    assert at(0) <= outer.start_ns <= inner.start_ns <= inner.end_ns <= outer.end_ns <= at(1_000)
+
+
+def test_a_part_that_lost_its_parent_keeps_its_services_clock() -> None:
+    _, found = repaired(
+        span(1, start=0, end=1_000, service="a"),
+        span(2, parent=1, start=-9_000, end=-8_000, service="b"),
+        span(3, parent=99, start=-8_900, end=-8_800, service="b"),
+    )
+    assert found[span_id(3)].start_ns - found[span_id(2)].start_ns == at(100) - at(0)
+
+
+def test_services_that_call_each_other_in_a_circle_keep_the_first_ones_clock() -> None:
+    _, found = repaired(
+        span(1, start=0, end=1_000, service="a"),
+        span(2, parent=1, start=-5_000, end=-4_100, service="b"),
+        span(3, parent=2, start=300, end=400, service="a"),
+    )
+    assert found[span_id(1)].start_ns == at(0)
+    assert found[span_id(3)].start_ns == at(300)
+    assert found[span_id(2)].start_ns >= at(0)
+
+
+NOW = 1_800_000_000_000_000_000
+OLD = 1_700_000_000_000_000_000
+
+
+def traces(end_ns: int = OLD + 9) -> bytes:
+    request = ExportTraceServiceRequest()
+    scope = request.resource_spans.add(schema_url="https://example.org").scope_spans.add()
+    span = scope.spans.add(name="chat", start_time_unix_nano=OLD, end_time_unix_nano=end_ns)
+    span.events.add(name="retry", time_unix_nano=OLD + 3)
+    span.events.add(name="no time")
+    span.attributes.append(key_value("start_time_unix_nano", OLD))
+    span.links.add(trace_id=bytes(range(16)), span_id=bytes(range(8)), flags=0x100)
+    span.dropped_events_count, span.flags, span.trace_state = 2, 0x301, "a=b"
+    scope.spans.add(name="still open", start_time_unix_nano=OLD + 5)
+    return request.SerializeToString()
+
+
+def logs() -> bytes:
+    request = ExportLogsServiceRequest()
+    records = request.resource_logs.add().scope_logs.add().log_records
+    records.add(time_unix_nano=OLD + 4, observed_time_unix_nano=OLD + 20, severity_number=9)
+    return request.SerializeToString()
+
+
+def metrics() -> bytes:
+    request = ExportMetricsServiceRequest()
+    metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="tokens")
+    point = metric.sum.data_points.add(start_time_unix_nano=OLD, time_unix_nano=OLD + 6, as_int=3)
+    point.exemplars.add(time_unix_nano=OLD + 2, as_int=1)
+    return request.SerializeToString()
+
+
+def test_spans_events_and_logs_move_by_as_much_and_the_newest_span_ends_now() -> None:
+    (_, spans), (_, records), (_, points) = _moved(
+        [(Signal.TRACES, traces()), (Signal.LOGS, logs()), (Signal.METRICS, metrics())], NOW
+    )
+    shift = NOW - (OLD + 9)
+    first, second = ExportTraceServiceRequest.FromString(spans).resource_spans[0].scope_spans[0].spans
+    assert (first.start_time_unix_nano, first.end_time_unix_nano) == (OLD + shift, NOW)
+    assert [event.time_unix_nano for event in first.events] == [OLD + 3 + shift, 0]
+    assert (second.start_time_unix_nano, second.end_time_unix_nano) == (OLD + 5 + shift, 0)
+    record = ExportLogsServiceRequest.FromString(records).resource_logs[0].scope_logs[0].log_records[0]
+    assert record.time_unix_nano == OLD + 4 + shift
+    assert record.observed_time_unix_nano == OLD + 20 + shift, "newer than any span, and left so"
+    metric = ExportMetricsServiceRequest.FromString(points).resource_metrics[0].scope_metrics[0].metrics[0]
+    (point,) = metric.sum.data_points
+    assert (point.time_unix_nano, point.exemplars[0].time_unix_nano) == (OLD + 6 + shift, OLD + 2 + shift)
+
+
+def test_there_and_back_again_nothing_else_has_changed() -> None:
+    for signal, body in ((Signal.TRACES, traces()), (Signal.LOGS, logs()), (Signal.METRICS, metrics())):
+        assert shift_times(signal, shift_times(signal, body, 10**18), -(10**18)) == body
+
+
+def test_logs_alone_end_now() -> None:
+    ((_, body),) = _moved([(Signal.LOGS, logs())], NOW)
+    assert newest_ns(Signal.LOGS, body) == NOW
+
+
+def test_what_has_no_times_or_cannot_be_read_stays_as_it_is() -> None:
+    for body in (b"", b"\xff\xff", ExportTraceServiceRequest().SerializeToString()):
+        assert _moved([(Signal.TRACES, body)], NOW) == [(Signal.TRACES, body)]
+
+
+def test_times_stay_in_what_otlp_can_say() -> None:
+    early = shift_times(Signal.TRACES, traces(), -(2**63))
+    assert newest_ns(Signal.TRACES, early) == 1
+    late = shift_times(Signal.TRACES, traces(end_ns=2**64 - 1), 10**18)
+    assert newest_ns(Signal.TRACES, late) == 2**64 - 1

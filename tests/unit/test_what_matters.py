@@ -22,10 +22,9 @@ def whole(trajectory: Trajectory) -> WholeRun:
 
 def crates(order: str, total: str, *, wording: str = "I look it up.") -> Trajectory:
     """Return a run whose first steps have an id and a time of their own."""
+    at = f"17644{order[-5:]}"
     return run(
-        step(
-            "clerk", f"Order {order}, opened 2026-11-{order[-2:]}T10:0{order[-1]}:00Z, at 17644{order[-5:]}."
-        ),
+        step("clerk", f"Order {order}, opened 2026-11-{order[-2:]}T10:0{order[-1]}:00Z, at {at}."),
         step("clerk", wording, input=f"order {order} at 17644{order[-5:]}"),
         tool("clerk", '{"crates": 9, "kg": 75}', target="stock", input=f'{{"order": "{order}"}}'),
         step("clerk", "Nine crates of 75 kg, one of 90 kg."),
@@ -48,9 +47,8 @@ def acting(place: int, reach: Reach) -> Matter:
 
 
 def test_the_wrong_sum_matters_and_neither_the_ids_nor_the_times_before_it() -> None:
-    found = compare_runs(
-        whole(crates("A-81211", "675")), whole(crates("A-93412", "765", wording="Let me see."))
-    )
+    wrong = crates("A-93412", "765", wording="Let me see.")
+    found = compare_runs(whole(crates("A-81211", "675")), whole(wrong))
     assert found.first_divergence == 0
     assert found.matters == Matter(place=6, reach=Reach.VALUE, left="675", right="765")
     assert matter_in_words(found) == (

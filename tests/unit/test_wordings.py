@@ -1,4 +1,4 @@
-"""Tables of phrases by language, and which languages a text is written in."""
+"""Tables of phrases by language, which languages a text is written in, and words that deny."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from analyzer.signals.wording import GIVE_UP, HEDGE, MADE_UP, Wording
 from analyzer.signals.wordings import (
     ANY_LANGUAGE,
     Kind,
@@ -19,6 +22,7 @@ from analyzer.signals.wordings import (
     tables,
     unchecked,
 )
+from analyzer.signals.wrong_numbers import disowned
 
 SENTENCES: Final[dict[str, dict[str, list[list[str]]]]] = tomllib.loads(
     (Path(__file__).parent / "wordings.toml").read_text(encoding="utf-8")
@@ -211,3 +215,77 @@ def test_every_phrase_compiles_and_no_phrase_is_in_its_language_twice() -> None:
         for kind, phrases in table.phrases.items():
             assert len(set(phrases)) == len(phrases), (code, kind)
             said(kind, "x", (code,))
+
+
+@pytest.mark.parametrize(
+    "wording", [pytest.param(each, id=each.signal) for each in (MADE_UP, HEDGE, GIVE_UP)]
+)
+@given(data=st.data())
+def test_whatever_a_pattern_finds_has_one_of_its_stems(wording: Wording, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(wording.pattern))
+    assert wording.find(text) is not None
+
+
+@pytest.mark.parametrize("text", ["s\u0130mulated", "fabr\u0131cated", "a\u017f\u017fuming"])
+def test_letters_that_are_others_in_another_case_hide_nothing(text: str) -> None:
+    assert MADE_UP.find(text) is not None
+
+
+CLAIM = "3 + 4 = 8"
+
+
+def mentions(text: str) -> bool:
+    start = text.index(CLAIM)
+    return disowned(text, start, start + len(CLAIM), 8.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Calc's claim 3 + 4 = 8 is wrong; it must be 7.",
+        "Calc says 3 + 4 = 8.",
+        'Calc wrote "3 + 4 = 8".',
+        "According to calc, 3 + 4 = 8.",
+        "Is 3 + 4 = 8? No, 7.",
+        "3 + 4 = 8? I doubt it.",
+        "3 + 4 = 8. No, it is 7.",
+        "3 + 4 = 8 (wrong), 3 + 4 = 7 (right)",
+        "3 + 4 = 8, which is incorrect.",
+        "3 + 4 = 8. That is not correct.",
+        "3 + 4 = 8 isn't right.",
+        "3 + 4 = 8 is a mistake.",
+        "**3 + 4 = 8** is false.",
+        "3 + 4 = 8. It should be 7.",
+        "3 + 4 = 8 stands there; the correct result is 7.",
+        "You incorrectly computed 3 + 4 = 8.",
+        "It is wrong that 3 + 4 = 8.",
+        "Write 3 + 4 = 7 instead of 3 + 4 = 8.",
+        "SELECT * WHERE 3 + 4 = 8",
+        "Check whether 3 + 4 = 8.",
+    ],
+)
+def test_a_claim_that_is_quoted_asked_denied_or_conditional_is_not_its_authors(text: str) -> None:
+    assert mentions(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLAIM,
+        "3 + 4 = 8, so the earlier answer 7 is incorrect.",
+        "3 + 4 = 8, so the answer must be 8.",
+        "3 + 4 = 8. The correct answer is 8.",
+        "3 + 4 = 8. No doubt about it.",
+        "3 + 4 = 8. I did not look further.",
+        "3 + 4 = 8, not 9.",
+        "I say that 3 + 4 = 8 and we claimed 3 + 4.",
+        "Calc says nothing. 3 + 4 = 8.",
+        "What is the sum? 3 + 4 = 8.",
+        "3 + 4 = 8. Shall I go on?",
+        '{"answer": "3 + 4 = 8"}',
+        "The earlier step was wrong. 3 + 4 = 8.",
+        "3 + 4 = 8 is right.",
+    ],
+)
+def test_a_claim_that_stands_or_is_affirmed_is_its_authors(text: str) -> None:
+    assert not mentions(text)
