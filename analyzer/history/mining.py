@@ -66,6 +66,7 @@ _MOST_CONDITIONS: Final = 64
 _CHANCE: Final = 0.1
 """Expected number of invariants, of all that were tried, that hold by chance."""
 _TENTATIVE_CHANCE: Final = 1.0
+"""The same, for what only explains a failure which nothing else explains."""
 _RARE: Final = 0.02
 """Least share of a kind's invariants that one run breaks: many of a kind make it not much surer."""
 _FEW: Final = 20
