@@ -135,7 +135,7 @@ def _one_round(services: Services, chance: random.Random, number: int) -> None:
             time.sleep(after_s)
             services.store.start()
         time.sleep(after_s / 2)
-        line.server.kill()
+        services.kill(line)
     services.lose_power(chance)
     _say(f"round {number}: killed after {after_s:.3f} s of service ({kind})")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from tests.backends.forked import fork
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import running, spawn
 from tests.e2e.backend import Backend
-from tests.e2e.line import Line, environment
+from tests.e2e.line import Line, environment, pages_of
 from tests.e2e.power.cut import PowerSupply
 from tests.e2e.raw import odd_span, plain_span, wrap
 from tests.e2e.traffic import Doors, Way, send
@@ -199,8 +200,19 @@ class Services:
         try:
             process.wait(after_s)
         except subprocess.TimeoutExpired:
+            self._cut_off(process.pid)
             process.kill()
         process.wait()
+
+    def kill(self, line: Line) -> None:
+        """Kill a process; with it that of its pages, if the power fails."""
+        self._cut_off(line.server.process.pid)
+        line.server.kill()
+
+    def _cut_off(self, service: int) -> None:
+        pages = pages_of(service) if self.supply is not None else None
+        if pages is not None:
+            os.kill(pages, signal.SIGKILL)
 
     def _next(self, kind: Kind) -> tuple[list[str], dict[str, str], Path]:
         self.started += 1

@@ -151,14 +151,7 @@ class Line:
     def pages_pid(self) -> int:
         """Wait for the process that serves the pages, and return its id."""
 
-        def found() -> int | None:
-            for thread in Path(f"/proc/{self.server.process.pid}/task").iterdir():
-                for child in map(int, (thread / "children").read_text().split()):
-                    if MODULE in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
-                        return child
-            return None
-
-        return wait_until(found, what="a process of the pages")
+        return wait_until(lambda: pages_of(self.server.process.pid), what="a process of the pages")
 
     def peak(self, pid: int | None = None) -> int:
         """Return the peak of the memory of the service, or of another process, in bytes."""
@@ -206,6 +199,15 @@ class Line:
                 if refusal.code == 404:
                     return None
             raise
+
+
+def pages_of(service: int) -> int | None:
+    """Return the id of the process that serves the pages of a service; ``None`` if there is none."""
+    for thread in Path(f"/proc/{service}/task").iterdir():
+        for child in map(int, (thread / "children").read_text().split()):
+            if MODULE in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
+                return child
+    return None
 
 
 StartLine: TypeAlias = Callable[..., Line]

@@ -107,7 +107,7 @@ static int flush(int fd, int (*real)(int)) {
     if (!path_of(fd, path)) return real(fd);
     static uint64_t flushes;
     pthread_mutex_lock(&order);
-    uint64_t number = ++flushes;
+    uint64_t number = (uint64_t)getpid() << 40 | ++flushes; // processes share the log
     record(FLUSH, number, path, "", 0);
     pthread_mutex_unlock(&order);
     int result = real(fd);
