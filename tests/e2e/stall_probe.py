@@ -25,7 +25,7 @@ from analyzer.__main__ import main
 from analyzer.cli.commands.operate import serve
 from analyzer.cli.commands.prove import gateway
 from analyzer.service import all_in_one
-from analyzer.service.analyzer_server import AnalyzerServer
+from analyzer.service.halves import AnalyzerServer
 
 EVERY_S: Final = 0.005
 LEAST_S: Final = 0.01
