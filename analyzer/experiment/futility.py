@@ -4,7 +4,8 @@ Each arm's rate has its posterior under Beta(1/2, 1/2), so the successes still t
 distribution. Summed over the outcomes that ``sequential.decide`` calls a proof once both arms are full, this
 is the predictive probability of a proof (Saville, Connor, Ayers & Alvarez, *The utility of Bayesian
 predictive probabilities for interim monitoring of clinical trials*, 2014). A step at which it is small
-is dropped, unless a refutation is near: that takes a blame back.
+is dropped, unless a refutation is near. The most suspect step gets more patience: its refutation takes a
+blame back.
 
 Dropping never adds a proof or a refutation: both are decided by e-processes, whose bounds hold however the
 trials end. It may only miss one; docs/experiments.md says how many.
@@ -29,9 +30,6 @@ from semconv.record import record
 LEAST_PROBABILITY: Final = 0.02
 """Predictive probability of a proof below which a step is dropped: at 0.05, a tenth of the proofs of a step
 that raises the rate from 0.2 to 0.6 was missed, at 0.02 one in a hundred (simulated)."""
-_NEAR: Final = 10
-"""Further trials of each arm within which a refutation is near."""
-_LIKELY: Final = 0.5
 _LEAST_TRIALS: Final = 3
 """Trials of each arm before a step is dropped: of fewer, the prior says more than the trials."""
 _KNOWN_OUTCOMES: Final = 100_000
@@ -44,14 +42,34 @@ class Room:
     control: int
     treatment: int
 
-    @property
-    def near(self) -> Room:
-        """The trials within which a refutation is near."""
-        return Room(control=min(self.control, _NEAR), treatment=min(self.treatment, _NEAR))
+    def within(self, trials: int) -> Room:
+        """Return the part of it that this many further trials of each arm take."""
+        return Room(control=min(self.control, trials), treatment=min(self.treatment, trials))
 
 
-def is_futile(
-    control: Arm, treatment: Arm, alpha: float, room: Room, least: float = LEAST_PROBABILITY
+@record
+class Patience:
+    """When a step goes on although a proof is improbable: a refutation is near."""
+
+    trials: int
+    """Further trials of each arm within which it would have to come."""
+    least: float
+    """Probability of a refutation within them."""
+
+
+USUAL: Final = Patience(trials=10, least=0.5)
+FOR_THE_BLAMED: Final = Patience(trials=1_000, least=0.25)
+"""Of the most suspect step: as long as its arms have room. With it, about as many innocent ones are refuted
+as without dropping; with ``USUAL``, mostly a quarter (``python -m benchmarks.experiment futility``)."""
+
+
+def is_futile(  # noqa: PLR0917 - two arms and what bounds them
+    control: Arm,
+    treatment: Arm,
+    alpha: float,
+    room: Room,
+    patience: Patience = USUAL,
+    least: float = LEAST_PROBABILITY,
 ) -> bool:
     """Return whether a proof is improbable, and no refutation near.
 
@@ -60,13 +78,14 @@ def is_futile(
         treatment: the trials with the changed one.
         alpha: this candidate's share.
         room: the trials that may follow.
+        patience: when a refutation is near.
         least: probability of a proof below which it is improbable; 0 for never.
     """
     if min(control.n, treatment.n) < _LEAST_TRIALS:
         return False
     if probability_of_proof(control, treatment, alpha, room) >= least:
         return False
-    return _probability_of_refutation(control, treatment, room.near) < _LIKELY
+    return _probability_of_refutation(control, treatment, room.within(patience.trials)) < patience.least
 
 
 def probability_of_proof(control: Arm, treatment: Arm, alpha: float, room: Room) -> float:

@@ -16,7 +16,15 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.futility import LEAST_PROBABILITY, Room, is_futile, trials_left
+from analyzer.experiment.futility import (
+    FOR_THE_BLAMED,
+    LEAST_PROBABILITY,
+    USUAL,
+    Patience,
+    Room,
+    is_futile,
+    trials_left,
+)
 from analyzer.experiment.sequential import (
     ALPHA,
     Arm,
@@ -55,6 +63,7 @@ class Walk:
         most_trials: int = MOST_TRIALS,
         alpha: float = ALPHA,
         least_probability: float = LEAST_PROBABILITY,
+        patience: Patience = FOR_THE_BLAMED,
     ) -> None:
         """Create a walk over at least one candidate.
 
@@ -63,9 +72,11 @@ class Walk:
             most_trials: valid trials of an arm.
             alpha: bound on the probability of a wrong proof.
             least_probability: of a proof; a candidate below it is dropped.
+            patience: with the most suspect candidate before it is dropped.
         """
         self.candidates = candidates
-        self._most, self._least = most_trials, least_probability
+        self._most, self._least, self._patience = most_trials, least_probability, patience
+        self._blamed = max(candidates, key=lambda candidate: candidate.belief).call
         shares = shares_of_alpha([candidate.belief for candidate in candidates], alpha)
         self._alphas = {c.call: share for c, share in zip(candidates, shares, strict=True)}
         self._trials: dict[ArmKey, list[TrialResult]] = {key: [] for c in candidates for key in _keys(c)}
@@ -179,7 +190,9 @@ class Walk:
 
     def _is_futile(self, candidate: Candidate) -> bool:
         control, treatment = self._arms[candidate.control], self._arms[candidate.treatment]
-        return is_futile(control, treatment, self._alphas[candidate.call], self._room(candidate), self._least)
+        alpha, room = self._alphas[candidate.call], self._room(candidate)
+        patience = self._patience if candidate.call == self._blamed else USUAL
+        return is_futile(control, treatment, alpha, room, patience, self._least)
 
     def _room(self, candidate: Candidate) -> Room:
         return Room(control=self._left(candidate.control), treatment=self._left(candidate.treatment))

@@ -3,7 +3,8 @@
 ``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms.
 ``futility``: walks with and without dropping steps of which a proof is improbable. ``gates``: the gate of
 retries over a grid of known shares. ``backtest``: how often a change without effect is called fixed, and how
-many trials a right one needs. ``systems``: the example systems and their scripted model, in this process. How
+many trials a right one needs. ``systems``: the example
+systems and their scripted model, in this process. How
 well a run is replayed is measured by ``benchmarks.experiment.fidelity``.
 """
 
@@ -18,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from analyzer.experiment.candidates import ArmKey
-from analyzer.experiment.futility import LEAST_PROBABILITY
+from analyzer.experiment.futility import FOR_THE_BLAMED, LEAST_PROBABILITY, USUAL
 from analyzer.experiment.sequential import Decision
 from analyzer.inquiry.intervals import wilson
 from benchmarks.experiment.backtests import backtests
@@ -76,24 +77,27 @@ def power(pairs: int) -> int:
 
 
 def futility(walks: int) -> int:
-    """Print trials and proofs with and without the rule that drops a step."""
-    print("calls  low high  proved (all trials)  right (all trials)  trials, mean (all trials)")
+    """Print trials and decisions with the rules that drop a step, with one rule for all, and without."""
+    rules = ((LEAST_PROBABILITY, FOR_THE_BLAMED), (LEAST_PROBABILITY, USUAL), (0.0, USUAL))
+    print("of each: as it is (as impatient with the blamed step as with all) [no step dropped]")
+    print("calls  low high  proved  right  blamed step refuted  trials, mean")
     for n in (1, 4):
         for low, high in ((0.02, 0.02), (0.3, 0.3), (0.5, 0.5), (0.7, 0.7), (0.05, 0.75), (0.2, 0.7)):
             cells = []
-            for least in (LEAST_PROBABILITY, 0.0):
+            for rule in rules:
                 tally, right = Tally(), 0
                 for number in range(walks):
                     coin = random.Random(f"{n} {low} {high} {number}")  # the same coins with and without
                     decisive = coin.randrange(n)
                     rate = partial(_decisive, decisive, low, high)
-                    one = walk(chain(opinion(n, decisive, coin)), rate, coin, least_probability=least)
+                    one = walk(chain(opinion(n, decisive, coin)), rate, coin, rule=rule)
                     tally.walks.append(one)
                     right += one.proved[:1] == (decisive,)
                 trials = sum(one.trials for one in tally.walks) / walks
-                cells.append((tally.share(lambda each: bool(each.proved)), right / walks, trials))
-            both = zip(*cells, strict=True)
-            told = "  ".join(f"{dropping:7.3f} ({every:.3f})" for dropping, every in both)
+                proved = tally.share(lambda each: bool(each.proved))
+                refuted = tally.share(lambda each: each.takes_back)
+                cells.append((proved, right / walks, refuted, trials))
+            told = "  ".join("{:7.3f} ({:.3f}) [{:.3f}]".format(*each) for each in zip(*cells, strict=True))
             print(f"{n:5} {low:4} {high:4}  {told}", flush=True)
     return 0
 
@@ -120,7 +124,9 @@ def main() -> int:
         "--number", type=int, default=1000, help="walks, pairs of arms, pilots or failed runs a row"
     )
     parser.add_argument("--system", action="append", choices=("pipeline", "orchestrator", "debate"))
-    parser.add_argument("--out", type=Path, default=Path("experiments.jsonl"), help="the systems' runs")
+    parser.add_argument(
+        "--out", type=Path, default=Path("experiments.jsonl"), help="the systems' runs, or the backtests"
+    )
     asked = parser.parse_args()
     if asked.what == "systems":
         return systems(asked.number, asked.system or (), asked.out)

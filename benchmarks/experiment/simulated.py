@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.futility import LEAST_PROBABILITY
+from analyzer.experiment.futility import FOR_THE_BLAMED, LEAST_PROBABILITY, Patience
 from analyzer.experiment.sequential import ALPHA, Arm, Decision, decide
 from analyzer.experiment.trials import TrialResult
 from analyzer.experiment.walk import Walk
@@ -21,7 +21,8 @@ class Walked:
 
     proved: tuple[int, ...]
     trials: int
-    refuted: int = 0
+    takes_back: bool = False
+    """Whether the most suspect step was refuted."""
 
 
 @dataclass(kw_only=True)
@@ -77,18 +78,20 @@ def walk(
     rate: Rate,
     coin: random.Random,
     most: int = 40,
-    least_probability: float = LEAST_PROBABILITY,
+    rule: tuple[float, Patience] = (LEAST_PROBABILITY, FOR_THE_BLAMED),
 ) -> Walked:
-    """Run a walk to its end; candidates whose proof is less probable than the last argument are dropped."""
-    state, trials = Walk(candidates, most_trials=most, least_probability=least_probability), 0
+    """Run a walk to its end; ``rule`` says when a candidate is dropped, and the most suspect one."""
+    least, patience = rule
+    state = Walk(candidates, most_trials=most, least_probability=least, patience=patience)
+    trials = 0
     while (key := state.begin()) is not None:
         trials += 1
         state.end(key, TrialResult(success=coin.random() < rate(key)))
-    decisions = [state.decision(candidate) for candidate in candidates]
+    blamed = max(candidates, key=lambda candidate: candidate.belief)
     return Walked(
         proved=tuple(candidate.call for candidate in state.proved),
         trials=trials,
-        refuted=sum(decision is Decision.REFUTED for decision in decisions),
+        takes_back=state.decision(blamed) is Decision.REFUTED,
     )
 
 

@@ -9,7 +9,14 @@ import pytest
 
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.futility import Room, is_futile, probability_of_proof, trials_left
+from analyzer.experiment.futility import (
+    FOR_THE_BLAMED,
+    USUAL,
+    Room,
+    is_futile,
+    probability_of_proof,
+    trials_left,
+)
 from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
 from analyzer.experiment.sequential import (
     Arm,
@@ -161,15 +168,32 @@ def test_dropping_saves_trials_of_an_innocent_step_and_proves_none() -> None:
     trials, proved = [0, 0], [0, 0]
     for which, least in enumerate((0.02, 0.0)):
         for seed in range(12):
-            done = walk(chain([1.0]), lambda _: 0.7, random.Random(seed), least_probability=least)
+            done = walk(chain([1.0]), lambda _: 0.7, random.Random(seed), rule=(least, USUAL))
             trials[which] += done.trials
             proved[which] += bool(done.proved)
     assert trials[0] < 0.8 * trials[1]
     assert proved[0] <= proved[1]
 
 
+def test_the_most_suspect_step_gets_more_trials_for_its_refutation_than_others() -> None:
+    taken_back = [0, 0]
+    for which, patience in enumerate((FOR_THE_BLAMED, USUAL)):
+        for seed in range(12):
+            done = walk(chain([1.0]), lambda _: 0.5, random.Random(seed), rule=(0.02, patience))
+            taken_back[which] += done.takes_back
+    assert taken_back[0] >= taken_back[1] + 3
+    suspect, other = Walk(chain([0.9, 0.1])), Walk(chain([0.1, 0.9]))
+    for state in (suspect, other):
+        first = state.candidates[0]
+        for trial in range(14):
+            for key in (first.control, first.treatment):
+                state.end(key, TrialResult(success=trial % 2 == 0))
+    assert not suspect.why_dropped(suspect.candidates[0])
+    assert other.why_dropped(other.candidates[0])
+
+
 def test_a_dropped_step_comes_back_when_an_arm_that_it_shares_speaks_for_it() -> None:
-    state = Walk(chain([1.0, 1.0]))
+    state = Walk(chain([0.4, 0.6]))
     first, second = state.candidates
     for trial in range(10):
         for key in (first.control, first.treatment, second.control):
