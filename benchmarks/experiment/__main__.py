@@ -3,7 +3,7 @@
 ``null``: walks in which no step heals, and the share that still proves one. ``power``: two arms.
 ``futility``: walks with and without dropping steps of which a proof is improbable. ``gates``: the gate of
 retries over a grid of known shares. ``backtest``: how often a change without effect is called fixed, and how
-many trials a right one needs. ``systems``: the example
+many trials a right one needs. ``loop``: backtests of planted fixes by the command. ``systems``: the example
 systems and their scripted model, in this process. How
 well a run is replayed is measured by ``benchmarks.experiment.fidelity``.
 """
@@ -116,10 +116,19 @@ def systems(number: int, chosen: Sequence[str], out: Path) -> int:
     return 0
 
 
+def loop(number: int, out: Path) -> int:
+    """Run backtests of planted fixes, and print how often they conclude rightly."""
+    from benchmarks.experiment.loop import measure, table  # noqa: PLC0415 - for this part only
+
+    measure(number, out)
+    table(out)
+    return 0
+
+
 def main() -> int:
     """Run the requested part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.experiment", description=__doc__)
-    parser.add_argument("what", choices=("null", "power", "futility", "gates", "backtest", "systems"))
+    parser.add_argument("what", choices=("null", "power", "futility", "gates", "backtest", "loop", "systems"))
     parser.add_argument(
         "--number", type=int, default=1000, help="walks, pairs of arms, pilots or failed runs a row"
     )
@@ -128,6 +137,8 @@ def main() -> int:
         "--out", type=Path, default=Path("experiments.jsonl"), help="the systems' runs, or the backtests"
     )
     asked = parser.parse_args()
+    if asked.what == "loop":
+        return loop(asked.number, asked.out)
     if asked.what == "systems":
         return systems(asked.number, asked.system or (), asked.out)
     parts: dict[str, Callable[[int], int]] = {
