@@ -233,6 +233,16 @@ async def test_an_issue_is_resolved_and_another_muted(site: Site) -> None:
     await expect(page.get_by_role("button", name="Unmute")).to_have_count(1)
 
 
+async def test_the_command_that_tries_a_fix_is_copied(site: Site) -> None:
+    page = await site.open(site.path("parallel issue"))
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.locator(".text", has_text="blamespan backtest").locator("button").first
+    await button.click()
+    await expect(button).to_have_text("Copied")
+    copied = await page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("blamespan backtest ")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 async def test_nothing_runs_over_the_edge(site: Site, width: int, scheme: Literal["light", "dark"]) -> None:

@@ -3,6 +3,7 @@
 
 const LIVE_PAUSE_MS = 400;
 const POLL_MS = 700;
+const TOLD_MS = 2500;
 const LONG = { dateStyle: "medium", timeStyle: "medium" };
 const SHORT = { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" };
 
@@ -87,7 +88,43 @@ function takeDrops() {
   });
 }
 
+function tell(words) {
+  const told = document.getElementById("told");
+  if (told) told.textContent = words;
+}
+
+function say(place, words) {
+  const before = place.textContent;
+  if (before === words) return;
+  place.textContent = words;
+  setTimeout(() => { place.textContent = before; }, TOLD_MS);
+}
+
+async function copy(text, done) {
+  try {
+    await navigator.clipboard.writeText(text);
+    tell(done);
+    return true;
+  } catch { // refused, or no secure context
+    tell("The browser does not allow copying here.");
+    return false;
+  }
+}
+
+function showCopying(root) {
+  for (const button of root.querySelectorAll("button.copy")) button.hidden = false;
+}
+
+async function copyBeside(event) {
+  const button = event.target.closest("button.copy");
+  if (!button) return;
+  const text = button.closest(".text").querySelector("pre.plain").textContent;
+  say(button, (await copy(text, "Copied.")) ? "Copied" : "Not allowed");
+}
+
 localTimes(document);
+showCopying(document);
+document.addEventListener("click", copyBeside);
 openTarget();
 window.addEventListener("hashchange", openTarget);
 showDecisive();

@@ -2,7 +2,6 @@
 "use strict";
 
 const USES_KEYS = "blamespan.keys";
-const TOLD_MS = 2500;
 const list = document.querySelector(".steps");
 const dialog = document.getElementById("keys");
 const find = document.getElementById("find");
@@ -63,10 +62,6 @@ const JUMPS = {
   agent: (by = 1) => jump(".handover", by, "change of agent"),
 };
 
-function tell(words) {
-  document.getElementById("told").textContent = words;
-}
-
 function toggle(row) {
   const details = detailsOf(row);
   details.open = !details.open;
@@ -117,7 +112,7 @@ async function load(place, address) {
     if (!answer.ok || answer.redirected) throw new Error(`status ${answer.status}`);
     const part = new DOMParser().parseFromString(await answer.text(), "text/html");
     body.replaceChildren(...part.body.childNodes);
-    dress(body);
+    showCopying(body);
   } catch (error) {
     place.removeAttribute("aria-busy");
     tell(`The texts could not be loaded: ${error.message}`);
@@ -144,21 +139,6 @@ function opened(event) {
   if (place && !place.hasAttribute("aria-busy")) load(place, place.dataset.src);
 }
 
-function dress(root) {
-  for (const button of root.querySelectorAll("button.copy")) button.hidden = false;
-}
-
-async function copy(text, done) {
-  try {
-    await navigator.clipboard.writeText(text);
-    tell(done);
-    return true;
-  } catch { // refused, or no secure context
-    tell("The browser does not allow copying here.");
-    return false;
-  }
-}
-
 async function clicked(event) {
   const jumping = event.target.closest("a.jump");
   if (jumping && JUMPS[jumping.dataset.jump]()) event.preventDefault();
@@ -175,18 +155,6 @@ async function clicked(event) {
     history.replaceState(null, "", link.href);
     if (await copy(link.href, "Link copied.")) say(link, "Link copied");
   }
-  const button = event.target.closest("button.copy");
-  if (button) {
-    const text = button.closest(".text").querySelector("pre.plain").textContent;
-    if (await copy(text, "Copied.")) say(button, "Copied");
-  }
-}
-
-function say(place, words) {
-  const before = place.textContent;
-  if (before === words) return;
-  place.textContent = words;
-  setTimeout(() => { place.textContent = before; }, TOLD_MS);
 }
 
 // Which part of a long run is in sight, on its map.
@@ -229,7 +197,6 @@ function rememberKeys() {
 
 if (list) {
   rememberKeys();
-  dress(document);
   list.addEventListener("toggle", opened, true);
   list.addEventListener("focusin", (event) => {
     const row = event.target.closest("li.step, li.repeat");
