@@ -174,7 +174,7 @@ class CommandGiver:
         Raises:
             StoreError: the store refuses, or nothing answers.
         """
-        return await self._ask(CommandKind.DELETE, tenant, run_id) != "0"
+        return await self._deleted(tenant, run_id) > 0
 
     async def delete_tenant(self, tenant: Tenant) -> int:
         """Delete all runs of a tenant; return their number.
@@ -182,7 +182,15 @@ class CommandGiver:
         Raises:
             StoreError: the store refuses, or nothing answers.
         """
-        return int(await self._ask(CommandKind.DELETE, tenant, "") or 0)
+        return await self._deleted(tenant, "")
+
+    async def _deleted(self, tenant: Tenant, run_id: str) -> int:
+        """Delete one run, or all of the tenant's; return their number."""
+        for _ in range(2):  # another deletion takes the commands of its runs along
+            count = await self._ask(CommandKind.DELETE, tenant, run_id)
+            if count is not None:
+                return int(count)
+        raise UnansweredError("the answer of blamespan serve is lost: ask again")
 
     async def take(self, asked: Wanted, trajectory: Trajectory, attribution: Attribution) -> Outcome:
         """Have a second opinion stored, and committed as a new version of the verdict if it differs.

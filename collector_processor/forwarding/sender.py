@@ -3,8 +3,9 @@
 Each attempt sends the first part of a request. A part that is permanently refused is bisected until the bad
 one is alone, and only that counts as rejected. After a retryable failure, the caller makes the next attempt
 after the backend's retry delay, else exponentially later; this wait is kept for each tenant, so a throttled
-tenant delays only itself. If the backend has no service for the signal, parts are dropped and counted, and
-the endpoint is tried again after a while. Accepted parts are not sent again.
+tenant delays only itself. If the backend has no service for the signal, a tenant's parts are dropped and
+counted for a while: a backend may also answer so to a tenant that it does not know. Accepted parts are not
+sent again.
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ logger = logging.getLogger(__name__)
 
 FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 30.0
+LONGEST_REQUESTED_S: Final = 3_600.0
+"""Seconds up to which a backend's ``Retry-After`` is obeyed: a larger one is a mistake, such as a date in
+seconds, and would hold a tenant's requests until a restart."""
 NO_SERVICE_S: Final = 300.0
-"""Seconds for which parts are dropped, before a retry, if the backend does not take the signal."""
+"""Seconds for which a tenant's parts are dropped, before a retry, if the backend does not take the signal."""
 FUTILE_SENDS: Final = 48
 """Refusals while bisecting a request, without a success, after which the rest is rejected."""
 _SETBACK_MESSAGES: Final[Mapping[Setback, str]] = {
@@ -125,7 +129,7 @@ class Sender:
         """Failed sends, including retries, by cause."""
         self._send: Final = send
         self._pauses: Final[dict[Tenant, _Pause]] = {}
-        self._no_service_until: float | None = None
+        self._no_service_until: Final[dict[Tenant, float]] = {}
         self._has_accepted = False
 
     @property
@@ -136,7 +140,7 @@ class Sender:
 
     async def attempt(self, sending: Sending) -> float:
         """Send the first part once; return the seconds to wait before the next attempt, usually 0."""
-        if self._no_service_until is not None and self._now() < self._no_service_until:
+        if self._now() < self._no_service_until.get(sending.tenant, float("-inf")):
             sending.unsupported += sum(part.items for part in sending.parts)
             sending.parts.clear()
             return 0.0
@@ -157,7 +161,7 @@ class Sender:
                 _bisect(part, sending)
             case NoSuchService(reason=reason) if self.signal is not Signal.TRACES and not self._has_accepted:
                 sending.parts.appendleft(part)
-                self._drop(reason)
+                self._drop(sending.tenant, reason)
             case TryLater() | NoSuchService():
                 # Every backend takes traces, and what it took before: a 404 must come from an ingress, for
                 # example during a rollout.
@@ -165,24 +169,25 @@ class Sender:
                 return self._pause(sending.tenant, outcome)
         return 0.0
 
-    def _drop(self, reason: str) -> None:
-        if self._no_service_until is None:
+    def _drop(self, tenant: Tenant, reason: str) -> None:
+        if not self._no_service_until:
             logger.warning(
                 "backend does not take this signal: its items are dropped",
                 extra={"signal": str(self.signal), "reason": reason},
             )
-        self._no_service_until = self._now() + NO_SERVICE_S
+        self._no_service_until[tenant] = self._now() + NO_SERVICE_S
 
     def _recover(self, tenant: Tenant) -> None:
         """Record a success, and log it after a setback."""
-        self._has_accepted, self._no_service_until = True, None
+        self._has_accepted = True
+        self._no_service_until.clear()
         if self._pauses.pop(tenant, None) is not None:
             logger.info("backend accepts requests again", extra={"signal": str(self.signal)})
 
     def _pause(self, tenant: Tenant, outcome: TryLater | NoSuchService) -> float:
         """Return the seconds of a tenant's wait, and log its cause, once until the cause changes."""
         pause, now = self._pauses.setdefault(tenant, _Pause()), self._now()
-        requested_s = outcome.requested_wait_s if isinstance(outcome, TryLater) else None
+        requested_s = _bounded(outcome.requested_wait_s) if isinstance(outcome, TryLater) else None
         setback = setback_of(outcome)
         if setback is not None and setback is not pause.logged:
             pause.logged = setback
@@ -195,6 +200,10 @@ class Sender:
         pause.failures += now >= pause.until  # requests in flight fail together
         pause.until = max(pause.until, now + wait_s)
         return wait_s
+
+
+def _bounded(requested_s: float | None) -> float | None:
+    return None if requested_s is None else min(requested_s, LONGEST_REQUESTED_S)
 
 
 def exporting(signal: Signal, exporter: Exporter) -> Sender:

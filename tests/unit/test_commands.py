@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from analyzer.issues.labels.commands import MOST, CommandKind, Commands
+from analyzer.issues.labels.commands import MOST, MOST_OF_TENANT, CommandKind, Commands
 from analyzer.issues.labels.correcting import Outcome
 from analyzer.service.commands import CommandGiver, CommandTask, UnansweredError
 from collector_processor.core.disk import RUNS, StoreError
@@ -103,9 +103,36 @@ async def test_commands_wait_for_a_store_that_refuses(
     assert await give(lambda giver: giver.delete_run(NO_TENANT, TRACE)) is False
 
 
-def test_commands_are_bounded(room: Room) -> None:
+def test_a_command_that_waits_is_never_dropped_and_a_tenant_fills_only_its_own_places(room: Room) -> None:
+    commands = Commands(room.bench.db)
+    with room.bench.db.transaction():
+        commands.add(CommandKind.DELETE, Tenant("b"), "kept", 0)
+        for number in range(MOST_OF_TENANT):
+            commands.add(CommandKind.DELETE, Tenant("a"), str(number), number)
+    with pytest.raises(StoreError, match="too many deletions"):
+        commands.add(CommandKind.DELETE, Tenant("a"), "more", START)
+    commands.add(CommandKind.DELETE, Tenant("b"), "another", START)
+    assert [one.run_id for one in commands.waiting() if one.tenant == "b"] == ["kept", "another"]
+
+
+def test_of_answers_that_nobody_reads_the_oldest_are_dropped(room: Room) -> None:
     commands = Commands(room.bench.db)
     with room.bench.db.transaction():
         for number in range(MOST + 3):
-            commands.add(CommandKind.DELETE, NO_TENANT, str(number), number)
-    assert [one.run_id for one in commands.waiting()] == [str(number) for number in range(3, MOST + 3)]
+            commands.add(CommandKind.DELETE, NO_TENANT, "", number)
+            (command,) = commands.waiting()
+            commands.answer(command, "0")
+    commands.add(CommandKind.DELETE, NO_TENANT, "", START)
+    assert room.bench.db.execute("SELECT count(*), min(given_ns) FROM command").fetchone() == (MOST + 1, 3)
+
+
+async def test_a_lost_answer_is_no_deletion(room: Room) -> None:
+    thread = StoreThread()
+
+    async def lose() -> None:
+        room.bench.db.execute("DELETE FROM command")
+
+    giver = CommandGiver(db=room.bench.db, thread=thread, poke=lose)
+    with pytest.raises(UnansweredError, match="lost"):
+        await giver.delete_run(NO_TENANT, TRACE)
+    thread.close()

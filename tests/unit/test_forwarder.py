@@ -200,6 +200,13 @@ async def test_the_backends_own_wish_is_honoured(tmp_path: Path) -> None:
     assert at.clock.sleeps == [17.5]
 
 
+async def test_a_wish_to_wait_for_years_is_obeyed_for_an_hour(tmp_path: Path) -> None:
+    backend = MemoryExporter([TryLater(reason="busy", after_s=1_900_000_000.0)])
+    async with bench(tmp_path, backend) as at:
+        await at.store(many_spans(2))
+    assert at.clock.sleeps == [3600]
+
+
 async def test_a_backend_that_asks_for_no_wait_is_not_asked_without_end(tmp_path: Path) -> None:
     """A ``RetryInfo`` without a delay, or a date in the past, asks for no delay."""
     backend = MemoryExporter([TryLater(reason="busy", after_s=0.0)] * 3)
@@ -306,6 +313,15 @@ async def test_a_backend_that_comes_back_and_asks_to_wait_is_told_of_both(
         await at.store(many_spans(2))
     told = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert told == ["backend away", "backend asked to wait"]
+
+
+async def test_a_tenant_that_the_backend_does_not_know_loses_nothing_of_others(tmp_path: Path) -> None:
+    backend = MemoryExporter([NoSuchService(reason="404 no such tenant")])
+    async with bench(tmp_path, backend) as at:
+        await at.store(metric_request([1]), signal=Signal.METRICS, tenant="a")
+        await backend.wait_for_requests(1)
+        await at.store(metric_request([1]), signal=Signal.METRICS, tenant="b")
+    assert (at.counts(Signal.METRICS).unsupported, at.counts(Signal.METRICS).forwarded) == (1, 1)
 
 
 async def test_traces_wait_out_an_ingress_that_knows_no_such_path(tmp_path: Path) -> None:

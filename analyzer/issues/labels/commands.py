@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from collector_processor.core.disk import StoreError
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Flush, StoreConnection
 
 MOST: Final = 1_000
-"""Commands in the table, also those whose answer nobody has read; the oldest are dropped."""
+"""Commands that may wait, and answers that are kept until their giver reads them."""
+MOST_OF_TENANT: Final = 100
+"""Commands of one tenant that may wait: it must not keep others from giving theirs."""
 _COLUMNS: Final = "id, kind, tenant, run_id, given_ns, document"
 
 
@@ -73,20 +76,30 @@ class Commands:
         With ``Flush.LATER``, a giver that waits for the answer keeps no verdict waiting for the disk.
 
         Raises:
-            StoreError: the store refuses.
+            StoreError: the store refuses, or too many commands wait.
         """
         id_ = secrets.token_hex(12)
         with self._db.transaction(flush):
+            self._refuse_too_many(tenant)
             self._db.execute(
                 f"INSERT INTO command ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
                 (id_, kind.value, tenant, run_id, given_ns, document),
             )
             self._db.execute(
-                "DELETE FROM command WHERE id IN"
-                " (SELECT id FROM command ORDER BY given_ns DESC, id LIMIT ? OFFSET ?)",
+                "DELETE FROM command WHERE id IN (SELECT id FROM command WHERE outcome IS NOT NULL"
+                " ORDER BY given_ns DESC, id LIMIT ? OFFSET ?)",
                 (MOST, MOST),
             )
         return id_
+
+    def _refuse_too_many(self, tenant: Tenant) -> None:
+        everyone, own = self._db.execute(
+            "SELECT count(*), coalesce(sum(CASE WHEN tenant = ? THEN 1 ELSE 0 END), 0)"
+            " FROM command WHERE outcome IS NULL",
+            (tenant,),
+        ).fetchone()
+        if own >= MOST_OF_TENANT or everyone >= MOST:
+            raise StoreError("too many deletions, second opinions and experiments wait for blamespan serve")
 
     def waiting(self) -> list[Command]:
         """Return the commands without an answer, in the order in which they were given."""
