@@ -303,9 +303,11 @@ _PUBLISHED: Final = frozenset(
 _LONGEST_AUTHOR: Final = 200
 """Characters of an author's name that are looked at."""
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_PROGRAM_WORDS: Final = frozenset({"agent", "assistant", "orchestrator", "llm", "gpt"})
-"""Words in the name of an agent or model; ``AI`` is one in capitals, as people are called Ai."""
-_PROGRAMS: Final = frozenset({"ai", "model", "bot", "chatbot", "chatgpt", "tool"})
+_PROGRAM_WORDS: Final = frozenset({"agent", "assistant", "orchestrator"})
+"""Words in a name without a space: ``Support Agent`` may be a person's title, and ``Agent Smith`` a name."""
+_SAID_OF_PROGRAMS: Final = frozenset({"AI", "LLM"})
+"""Words in any name of an agent or model, in capitals: people are called Ai."""
+_PROGRAMS: Final = re.compile(r"(?:chat)?gpt(?:-[0-9][\w.-]*)?|ai|llm|model|bot|chatbot|tool", re.IGNORECASE)
 """Whole names of agents, models and tools."""
 _DIALOGUES: Final = ({"user", "system"}, {"human", "system"})
 """Names of the two sides of a dialogue with a program."""
@@ -314,8 +316,8 @@ _DIALOGUES: Final = ({"user", "system"}, {"human", "system"})
 def has_programs(entries: object) -> bool:
     """Tell whether a list holds messages of agents, each with its author and its text under one pair of keys.
 
-    People write comments, e-mails and commits in this form too, so an author must be called as agents,
-    models and tools are (``ResearchAgent``, ``assistant``, ``gpt``), or all of them ``user`` and ``system``.
+    People write comments, e-mails and commits in this form too, so all authors but one must be called as
+    agents, models and tools are (``ResearchAgent``, ``assistant``, ``gpt``), or be ``user`` and ``system``.
     """
     if (pair := pair_of(entries)) is None or not isinstance(entries, list | tuple):
         return False
@@ -325,7 +327,8 @@ def has_programs(entries: object) -> bool:
     if any("@" in one for one in authors):
         return False
     is_dialogue = {one.lower() for one in authors} in _DIALOGUES
-    return is_dialogue or any(map(_is_program, authors)) or pair[0] == "agent"
+    programs = sum(map(_is_program, authors))
+    return is_dialogue or (programs > 0 and len(authors) - programs <= 1) or pair[0] == "agent"
 
 
 def pair_of(entries: object) -> tuple[str, str] | None:
@@ -342,8 +345,8 @@ def _has_texts(one: object, keys: tuple[str, str]) -> bool:
 
 def _is_program(author: str) -> bool:
     words = _WORD.findall(author[:_LONGEST_AUTHOR])
-    has_word = "AI" in words or not _PROGRAM_WORDS.isdisjoint(map(str.lower, words))
-    return has_word or author.lower() in _PROGRAMS
+    is_one_word = " " not in author and not _PROGRAM_WORDS.isdisjoint(map(str.lower, words))
+    return is_one_word or not _SAID_OF_PROGRAMS.isdisjoint(words) or bool(_PROGRAMS.fullmatch(author))
 
 
 def _plainly_named(entries: Sequence[Any]) -> Sequence[Any]:

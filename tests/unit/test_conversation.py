@@ -165,6 +165,7 @@ def test_roles_made_from_span_kinds_are_read_as_such() -> None:
         [{"from": "human", "value": "?"}, {"from": "gpt", "value": "42"}],
         [{"speaker": "USER", "utterance": "?"}, {"speaker": "SYSTEM", "utterance": "42"}],
         [{"sender": "customer", "body": "?"}, {"sender": "support AI", "body": "42"}],
+        [{"speaker": "customer", "text": "?"}, {"speaker": "gpt-4o", "text": "42"}],
         [{"agent": "user", "body": "?"}, {"agent": "Planner", "body": "42"}],
     ],
 )
@@ -196,6 +197,11 @@ def test_messages_with_other_plain_names_are_read_if_an_author_is_a_program(log:
         ],
         [{"from": "Ai Weiwei", "text": "Hello"}, {"from": "A. Model", "text": "Hello"}],
         [{"speaker": "ann", "utterance": "Let us begin."}, {"speaker": "system", "utterance": "…"}],
+        [{"author": "Anna Agent", "body": "At five?", "date": "Mon"}, {"author": "Bob", "body": "OK"}],
+        [{"author": "Support Agent", "body": "Solved?"}, {"author": "Carol", "body": "Yes"}],
+        [{"speaker": "Agent Smith", "utterance": "Hear that?"}, {"speaker": "Neo", "utterance": "No"}],
+        [{"author": "github-actions[bot]", "body": "Failed"}, {"author": "gpt-fan", "body": "Again"}],
+        [{"author": name, "body": "…"} for name in ("ann", "bob", "coding-agent")],
     ],
 )
 def test_what_people_write_is_no_conversation_of_agents(texts: list[Any]) -> None:
