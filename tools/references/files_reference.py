@@ -27,7 +27,7 @@ blamespan attribute examples/files/openai-chat.json
 - A file of none of these formats is refused with one line that says what it looks like. For spans with attributes of
   your own, `blamespan map` proposes [a mapping](mapping.md).
 - A log of your own may name its messages' keys `author` and `body`, `from` and `value`, `speaker` and `utterance`, or alike: it is read
-  if an author is called as an agent or model is (`ResearchAgent`, `assistant`, `gpt`, `AI`) and no key is one of e-mails, comments or commits.
+  if all authors but one are called as agents or models are (`ResearchAgent`, `assistant`, `gpt`, `AI`) and no key is one of e-mails, comments or commits.
   Call the keys `agent` and `content` to have any names read.
 - Messages are read as the spans that an instrumented program would have sent. A conversation log with a `history` is
   taken as a failed run, as in the data sets that have this form; all other files are checked for a failure first.
