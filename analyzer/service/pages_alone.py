@@ -9,6 +9,7 @@ started the pages, else within seconds.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -57,12 +58,14 @@ from collector_processor.core.analysis import NOTHING_EARNED, Analyst, Earned
 from collector_processor.core.http_server import HttpServer
 from collector_processor.core.records import StoredVerdict
 from collector_processor.mapping_files import open_reader
-from collector_processor.otlp import Tenant
+from collector_processor.otlp import CollectorError, Tenant
 from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings
 from collector_processor.store.jobs import ReplicaRows
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Attribution, Trajectory
+
+logger = logging.getLogger(__name__)
 
 WEB: Final = "web"
 """Kind of replica that serves pages."""
@@ -293,7 +296,11 @@ def main(channel: int, *listening: int) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):  # of a terminal or an orchestrator: the service decides
         signal.signal(name, signal.SIG_IGN)
     configure_logging()
-    uvloop.run(_serve(channel, listening))
+    try:
+        uvloop.run(_serve(channel, listening))
+    except CollectorError as error:  # the service starts another process, with growing pauses
+        logger.error("the pages cannot be served", extra={"reason": str(error)})  # noqa: TRY400 - foreseen
+        os._exit(1)
     os._exit(0)  # without waiting for threads that still read an upload
 
 

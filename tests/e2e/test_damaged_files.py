@@ -87,6 +87,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 assert line.verdict(run_id)["agent"] == "clerk"
             assert label(line, runs[0]) == 200
             if end == "killed":
+                os.kill(line.pages_pid(), signal.SIGKILL)  # it would close the store and remove the WAL
                 line.server.kill()
             else:
                 assert line.terminate() == 0

@@ -152,7 +152,8 @@ def test_bombs_unpack_to_no_more_than_a_request_may_have(
     many = BODIES[Signal.TRACES]() * (256 * _MIB // len(BODIES[Signal.TRACES]()))
     for body in (bytes(512 * _MIB), many):
         told = asked(line, body, path=grpc_path(signal), compression=compression)
-        assert told in {"RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"}
+        is_read = compression is grpc.Compression.Gzip
+        assert told in ({"RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"} if is_read else {"UNIMPLEMENTED"})
     assert line.peak() - before < MOST_GROWTH
     assert is_well(line)
 

@@ -21,7 +21,7 @@ from semconv.model import Span, TraceId
 from tests.backends.postgresql import PostgresServer, postgresql
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
-from tests.e2e.line import StartLine, environment
+from tests.e2e.line import Line, StartLine, environment
 from tests.e2e.traffic import CARRIERS, send
 from tests.factories import agent, chat, workflow
 
@@ -54,6 +54,15 @@ def doctor(data: Path, url: str) -> dict[str, Any]:
     return next(one for one in found if one["check"] == "store")
 
 
+def is_read(line: Line) -> bool:
+    """Tell whether the pages read the store; their process has a connection of its own."""
+    try:
+        line.runs()
+    except HTTPError:
+        return False
+    return True
+
+
 def test_while_the_server_is_away_spans_flow_on_and_verdicts_wait(
     server: PostgresServer, start_line: StartLine, tmp_path: Path
 ) -> None:
@@ -79,6 +88,7 @@ def test_while_the_server_is_away_spans_flow_on_and_verdicts_wait(
             assert line.labelled("blamespan_store_faulty", "store") == {"journal": 0, "verdicts": 1}
             server.start()
             backend.await_spans(TraceId(trace_id), 3 + CARRIERS)
+            wait_until(lambda: is_read(line), what="the pages to reach the server again")
             assert line.verdict(trace_id)["agent"] == "planner"
         assert {one["version"] for one in line.runs()} == {1}
         assert line.terminate() == 0
@@ -113,6 +123,7 @@ def test_while_the_servers_disk_is_bad_spans_flow_on_and_verdicts_wait(
         file.write_bytes(sound)
         server.start()
         backend.await_spans(TraceId("b" * 32), 3 + CARRIERS)
+        wait_until(lambda: is_read(line), what="the pages to reach the server again")
         assert line.verdict("b" * 32)["agent"] == "planner"
         assert {one["version"] for one in line.runs()} == {1}
         assert "Traceback" not in line.server.log.read_text(errors="replace")
