@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,7 +19,10 @@ from semconv.record import record
 
 _OF_BACKTESTS: Final = frozenset({"--check", "--expect", "--upstream", "--allow-tool"})
 """Options that a backtest has too: it plays tools over HTTP and MCP as the program finds them."""
-_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
+_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&"})
+_LINKED: Final = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=[@#])", re.IGNORECASE)
+"""Where GitHub must not read on: in bare addresses, and after the marks of people and issues."""
+_GAP: Final = "\u200b"
 _MOST_ROWS: Final = 100
 _MOST_LINE: Final = 1_000
 _MOST_CELL: Final = 300
@@ -47,10 +51,10 @@ class Report:
 
     def markdown(self, title: str) -> str:
         """Return the report for a pull request; no text in it can become a link, an image or a mention."""
-        rows = [self.columns, ("---",) * len(self.columns), *(tuple(map(_cell, row)) for row in self.rows)]
-        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        head, *rows = (tuple(map(_cell, row)) for row in (self.columns, *self.rows))
+        table = "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
         lines = "\n".join(f"- {_cell(line)}" for line in self.lines)
-        return f"### {title}: {self.head}\n\n{lines}\n\n{table}\n"
+        return f"### {title}: {_cell(self.head)}\n\n{lines}\n\n{table}\n"
 
     def document(self, redactor: Redactor) -> dict[str, Any]:
         """Return the report as JSON, without secrets, for the store; the first hundred rows."""
@@ -116,7 +120,7 @@ def given_in(found: object) -> Remembered | None:
 
 def _cell(text: str) -> str:
     shown = " ".join(visible(text).split())[:_MOST_CELL]
-    return shown.translate(_MARKDOWN).replace("@", "@\u200b")
+    return _LINKED.sub(_GAP, shown.translate(_MARKDOWN))
 
 
 def _texts(found: object) -> tuple[str, ...]:

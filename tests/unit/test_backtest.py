@@ -15,6 +15,7 @@ from analyzer.experiment.backtest.plan import Outcome, Plan, Side, Verdict
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.sequential import ALPHA
 from analyzer.experiment.trials import Draw, TrialResult
+from analyzer.records.proof_records import Report
 from benchmarks.experiment.backtests import Rates, play
 from collector_processor.otlp import Tenant
 
@@ -186,6 +187,16 @@ def test_no_text_of_a_run_is_markup_in_a_pull_request() -> None:
     assert all(f"\\{mark}" in row and not re.search(rf"(?<!\\){re.escape(mark)}", row) for mark in "[<`!#")
     assert "@team" not in row
     assert len(re.findall(r"(?<!\\)\|", row)) == 7, "the row keeps its six cells"
+
+
+def test_no_bare_address_of_a_run_becomes_a_link_in_a_pull_request() -> None:
+    hostile = (
+        "[x](y) https://evil.example/x HTTP://evil.example www.evil.example WWW.evil.example &#58; #1 @a"
+    )
+    row = (hostile,)
+    shown = Report(head=hostile, lines=row, columns=row, rows=(row,)).markdown("blamespan backtest")
+    assert shown.count("evil.example") == 16, "in the head, a line, a column and a cell"
+    assert not re.search(r"://|www\.|(?<!\\)[\[&]|#\d|@\w", shown, re.IGNORECASE)
 
 
 @pytest.mark.parametrize(("broken", "n", "most"), [(0, 40, 0.072), (0, 1, 0.95), (0, 0, 1.0), (2, 2, 1.0)])
