@@ -29,7 +29,7 @@ from analyzer.api.run_source import RunSource
 from analyzer.experiment.running.remembered import remembered
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.records.proof_records import Remembered
-from collector_processor.otlp import CollectorError
+from collector_processor.otlp import CollectorError, Tenant
 
 MOST_CALLS: Final = 1_000
 """Live model calls of one backtest that a client may ask for."""
@@ -86,13 +86,13 @@ class Backtests:
         self._started: Final[dict[str, Backtest]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
-    def given(self, service: str) -> Remembered:
+    def given(self, tenant: Tenant, service: str) -> Remembered:
         """Return what the user gave the last experiment or backtest on a service's runs.
 
         Raises:
             ToolError: nothing is known.
         """
-        found = remembered(self._data_dir, service)
+        found = remembered(self._data_dir, tenant, service)
         if found is None:
             raise ToolError(
                 "no command is known for the service of this run: ask the user to run `blamespan experiment"
@@ -195,8 +195,7 @@ def add_backtest_tools(server: MCPServer, source: RunSource, backtests: Backtest
             passing: replay this many passing runs of the workflow too, at most 20.
             max_calls: live model calls, at most 1000.
         """
-        service = await _service(source, subject)
-        given = backtests.given(service)
+        given = backtests.given(*await _service(source, subject))
         begun = await backtests.start(
             subject, given, max(0, min(passing, 20)), max(1, min(max_calls, MOST_CALLS))
         )
@@ -225,8 +224,8 @@ def add_backtest_tools(server: MCPServer, source: RunSource, backtests: Backtest
         return await written(one.document(), MOST_TEXT)
 
 
-async def _service(source: RunSource, subject: str) -> str:
-    """Return the service of an issue or a run.
+async def _service(source: RunSource, subject: str) -> tuple[Tenant, str]:
+    """Return the tenant and the service of an issue or a run.
 
     The id is passed to a command that also takes files: one that could be an option or a file is refused.
 
@@ -237,9 +236,8 @@ async def _service(source: RunSource, subject: str) -> str:
         raise ToolError("subject: expected the id of an issue or a run")
     issues: list[Mapping[str, Any]] = (await answered(source.issues(_MOST_ISSUES)))["issues"]
     found = next((one for one in issues if one["id"] == subject), None)
-    if found is not None:
-        return str(found["service"])
     try:
-        return str((await source.run(subject))["service"])
+        found = found or await source.run(subject)
     except (AnalyzerError, CollectorError) as error:
         raise ToolError("subject: no such issue, and no such run") from error
+    return Tenant(found["tenant"]), str(found["service"])

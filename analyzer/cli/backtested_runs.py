@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.cli.experiment_runs import Subject, open_run, subjects_of
+from analyzer.cli.experiment_runs import Subject, open_run, subjects_of, tenant_of_kept
 from analyzer.cli.judged_runs import known_or_judged, settings_here
 from analyzer.cli.kept_runs import find_issue, opened_store
 from analyzer.cli.output import WrongUsage
@@ -26,7 +26,7 @@ from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.kept_trace import KeptTrace
 from analyzer.issues.labels.label_store import LabelStore
 from collector_processor.core.runs import Run
-from collector_processor.otlp import Tenant
+from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.settings import load_settings
 from collector_processor.store.run_history import RunHistoryRows
 from collector_processor.writeback.outgoing import service_of
@@ -87,8 +87,9 @@ class Backtested:
     """The issues that were named, each with its runs."""
     subjects: tuple[Subject, ...] = ()
     """The issues and kept runs that were named: their pages show the result."""
+    tenant: Tenant = NO_TENANT
     service: str = ""
-    """The service of the first failed run."""
+    """The service of the first failed run, and its tenant."""
 
 
 def backtested(named: Sequence[str], tenant: str | None, passing: int, options: GatewayOptions) -> Backtested:
@@ -122,6 +123,7 @@ def backtested(named: Sequence[str], tenant: str | None, passing: int, options: 
     agents = frozenset(filter(None, blamed.values()))
     for source in passed.values():
         reading.replay_passing(source, agents)
+    first = next(iter(failed.values()), None)
     return Backtested(
         failed=tuple({**blamed, **lost}.items()),
         passing=tuple(passed),
@@ -129,7 +131,8 @@ def backtested(named: Sequence[str], tenant: str | None, passing: int, options: 
         refused=reading.refused,
         issues=tuple(reading.issues),
         subjects=tuple(reading.subjects),
-        service=next((service_of(source.run) for source in failed.values()), ""),
+        tenant=tenant_of_kept(first.kept) if first else NO_TENANT,
+        service=service_of(first.run) if first else "",
     )
 
 

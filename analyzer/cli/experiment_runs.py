@@ -64,6 +64,11 @@ def subjects_of(kept: KeptTrace | None) -> list[Subject]:
     return [Subject(tenant=verdict.tenant, id=verdict.run_id, service=verdict.service)]
 
 
+def tenant_of_kept(kept: KeptTrace | None) -> Tenant:
+    """Return the tenant of a kept run; a file belongs to none."""
+    return kept.verdict.tenant if kept else NO_TENANT
+
+
 def open_run(run: str, tenant: str | None, logs: Sequence[Path] = ()) -> tuple[Run, KeptTrace | None]:
     """Return the run of a file or of the store; for a run of the store, also its kept trace."""
     kept = kept_of(run, tenant)
@@ -109,8 +114,8 @@ def trial_ids(kept: KeptTrace | None, timeout_s: float) -> Iterator[TrialIds | N
         except CommandFailed:  # a configured directory that no service has used yet
             yield None
             return
-        tenant = kept.verdict.tenant if kept else NO_TENANT
-        yield TrialIds(issue=TrialRows(db).issue, tenant=tenant, timeout_s=timeout_s, now_ns=time.time_ns)
+        owner = tenant_of_kept(kept)
+        yield TrialIds(issue=TrialRows(db).issue, tenant=owner, timeout_s=timeout_s, now_ns=time.time_ns)
 
 
 def given_options(command: Sequence[str] | None, **options: str | Sequence[str] | None) -> Remembered:
@@ -127,14 +132,14 @@ def given_options(command: Sequence[str] | None, **options: str | Sequence[str] 
     return Remembered(options=tuple(words), command=tuple(command or ()))
 
 
-def last_time(name: str, run: Run, *, again: bool) -> Remembered:
+def last_time(name: str, run: Run, kept: KeptTrace | None, *, again: bool) -> Remembered:
     """Return what the last experiment on the runs of this service was given, and show it.
 
     Raises:
         WrongUsage: none is known, or the user has not said ``--again``.
     """
     service = service_of(run)
-    found = remembered(_data_dir(), service)
+    found = remembered(_data_dir(), tenant_of_kept(kept), service)
     if found is None:
         why = f"none is known for the service {plain(service, 80) or '(without a name)'}" if again else ""
         raise WrongUsage(
@@ -147,12 +152,12 @@ def last_time(name: str, run: Run, *, again: bool) -> Remembered:
     return found
 
 
-def remember_for(service: str, given: Remembered) -> None:
+def remember_for(tenant: Tenant, service: str, given: Remembered) -> None:
     """Keep what an experiment or a backtest was given for the next one on this service's runs."""
     if not given.command:
         return
     try:
-        remember(_data_dir(), service, given)
+        remember(_data_dir(), tenant, service, given)
     except OSError as error:
         sys.stderr.write(f"the command is not kept for the next time: {error.strerror or error}\n")
 

@@ -13,6 +13,7 @@ from mcp import Client, StdioServerParameters
 
 from analyzer.experiment.running.remembered import remember
 from analyzer.records.proof_records import Remembered
+from collector_processor.otlp import NO_TENANT, Tenant
 from tests.e2e.test_backtest import CAREFUL, change, kept, project, recorded, serving
 from tests.e2e.test_mcp import refused, told
 from tests.e2e.test_run_command import environment
@@ -50,9 +51,10 @@ async def test_from_an_issue_to_a_proved_fix(project: Path) -> None:
     issue = await asyncio.to_thread(kept, project, {"run": "failed", "good": "passed"})
     with serving() as url:
         async with session(project, url) as client:
+            assert remember(project / "data", Tenant("x-scope-orgid=another"), "sales", GIVEN)
             why = await refused(client, "start_backtest", subject=issue)
             assert "no command is known for the service of this run" in why
-            assert remember(project / "data", "sales", GIVEN)
+            assert remember(project / "data", NO_TENANT, "sales", GIVEN)
             change(project, ("You are the analyst.", "You are the analyst. Be nice."))
             (listed,) = (await told(client, "list_issues"))["issues"]
             begun = await told(client, "start_backtest", subject=listed["id"], max_calls=200)
@@ -75,7 +77,7 @@ async def test_from_an_issue_to_a_proved_fix(project: Path) -> None:
 
 async def test_a_client_chooses_neither_a_command_nor_a_file(project: Path) -> None:
     await asyncio.to_thread(kept, project, {"run": "failed"})
-    assert remember(project / "data", "sales", GIVEN)
+    assert remember(project / "data", NO_TENANT, "sales", GIVEN)
     with serving() as url:
         async with session(project, url) as client:
             for subject in (
@@ -98,7 +100,7 @@ async def test_a_client_chooses_neither_a_command_nor_a_file(project: Path) -> N
 async def test_a_backtest_is_stopped_with_what_it_showed_and_ends_with_the_server(project: Path) -> None:
     issue = await asyncio.to_thread(kept, project, {"run": "failed"})
     slow = Remembered(options=GIVEN.options, command=(sys.executable, "-c", "import time; time.sleep(600)"))
-    assert remember(project / "data", "sales", slow)
+    assert remember(project / "data", NO_TENANT, "sales", slow)
     with serving() as url:
         async with session(project, url) as client:
             begun = await told(client, "start_backtest", subject=issue)

@@ -1,8 +1,9 @@
-"""The options and the command of the last experiment on each service's runs, in the data directory. Not pure.
+"""The options and the command of the last experiment on the runs of each tenant's services. Not pure.
 
-Only the command line writes them, after a valid trial. Of a trace they hold nothing but the name of its
-service, by which they are found. A command line that seems to hold a secret is not written. The command line
-is shown before it runs, because another program may have written this file.
+They are in the data directory. Only the command line writes them, after a valid trial. Of a trace they hold
+nothing but its tenant and the name of its service, by which they are found. A command line that seems to
+hold a secret is not written. The command line is shown before it runs, because another program may have
+written this file.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from analyzer.records.proof_records import Remembered, given_in
+from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import Redactor
 
 _FILE: Final = "experiments.json"
 _MOST: Final = 100
 """Services that are remembered, the latest ones."""
 _LONGEST: Final = 8_000
-"""Characters of a command line that is remembered, and of a service's name."""
+"""Characters of a command line that is remembered, and of a service's name with its tenant."""
 _MOST_BYTES: Final = 4 << 20
 _SECRET_NAME: Final = re.compile(r"secret|passw|token|api.?key|credential|authorization", re.IGNORECASE)
 
@@ -31,8 +33,8 @@ def may_be_kept(asked: Remembered) -> bool:
     return len(line) <= _LONGEST and not _SECRET_NAME.search(line) and Redactor().redact(line) == line
 
 
-def remember(data_dir: Path, service: str, asked: Remembered) -> bool:
-    """Keep what an experiment was given for its service.
+def remember(data_dir: Path, tenant: Tenant, service: str, asked: Remembered) -> bool:
+    """Keep what an experiment was given for its tenant's service.
 
     Returns:
         Whether it was kept: the directory exists, and nothing in it looks like a secret.
@@ -40,11 +42,12 @@ def remember(data_dir: Path, service: str, asked: Remembered) -> bool:
     Raises:
         OSError: the file cannot be written.
     """
-    if not data_dir.is_dir() or len(service) > _LONGEST or not may_be_kept(asked):
+    if not data_dir.is_dir() or len(tenant + service) > _LONGEST or not may_be_kept(asked):
         return False
     known = _read(data_dir / _FILE)
-    known.pop(service, None)
-    known[service] = {"options": asked.options, "command": asked.command}
+    key = _key(tenant, service)
+    known.pop(key, None)
+    known[key] = {"tenant": tenant, "options": asked.options, "command": asked.command}
     latest = dict(list(known.items())[-_MOST:])
     with tempfile.NamedTemporaryFile("w", dir=data_dir, prefix=_FILE, delete=False) as new:  # mode 0600
         json.dump(latest, new)
@@ -52,9 +55,17 @@ def remember(data_dir: Path, service: str, asked: Remembered) -> bool:
     return True
 
 
-def remembered(data_dir: Path, service: str) -> Remembered | None:
+def remembered(data_dir: Path, tenant: Tenant, service: str) -> Remembered | None:
     """Return what the last experiment on this service's runs was given; ``None`` if it is not known."""
-    return given_in(_read(data_dir / _FILE).get(service))
+    found = _read(data_dir / _FILE).get(_key(tenant, service))
+    if not isinstance(found, dict) or found.get("tenant", NO_TENANT) != tenant:
+        return None
+    return given_in(found)
+
+
+def _key(tenant: Tenant, service: str) -> str:
+    """Return the key of an entry. A service's name may look like one, so the entry names its tenant too."""
+    return service if tenant == NO_TENANT else json.dumps([tenant, service])
 
 
 def _read(path: Path) -> dict[str, Any]:

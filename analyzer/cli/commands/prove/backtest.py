@@ -144,7 +144,7 @@ def backtest(
     given = given_options(command, check=check, expect=expect, upstream=upstream, allow_tool=allow_tool)
     keep_report(report(found), "backtest", given, runs.subjects)
     if found.trials and found.verdict is not Verdict.NOT_REPLAYABLE:
-        remember_for(runs.service, given)
+        remember_for(runs.tenant, runs.service, given)
     if resolve and not found.code:
         _resolve(runs.issues, found)
     is_open = found.verdict in {Verdict.UNDECIDED, Verdict.NO_LONGER_FAILS}

@@ -44,6 +44,7 @@ from analyzer.cli.experiment_runs import (
     open_run,
     remember_for,
     subjects_of,
+    tenant_of_kept,
     trial_ids,
 )
 from analyzer.cli.kept_runs import TenantOption
@@ -202,7 +203,7 @@ def experiment(
     if gate is not None:
         raise WrongUsage("--gate: expected --retry too")
     found, kept = open_run(run, tenant, logs or [])
-    given = _chosen(given, url, lambda: last_time(run, found, again=again), again=again)
+    given = _chosen(given, url, lambda: last_time(run, found, kept, again=again), again=again)
     checks, gateway = _checks(given, {}), _gateway(given)
     workflow = _workflow(given.command, url, found)
     request = Request(
@@ -249,7 +250,7 @@ def experiment(
 
 def _keep(result: Experiment, run: Run, kept: KeptTrace | None, given: Remembered) -> None:
     if result.valid:
-        remember_for(service_of(run), given)
+        remember_for(tenant_of_kept(kept), service_of(run), given)
     if kept is not None:
         hand_over(result, run, kept)
     keep_report(report(result), "experiment", given, subjects_of(kept))
