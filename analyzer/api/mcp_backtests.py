@@ -2,7 +2,8 @@
 
 A client chooses the issue or run, never the command: that is the one which the user gave the last experiment
 or backtest on the same service (``experiments.json``). The process runs in the server's folder and
-environment, one at a time, within a number of model calls, and ends with the server.
+environment, one at a time, within a number of model calls. It ends when its standard input does, so
+with the server, however that ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -40,6 +41,7 @@ _KEPT: Final = 20
 """Backtests whose results are kept, the newest ones."""
 _STOP_S: Final = 10.0
 """Seconds in which a backtest ends its trials."""
+_MODULE: Final = "analyzer.cli.while_input_is_open"
 _CHUNK: Final = 1 << 16
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _STARTS: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
@@ -85,6 +87,16 @@ class Backtests:
         self._tenant: Final = tenant
         self._started: Final[dict[str, Backtest]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._starting: Final = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End what runs, before the event loop that watches it is gone."""
+        for one in list(self._started.values()):
+            await stop(one)
 
     def given(self, tenant: Tenant, service: str) -> Remembered:
         """Return what the user gave the last experiment or backtest on a service's runs.
@@ -106,28 +118,32 @@ class Backtests:
         Raises:
             ToolError: another one is running.
         """
-        if running := next((one.id for one in self._started.values() if not one.ended.is_set()), None):
-            raise ToolError(f"backtest {running} is running: wait for it with get_backtest")
-        options = ["--format", "json", "--passing", str(passing), "--max-calls", str(calls)]
-        options += ["--tenant", self._tenant] if self._tenant is not None else []
-        words = given.backtest(subject)
-        line = (*words[:2], *options, *words[2:])
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "analyzer", *line,
-            env={**os.environ, "BLAMESPAN_DATA_DIR": str(self._data_dir)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
-        begun = Backtest(id=secrets.token_hex(4), line=line, process=process)
-        self._started[begun.id] = begun
+        async with self._starting:  # requests come at the same time, and a start takes a while
+            if running := next((one.id for one in self._started.values() if not one.ended.is_set()), None):
+                raise ToolError(f"backtest {running} is running: wait for it with get_backtest")
+            begun = await self._spawned(subject, given, passing, calls)
+            self._started[begun.id] = begun
         for forgotten in list(self._started)[:-_KEPT]:
             del self._started[forgotten]
         task = asyncio.create_task(_followed(begun))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return begun
+
+    async def _spawned(self, subject: str, given: Remembered, passing: int, calls: int) -> Backtest:
+        options = ["--format", "json", "--passing", str(passing), "--max-calls", str(calls)]
+        options += ["--tenant", self._tenant] if self._tenant is not None else []
+        words = given.backtest(subject)
+        line = (*words[:2], *options, *words[2:])
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", _MODULE, *line,
+            env={**os.environ, "BLAMESPAN_DATA_DIR": str(self._data_dir)},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        return Backtest(id=secrets.token_hex(4), line=line, process=process)
 
     def get(self, name: str) -> Backtest:
         """Return a backtest.
@@ -139,20 +155,13 @@ class Backtests:
             raise ToolError("no such backtest: expected `backtest` of start_backtest's answer")
         return self._started[name]
 
-    def interrupt(self) -> None:
-        """Let what runs end, as Ctrl-C does: the server ends."""
-        for one in self._started.values():
-            if not one.ended.is_set():
-                with suppress(ProcessLookupError):
-                    one.process.send_signal(signal.SIGINT)
-
 
 async def stop(one: Backtest) -> None:
-    """End a backtest: its trials too, and it still says what they showed."""
+    """End a backtest by the end of its input: its trials too, and it still says what they showed."""
     if one.ended.is_set():
         return
-    with suppress(ProcessLookupError):
-        one.process.send_signal(signal.SIGINT)
+    assert one.process.stdin is not None
+    one.process.stdin.close()
     try:
         await asyncio.wait_for(one.ended.wait(), _STOP_S)
     except TimeoutError:

@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,8 @@ async def listening(*arguments: str, **settings: str) -> AsyncIterator[str]:
                 await asyncio.sleep(0.05)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        process.terminate()
+        with suppress(ProcessLookupError):  # the test has ended it
+            process.terminate()
         await process.wait()
 
 

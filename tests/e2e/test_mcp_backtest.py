@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mcp import Client, StdioServerParameters
+import httpx2
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 
 from analyzer.experiment.running.remembered import remember
 from analyzer.records.proof_records import Remembered
 from collector_processor.otlp import NO_TENANT, Tenant
 from tests.e2e.test_backtest import CAREFUL, change, kept, project, recorded, serving
-from tests.e2e.test_mcp import refused, told
+from tests.e2e.test_mcp import listening, refused, told
 from tests.e2e.test_run_command import environment
 from tests.issues import Bench
 
@@ -107,3 +113,79 @@ async def test_a_backtest_is_stopped_with_what_it_showed_and_ends_with_the_serve
             found = await told(client, "stop_backtest", backtest=begun["backtest"])
             assert found["state"] == "ended", found
             assert found["exit_code"] != 0
+
+
+async def test_of_requests_at_the_same_time_one_starts_a_backtest(project: Path) -> None:
+    issue = await asyncio.to_thread(kept, project, {"run": "failed"})
+    assert remember(project / "data", NO_TENANT, "sales", sleeping(project))
+    with serving() as url:
+        async with session(project, url) as client:
+            calls = (client.call_tool("start_backtest", {"subject": issue}) for _ in range(5))
+            assert sorted(one.is_error for one in await asyncio.gather(*calls)) == [False, *[True] * 4]
+
+
+def sleeping(project: Path) -> Remembered:
+    """Return a program that says who it and its parent are, and goes on."""
+    program = (
+        "import os, time\n"
+        f"with open({str(project / 'pids')!r}, 'w') as file:\n"
+        "    file.write(f'{os.getpid()} {os.getppid()}\\n')\n"
+        "time.sleep(600)"
+    )
+    return Remembered(options=GIVEN.options, command=(sys.executable, "-c", program))
+
+
+@asynccontextmanager
+async def over_http(folder: Path, url: str) -> AsyncIterator[Client]:
+    arguments = ("--data-dir", str(folder / "data"), "--allow-writes")
+    async with (
+        listening(*arguments, token="secret", OPENAI_BASE_URL=url) as place,
+        httpx2.AsyncClient(headers={"Authorization": "Bearer secret"}) as http,
+        Client(streamable_http_client(place, http_client=http)) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, None], ids=["term", "kill", "end"])
+@pytest.mark.parametrize("connected", [session, over_http])
+async def test_a_backtest_and_its_program_end_with_the_server_however_it_ends(
+    project: Path, connected: Any, number: signal.Signals | None
+) -> None:
+    issue = await asyncio.to_thread(kept, project, {"run": "failed"})
+    assert remember(project / "data", NO_TENANT, "sales", sleeping(project))
+    with serving() as url, suppress(*([MCPError, httpx2.TransportError] if number else [])):
+        async with connected(project, url) as client:
+            await told(client, "start_backtest", subject=issue)
+            program, backtest = await asyncio.to_thread(written, project / "pids")
+            if number is not None:
+                os.kill(int(facts(backtest)[1]), number)
+                await asyncio.to_thread(gone, program, backtest)
+    await asyncio.to_thread(gone, program, backtest)
+
+
+def written(place: Path) -> tuple[int, int]:
+    until(lambda: place.exists() and place.read_text().endswith("\n"))
+    program, backtest = map(int, place.read_text().split())
+    return program, backtest
+
+
+def gone(*pids: int) -> None:
+    until(lambda: not any(map(lives, pids)))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    with suppress(OSError):
+        return facts(pid)[0] != "Z"
+    return False
+
+
+def facts(pid: int) -> list[str]:
+    """Return what the kernel says of a process, from its state and its parent on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -127,16 +127,17 @@ def _serve(
 ) -> None:
     """Serve; ``here`` is the data directory on this machine with the only tenant, for backtests."""
     server, backtests = _make_server(source, allow_writes=allow_writes, here=here)
-    try:
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_until_ended(server, backtests, listen, token))
+
+
+async def _until_ended(server: Any, backtests: Any, listen: Address | None, token: str | None) -> None:
+    async with backtests or nullcontext():
         if listen is None:
-            server.run()
-            return
-        sys.stderr.write(f"blamespan: http://{listen}/mcp\n")
-        with suppress(KeyboardInterrupt):
-            asyncio.run(_serve_http(server, listen, token))
-    finally:
-        if backtests is not None:
-            backtests.interrupt()
+            await server.run_stdio_async()
+        else:
+            sys.stderr.write(f"blamespan: http://{listen}/mcp\n")
+            await _serve_http(server, listen, token)
 
 
 async def _serve_http(server: Any, listen: Address, token: str | None) -> None:
