@@ -43,6 +43,9 @@ _SILENCE_S: Final = 40.0
 """Time limit of a statement on our side: a server that is stopped or frozen does not apply its own."""
 _POOL: Final = 8
 """Connections: verdicts, issues, pages and totals each use one."""
+_IDLE: Final = psycopg.pq.TransactionStatus.IDLE
+_AT_ONCE_S: Final = 1.0
+"""A broken connection fails at once; a server that hangs must not be waited for twice."""
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 2.0
 """Seconds between attempts to connect; doubled after each."""
@@ -135,10 +138,17 @@ class PostgresDriver:
         self._not_before = 0.0
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        """Run one statement."""
-        db = self._connected()
+        """Run one statement; read once more, if the server was restarted since the last one."""
+        db, began_s = self._connected(), self._monotonic()
+        may_repeat = sql.startswith("SELECT") and db.info.transaction_status == _IDLE
         try:
             return cast("Rows", db.execute(_translated(sql), values or None))
+        except psycopg.Error as error:
+            failed = self._failed(error)
+            if self._db is not None or not may_repeat or self._monotonic() - began_s > _AT_ONCE_S:
+                raise failed from error
+        try:
+            return cast("Rows", self._connected().execute(_translated(sql), values or None))
         except psycopg.Error as error:
             raise self._failed(error) from error
 
@@ -168,7 +178,7 @@ class PostgresDriver:
 
     def rollback(self) -> None:
         """Roll back, unless the connection is broken."""
-        if self._db is not None and self._db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if self._db is not None and self._db.info.transaction_status != _IDLE:
             try:
                 self._db.execute("ROLLBACK")
             except psycopg.Error:
