@@ -126,11 +126,16 @@ class StoredVerdict:
     @property
     def fields(self) -> Mapping[str, Any]:
         """The parsed document; empty if it is not a JSON object."""
-        try:
-            document = json.loads(self.document)
-        except ValueError:
-            return {}
-        return document if isinstance(document, dict) else {}
+        return fields_of(self.document)
+
+
+def fields_of(document: str) -> Mapping[str, Any]:
+    """Return the fields of a stored JSON object; empty if the text is damaged or something else."""
+    try:
+        found = json.loads(document)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

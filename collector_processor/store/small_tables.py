@@ -1,4 +1,4 @@
-"""Small tables of the store: spending on models, spans whose parents never arrive, trials and their results.
+"""Small tables of the store: spending on models, spans whose parents never arrive, trials, proofs.
 
 A model call is recorded before it is made. The collector half uses no model; the table is here because the
 store is. A trial is not a production run: the spans kept of it are in their own table, which no list, count,
@@ -7,13 +7,12 @@ issue, spectrum or alert reads. Synchronous; used on the store's thread.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from collector_processor.core.records import AbsentParent
+from collector_processor.core.records import AbsentParent, fields_of
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Flush, StoreConnection
 
@@ -257,11 +256,7 @@ class StoredProof:
     @property
     def fields(self) -> Mapping[str, Any]:
         """The parsed document; empty if it is damaged."""
-        try:
-            found = json.loads(self.document)
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else {}
+        return fields_of(self.document)
 
 
 _PROOF: Final = tuple(StoredProof.__dataclass_fields__)

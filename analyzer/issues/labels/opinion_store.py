@@ -6,11 +6,11 @@ model and the digest of the analysed content. Bounded; the oldest are deleted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from collector_processor.core.records import fields_of
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import StoreConnection
 from collector_processor.store.database.places import StorePlace, connected
@@ -38,11 +38,7 @@ class Opinion:
     @property
     def fields(self) -> Mapping[str, Any]:
         """The parsed document; empty if it is damaged."""
-        try:
-            document = json.loads(self.document)
-        except ValueError:
-            return {}
-        return document if isinstance(document, dict) else {}
+        return fields_of(self.document)
 
     @property
     def is_answer(self) -> bool:
