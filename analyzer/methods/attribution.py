@@ -285,6 +285,11 @@ def doubted(attribution: Attribution, least_confidence: float) -> Attribution:
     return replace(attribution, verdict=abstention)
 
 
+def may_be_corrected(attribution: Attribution) -> bool:
+    """Tell whether labels may correct the confidence: of a blame by signals alone, not of a suspicion."""
+    return attribution.method == "signals" and attribution.verdict.status is Status.ATTRIBUTED
+
+
 def as_labelled(attribution: Attribution, worths: Mapping[str, Worth]) -> Attribution:
     """Return the attribution, with the confidence of signals as labels of such evidence correct it.
 
@@ -293,11 +298,11 @@ def as_labelled(attribution: Attribution, worths: Mapping[str, Worth]) -> Attrib
         worths: what labels said, by the verdict's mode.
     """
     verdict = attribution.verdict
-    if attribution.method != "signals" or not isinstance(verdict, Blame) or verdict.mode not in worths:
+    if not may_be_corrected(attribution) or not isinstance(verdict, Blame) or verdict.mode not in worths:
         return attribution
     worth = worths[verdict.mode]
     stated, deserved = verdict.confidence, worth.corrected(verdict.confidence)
-    if deserved == stated or verdict.status is not Status.ATTRIBUTED:
+    if deserved == stated:
         return attribution
     others = min(deserved / stated, (1 - deserved) / (1 - stated))
     first, *rest = verdict.ranking

@@ -21,7 +21,7 @@ from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.counting import noted_run
 from analyzer.issues.issue_store import noted_document
-from analyzer.methods.attribution import as_labelled, doubted
+from analyzer.methods.attribution import as_labelled, doubted, may_be_corrected
 from analyzer.methods.history import COMPARED, pooled_with, suspected
 from analyzer.signals.checked import checked
 from collector_processor.core.analysis import Analysis
@@ -99,8 +99,10 @@ class RunComparison:
         )
 
     async def _as_labelled(self, tenant: Tenant, trajectory: Trajectory, finding: Finding) -> Finding:
-        known, attribution = await self._worths(tenant), finding[0].attribution
-        corrected = as_labelled(attribution, known)
+        attribution = finding[0].attribution
+        if not may_be_corrected(attribution):  # most runs have passed, and need no labels to be read
+            return finding
+        corrected = as_labelled(attribution, await self._worths(tenant))
         return finding if corrected is attribution else self._rewritten(corrected, trajectory, finding)
 
     async def _runs(self, workflow: tuple[Tenant, str, str], read: ReadRuns) -> CountedRuns:
