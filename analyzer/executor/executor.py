@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final, TypeAlias
 
 from analyzer.executor.pool import TRIES, Pool
-from analyzer.executor.worker_process import TRACE_CPU_S, WorkerLostError
+from analyzer.executor.worker_process import OVER_CPU_TIME, WorkerLostError
 from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.core.fair import Turns
 from collector_processor.otlp import Tenant
@@ -65,7 +65,7 @@ def _can_travel(trace: TraceBytes) -> bool:
 
 def _over_cpu_time(trace: TraceBytes) -> AnalysisLostError:
     logger.error("analysis exceeded its CPU time", extra={"trace_id": trace.key.trace_id})
-    return AnalysisLostError(f"the analysis was stopped: it used more than {TRACE_CPU_S:g} s of CPU time")
+    return AnalysisLostError(OVER_CPU_TIME)
 
 
 class Executor:

@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeAlias
 
 from analyzer.executor.codec import StepAsked, read_result, write_step
 from analyzer.executor.consulting import Order, Stepping, StepResult
-from analyzer.executor.worker_process import TRACE_CPU_S, WorkerLostError
+from analyzer.executor.worker_process import OVER_CPU_TIME, WorkerLostError
 from analyzer.inquiry.method import Answer
 from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.pipeline.prepare import Prepared, ToAsk, TraceBytes
@@ -261,8 +261,7 @@ class PoolSteps:
                 result = await self._pool.step(order, answers)
             except WorkerLostError as error:
                 if error.used_up_cpu:
-                    reason = f"the analysis was stopped: it used more than {TRACE_CPU_S:g} s of CPU time"
-                    raise AnalysisLostError(reason) from error
+                    raise AnalysisLostError(OVER_CPU_TIME) from error
             else:
                 return await self._instead(order, answers) if result is None else result
         raise AnalysisLostError(f"the analysis crashed its worker process {TRIES} times")

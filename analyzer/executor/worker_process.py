@@ -29,6 +29,8 @@ TRACE_CPU_S: Final = 10.0
 """CPU seconds for a trace (of 1 MiB at most), which usually takes less than one. A trace that takes longer
 counts as endless. The kernel kills the process (``SIGPROF``): our code could not do so during a loop in a
 C library, or once the service is gone."""
+OVER_CPU_TIME: Final = f"the analysis was stopped: it used more than {TRACE_CPU_S:g} s of CPU time"
+"""Reason of the ``error`` verdict of such a trace."""
 _ANSWER_S: Final = 60.0
 """Seconds to wait for the next answer on a busy machine, and as many for each 2 MiB of the message; a stopped
 process never answers."""

@@ -47,7 +47,6 @@ class Health(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
-    """There was nothing to check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

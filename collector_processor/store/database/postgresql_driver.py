@@ -139,14 +139,17 @@ class PostgresDriver:
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Rows:
         """Run one statement; read once more, if the server was restarted since the last one."""
-        db, began_s = self._connected(), self._monotonic()
-        may_repeat = sql.startswith("SELECT") and db.info.transaction_status == _IDLE
+        may_repeat = sql.startswith("SELECT") and self._connected().info.transaction_status == _IDLE
+        began_s = self._monotonic()
         try:
-            return cast("Rows", db.execute(_translated(sql), values or None))
-        except psycopg.Error as error:
-            failed = self._failed(error)
-            if self._db is not None or not may_repeat or self._monotonic() - began_s > _AT_ONCE_S:
-                raise failed from error
+            return self._execute(sql, values)
+        except (StoreError, psycopg.Error):
+            is_broken = self._db is None
+            if not (may_repeat and is_broken and self._monotonic() - began_s <= _AT_ONCE_S):
+                raise
+        return self._execute(sql, values)
+
+    def _execute(self, sql: str, values: Sequence[Any]) -> Rows:
         try:
             return cast("Rows", self._connected().execute(_translated(sql), values or None))
         except psycopg.Error as error:
