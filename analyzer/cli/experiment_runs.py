@@ -169,7 +169,7 @@ def _data_dir() -> Path:
 def keep_report(found: Report, kind: str, given: Remembered, subjects: Sequence[Subject]) -> None:
     """Keep a result for the pages of the runs and issues it is about; the command only without secrets.
 
-    A store that refuses costs the pages their result, and changes neither verdict nor exit code.
+    If the store refuses, the pages lack the result; verdict and exit code stay as they are.
     """
     try:
         _kept(found, kind, given, subjects)

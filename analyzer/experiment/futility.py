@@ -59,8 +59,9 @@ class Patience:
 
 USUAL: Final = Patience(trials=10, least=0.5)
 FOR_THE_BLAMED: Final = Patience(trials=1_000, least=0.25)
-"""Of the most suspect step: as long as its arms have room. With it, about as many innocent ones are refuted
-as without dropping; with ``USUAL``, mostly a quarter (``python -m benchmarks.experiment futility``)."""
+"""For the most suspect step, as long as its arms have room. About as many innocent steps are refuted as
+without dropping; with ``USUAL``, mostly a quarter to a third of them
+(``python -m benchmarks.experiment futility``)."""
 
 
 def is_futile(  # noqa: PLR0917 - two arms and what bounds them

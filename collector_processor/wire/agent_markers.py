@@ -247,8 +247,9 @@ def _sign(hint: Hint, body: bytes, start: int, at: int, end: int) -> bytes | Non
 def _key_around(body: bytes, at: int, start: int, end: int) -> bytes:
     """Return the key that holds a position, with its length in front; empty if it is not in a key.
 
-    A key is ``0a <length> text``; those of more than 127 bytes are not found. A text value begins in the same
-    way, behind its own ``12 <length>``; a line of a text does, but its length leads beyond it.
+    A key is ``0a <length> text``; those of more than 127 bytes are not found. A text value looks the same,
+    but stands behind its own ``12 <length>``. A line of a text may look the same: then its first byte, read
+    as a length, leads beyond the span or to a control character.
     """
     last = body.rfind(b"\n", max(start, at - _LONGEST_KEY), at)
     for tag in (last - 1, last):  # the length of a key of ten bytes looks like a tag

@@ -99,7 +99,10 @@ class Commands:
             (tenant,),
         ).fetchone()
         if own >= MOST_OF_TENANT or everyone >= MOST:
-            raise StoreError("too many deletions, second opinions and experiments wait for blamespan serve")
+            raise StoreError(
+                "too many deletions, second opinions and experiments wait for blamespan serve: start it, or"
+                " try again later"
+            )
 
     def waiting(self) -> list[Command]:
         """Return the commands without an answer, in the order in which they were given."""
