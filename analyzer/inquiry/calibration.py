@@ -67,7 +67,7 @@ class Worth:
         before = _odds(self.stated + _ASSUMED * _USUAL, self.labelled + _ASSUMED)
         after = _odds(self.right + _ASSUMED * _USUAL, self.labelled + _ASSUMED)
         odds = confidence / (1 - confidence) * after / before
-        return round(min(max(_MOST, confidence), odds / (1 + odds)), 4)
+        return min(max(_MOST, confidence), odds / (1 + odds))
 
 
 def _odds(count: float, of: float) -> float:

@@ -301,7 +301,7 @@ def as_labelled(attribution: Attribution, worths: Mapping[str, Worth]) -> Attrib
     if not may_be_corrected(attribution) or not isinstance(verdict, Blame) or verdict.mode not in worths:
         return attribution
     worth = worths[verdict.mode]
-    stated, deserved = verdict.confidence, worth.corrected(verdict.confidence)
+    stated, deserved = verdict.confidence, round(worth.corrected(verdict.confidence), 4)
     if deserved == stated:
         return attribution
     others = min(deserved / stated, (1 - deserved) / (1 - stated))

@@ -328,9 +328,9 @@ def test_a_corrected_confidence_follows_the_labels(right: int, wrong: int, state
     if n < 5:
         assert found == own
     elif right < stated * n:
-        assert found <= own + 1e-4
+        assert found <= own + 1e-9
     one_more = Worth(labelled=n + 1, right=right + 1, stated=stated * n + stated)
-    assert n < 5 or one_more.corrected(own) >= found - 1e-4
+    assert n < 5 or one_more.corrected(own) >= found - 1e-9
 
 
 def test_the_ranking_keeps_its_order_and_its_sum_when_labels_raise_the_confidence() -> None:
