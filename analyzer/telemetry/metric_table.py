@@ -351,7 +351,10 @@ SUSPECT_USAGE: Final = counter(
     **_PAYS,
 )
 BUDGET_SPENT: Final = gauge(
-    "blamespan_budget_spent_usd", "USD", "Cost of model calls in the last 60 minutes.", **_PAYS
+    "blamespan_budget_spent_usd",
+    "USD",
+    "Cost of model calls in the last 60 minutes; in `serve`, calls in progress count with their maximum cost.",
+    **_PAYS,
 )
 BUDGET_LIMIT: Final = gauge(
     "blamespan_budget_limit_usd", "USD", "Budget for model calls in 60 minutes.", **_PAYS

@@ -132,12 +132,13 @@ def test_an_hours_budget_holds_however_often_the_process_is_killed(start_line: S
         price = 0.0
         for asked in (1, 2):
             wait_until(lambda: len(server.received) == asked, what=f"question {asked}")  # noqa: B023 - at once
-            assert line.spent_usd() == pytest.approx((asked - 1) * price)
-            line.server.kill()
-            settings |= {"budget_usd_per_hour": f"{2.5 * price:.6f}"} if price else {}
-            line = start_line(**settings)
             price = price or line.spent_usd()
             assert price > 0
+            assert line.spent_usd() == pytest.approx(asked * price), "a call in progress counts"
+            line.server.kill()
+            settings |= {"budget_usd_per_hour": f"{2.5 * price:.6f}"}
+            line = start_line(**settings)
+            assert line.spent_usd() == pytest.approx(asked * price), "and a call that was cut short"
         for _ in range(2):
             settle(line, backend, played)
             assert "budget" in line.verdict(played.trace_id)["fallback"]

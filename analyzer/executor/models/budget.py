@@ -115,8 +115,11 @@ class HourlyBudget:
 
     @property
     def spent_by_all_usd(self) -> float:
-        """Cost of the last sixty minutes of all processes, as of the last ``look``."""
-        return max(self.spent_usd, self._spent_by_all)
+        """Cost of the last sixty minutes, with calls in progress at their maximum cost.
+
+        Calls of other processes count as of the last ``look``.
+        """
+        return max(self.spent_usd + self._under_way, self._spent_by_all)
 
     async def look(self) -> None:
         """Read what other processes have spent, for metrics; calls are checked in the store.
