@@ -1,5 +1,7 @@
 """Figures that kept their digits and changed their unit: 18400 kg, where the scale gave 18400 g. Pure.
 
+A sum has the unit of its parts: two amounts in dollars come to no amount in euros with the same digits.
+
 A conversion between metric units moves the decimal point; one that moves it too far is told by its digits:
 3.42 MWh is no 342 kWh. A dose is none: 1.24 mg for 12.4 kg, where 0.1 mg a kg was given.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -28,6 +31,7 @@ _MOST_NODES: Final = 2_000
 _MONEY: Final = "money"
 _MOST_GIVEN: Final = 40
 _MOST_SCANNED: Final = 400
+_MOST_SUMMED: Final = 12
 _BESIDE: Final = 80
 """Characters around a figure in which it may say by what it was multiplied."""
 _POWERS: Final = (10.0, 0.1, 100.0, 0.01)
@@ -67,7 +71,8 @@ class _Returned:
 def changed_units(known: Known) -> Iterator[Clue]:
     """Yield the figures in another unit than a returned one that its conversion does not give."""
     returned: defaultdict[str, dict[tuple[str, float], _Returned]] = defaultdict(dict)
-    for one in _returned(known):
+    single = [*_returned(known)]
+    for one in (*single, *_totals(single)):
         dimension = _dimension(one.unit)
         if dimension is not None and dimension[0] != "scale":
             returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
@@ -177,6 +182,19 @@ def _returned(known: Known) -> Iterator[_Returned]:
         for literal, unit in _beside_units(text):
             for one in figures(literal):
                 yield _Returned(unit=unit, figure=one, step=step)
+
+
+def _totals(returned: Sequence[_Returned]) -> Iterator[_Returned]:
+    """Yield the sums of figures of one unit: those of each step, and those of all steps."""
+    parts: defaultdict[tuple[str, int | None], list[_Returned]] = defaultdict(list)
+    for one in returned:
+        parts[one.unit, one.step].append(one)
+        parts[one.unit, None].append(one)
+    for several in parts.values():
+        if 1 < len(several) <= _MOST_SUMMED:
+            total = math.fsum(one.figure.value for one in several)
+            shown = " + ".join(one.figure.literal for one in several)
+            yield replace(several[-1], figure=replace(several[0].figure, value=total, literal=shown))
 
 
 def _beside_units(text: str) -> Iterator[tuple[str, str]]:

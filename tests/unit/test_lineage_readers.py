@@ -346,6 +346,14 @@ def test_an_entry_beyond_the_limit_that_was_asked_for_is_not_left_out(answer: st
         ('{"currency": "EUR", "days": [{"amount": 4825000}]}', "It is €48,250.", True),
         ('{"surface": 24000, "unite": "m2"}', "La parcelle fait 2,4 ha.", True),
         ('{"weight": "12.4 kg", "dose_per_kg": "0.1 mg"}', "Give 1.24 mg.", True),
+        ('[{"fare": "120.50 USD"}, {"fare": "83.25 USD"}]', "Together 203.75 EUR.", False),
+        ('[{"fare": "120.50 USD"}, {"fare": "83.25 USD"}]', "Together 203.75 USD.", True),
+        ('[{"fare": "120.50 USD"}, {"fare": "83.25 USD"}], "rate": 0.92', "187.45 EUR at 0.92.", True),
+        ('{"currency": "CHF", "items": [{"a": 120.5}, {"a": 83.25}]}', "Zusammen 203,75 €.", False),
+        ('{"currency": "CHF", "items": [{"a": 120.5}, {"a": 83.25}]}', "Zusammen 203,75 CHF.", True),
+        ('{"sacchi": ["1240 g", "980 g"]}', "Pesano 2220 kg in tutto.", False),
+        ('{"sacchi": ["1240 g", "980 g"]}', "Pesano 2,22 kg in tutto.", True),
+        ('{"a": "120.50 USD", "b": "83.25 EUR"}', "The list has 203.75 EUR in all.", True),
     ],
 )
 def test_the_decimal_point_of_a_conversion_moves_as_far_as_the_units_say(
