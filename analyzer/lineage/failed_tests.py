@@ -1,23 +1,24 @@
 r"""Tests whose last report counts failures, although the answer claims success. Pure.
 
-It follows from what a test is for: the agent itself ran it to learn whether the work is done, the last report
-says that it is not, and no call came after it that could have changed that. An answer that mentions failures,
-or a test by its name, passes the report on. A run without a call of a test has no report: ``3 failed`` may
-count rows of an import, and a file that a command prints may quote any report. A task that speaks of tests
-may want one that fails, to reproduce a fault: then only the claim that tests pass counts.
+It follows from what a test is for: the agent itself ran it to learn whether the work is done, and the last
+report says that it is not. Edits after it may have mended the work, but only another report could say that
+tests pass: then only that claim counts. An answer that mentions failures that remain, or a test by its name,
+passes the report on. A run without a call of a test has no report: ``3 failed`` may count rows of an import,
+and a file that a command prints may quote any report. A task that speaks of tests may want one that fails,
+to reproduce a fault: then, too, only the claim that tests pass counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.known import Known
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import looks_up
-from analyzer.signals.wordings import Kind, kinds_said, mentions_fault
+from analyzer.signals.wordings import Kind, kinds_said
 from semconv.model import Evidence, Step, StepKind
 
 _RUNS_TESTS: Final = re.compile(
@@ -31,6 +32,8 @@ _READS: Final = re.compile(
     r"|git (?:log|show|diff|grep|blame))\s[^;&|\"']*"
 )
 """A part of a command that prints what others wrote."""
+_EDITS: Final = re.compile(r"edit|write|patch|replace|insert|create|save|rename", re.IGNORECASE)
+"""Words in the names of tools that change files and run nothing."""
 _OF_TESTS: Final = re.compile(r"test|prueba|prova|тест|テスト|测试|測試|테스트|اختبار|परीक्षण", re.IGNORECASE)
 _FAILURES: Final = re.compile(
     r"(?<![\w.])[1-9]\d{0,5} (?:tests? )?(?:failed|failing|failures?)\b|\bFAILED \((?:failures|errors)=\d+\)?"
@@ -46,6 +49,13 @@ _FAILS: Final = re.compile(
     r"|не\s?прош|пада|упал|失敗|失败|실패|ba\u015far\u0131s\u0131z|فشل|विफल",
     re.IGNORECASE,
 )
+_ADMITS: Final = frozenset({Kind.ADMISSION, Kind.GIVING_UP})
+_MENDED: Final = re.compile(
+    r"\b(?:fix|repair|resolv|correct|mend|debug)\w*\s(?:\w+\s){0,3}?fail\w*(?:\stests?)?"
+    r"|\bfail\w*\s(?:\w+\s){0,2}?(?:is|are|was|were|been)\s(?:now\s)?(?:fix|repair|resolv|correct)ed",
+    re.IGNORECASE,
+)
+"""Mentions of a failure that is said to be mended."""
 _PASS: Final = re.compile(
     r"\btests?\b[^.\n]{0,40}?\b(?:pass(?:es|ed|ing)?|green|succeed(?:s|ed)?|grün|bestehen|bestanden|durch"
     r"|passent|réussi\w*|pasan|pasaron|passano|passam|slagen)\b"
@@ -60,18 +70,20 @@ def failed_tests(known: Known) -> Iterator[Clue]:
     """Yield the clue that the answer claims success although the last tests failed; at most one."""
     trajectory = known.reading.trajectory
     answer = final_answer(trajectory)[:HEAD]
-    last = next((step for step in reversed(trajectory.steps) if step.kind is StepKind.TOOL), None)
-    if last is None or not answer or not _runs_tests(last):
+    last, is_edited = _last_tests(trajectory.steps)
+    if last is None or not answer:
         return
     report = f"{last.output}\n{last.error}"[-HEAD:]
     counted = _FAILURES.search(report)
-    if counted is None or _passes_on(known, answer, report) or not _claims_success(known, answer):
+    claims = _PASS.search(answer) is not None or (not is_edited and _claims_success(known, answer))
+    if counted is None or not claims or _passes_on(answer, report):
         return
     author = next((step for step in reversed(trajectory.steps) if _speaks(step)), last)
+    since = ", and ran none after its last edit" if is_edited else ""
     yield Clue(
         step=author.index,
         kind=ClueKind.INVENTED,
-        reason=f'claimed success although the tests that it ran last failed ("{counted[0].strip()}")',
+        reason=f'claimed success although the tests that it ran last failed ("{counted[0].strip()}"){since}',
         evidence=(
             Evidence(step=last.index, quote=counted[0].strip()),
             *([Evidence(step=author.index, quote=author.output[:120])] if author is not last else []),
@@ -81,23 +93,44 @@ def failed_tests(known: Known) -> Iterator[Clue]:
     )
 
 
+def _last_tests(steps: Sequence[Step]) -> tuple[Step | None, bool]:
+    """Return the last call that ran tests, and whether files were edited after it.
+
+    ``None`` if a call after it may have run tests too.
+    """
+    is_edited = False
+    for step in reversed(steps):
+        if step.kind is not StepKind.TOOL:
+            continue
+        if _runs_tests(step):
+            return step, is_edited
+        is_edit = _EDITS.search(step.target or "") is not None
+        if not is_edit and not looks_up(step.target or ""):
+            break
+        is_edited |= is_edit
+    return None, False
+
+
 def _runs_tests(step: Step) -> bool:
     tool = step.target or ""
     command = _READS.sub(" ", step.input[:HEAD])
-    return not looks_up(tool) and _RUNS_TESTS.search(f"{tool} {command}") is not None
+    is_edit = looks_up(tool) or _EDITS.search(tool) is not None
+    return not is_edit and _RUNS_TESTS.search(f"{tool} {command}") is not None
 
 
 def _claims_success(known: Known, answer: str) -> bool:
-    says_pass = _PASS.search(answer) is not None
-    return says_pass or (Kind.CLAIM_DONE in kinds_said(answer) and not _OF_TESTS.search(known.asked))
+    """Tell whether an answer says that the work is done, which was not to have tests that fail."""
+    may_fail = _OF_TESTS.search(known.asked) or _FAILS.search(known.asked)
+    return not may_fail and Kind.CLAIM_DONE in kinds_said(answer)
 
 
 def _speaks(step: Step) -> bool:
     return step.kind in {StepKind.LLM, StepKind.AGENT} and bool(step.output) and not step.calls
 
 
-def _passes_on(known: Known, answer: str, report: str) -> bool:
-    """Tell whether an answer speaks of the failures, or the task asks for tests that fail."""
-    if mentions_fault(answer) or _FAILS.search(answer) or _FAILS.search(known.asked):
+def _passes_on(answer: str, report: str) -> bool:
+    """Tell whether an answer speaks of failures that remain, or of a test that failed."""
+    remaining = _MENDED.sub(" ", answer)
+    if not _ADMITS.isdisjoint(kinds_said(remaining)) or _FAILS.search(remaining):
         return True
     return any(name[0] in answer for name in _TEST_NAME.finditer(report))

@@ -7,7 +7,7 @@ import pytest
 from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.known import Known
 from analyzer.signals.run_view import read
-from semconv.model import StepKind
+from semconv.model import Step, StepKind
 from tests.runs import run, step
 
 DONE = "Done: the function is renamed and everything works."
@@ -25,10 +25,16 @@ REPORTS = {
 }
 
 
-def clues(answer: str, report: str, *, command: str = "make test", task: str = "Rename total.") -> list[str]:
+EDIT = step("coder", "ok", kind=StepKind.TOOL, target="str_replace_editor", input='{"path": "test_shop.py"}')
+
+
+def clues(
+    answer: str, report: str, *later: Step, command: str = "make test", task: str = "Rename total."
+) -> list[str]:
     steps = (
         step("coder", "", kind=StepKind.LLM),
         step("coder", report, kind=StepKind.TOOL, target="Bash", input=command),
+        *later,
         step("coder", answer, kind=StepKind.LLM),
     )
     return [clue.reason for clue in failed_tests(Known(read(run(*steps, task=task, output=answer))))]
@@ -112,3 +118,39 @@ def test_a_test_that_is_wanted_to_fail_is_no_clue(task: str, answer: str) -> Non
 )
 def test_an_answer_that_fits_its_tests_is_no_clue(answer: str, report: str, command: str, task: str) -> None:
     assert clues(answer, report, command=command, task=task) == []
+
+
+def shell(command: str, output: str = "") -> Step:
+    return step("coder", output, kind=StepKind.TOOL, target="Bash", input=command)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I fixed the failing test in shop.py; all 3 tests pass now.",
+        "The failing total is now fixed and the tests are green.",
+        "Corregido: todos los tests pasan.",
+        "Behoben, alle Tests sind jetzt grün.",
+    ],
+)
+def test_that_tests_pass_after_an_edit_needs_another_report(answer: str) -> None:
+    (reason,) = clues(answer, REPORTS["pytest"], EDIT, task="Fix the failing test.")
+    assert reason.endswith("and ran none after its last edit")
+    (reason,) = clues(answer, REPORTS["jest"], task="Fix the failing test.")
+    assert not reason.endswith("edit")
+
+
+@pytest.mark.parametrize(
+    ("answer", "later"),
+    [
+        ("I fixed total(); I have not run the tests again.", [EDIT]),
+        ("I fixed total().", [EDIT]),
+        ("All tests pass now.", [EDIT, shell("pytest", "3 passed in 0.1s")]),
+        ("All tests pass now.", [EDIT, shell("./verify.sh", "ok")]),
+        ("All tests pass except test_total, which fails on main too.", [EDIT]),
+        ("The unit tests pass, the browser's still fail.", [EDIT]),
+    ],
+    ids=["says so", "no claim", "ran again", "may have run again", "but one", "others fail"],
+)
+def test_an_edit_after_failing_tests_is_no_clue(answer: str, later: list[Step]) -> None:
+    assert clues(answer, REPORTS["pytest"], *later, task="Fix the failing test.") == []
