@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from analyzer.signals.commands import call_name, commands_of, prints_others_words
 from analyzer.signals.tool_names import deed_of, looks_up
 from semconv.dialects.reading.python_repr import from_repr
-from semconv.dialects.reading.values import structured
+from semconv.dialects.reading.values import mapping, structured
 from semconv.model import ContentState, Step, StepKind
 
 _HEAD: Final = 2_000
@@ -26,6 +27,19 @@ _EXIT_CODE: Final = re.compile(
     r"\W{0,3}(?:(?:process|command) )?exit(?:ed)?(?: with)?[ _]?(?:code|status):?\s*(-?\d{1,9})",
     re.IGNORECASE,
 )
+_EXITS: Final = frozenset({"exit_code", "exitcode", "returncode", "return_code"})
+_LAST_EXIT: Final = re.compile(
+    r"\bexit(?:ed)?(?: with)?[ _]?(?:code|status):?\s*-?[1-9]\d{0,8}\W*$", re.IGNORECASE
+)
+_LAST_REPORT: Final = re.compile(
+    r"\W{0,3}(?:[\w./-]{1,40}:\s)?(?:error|fatal|npm ERR!|E:|Error from server\b)", re.IGNORECASE
+)
+"""The last line of a command that failed, as git, npm, apt and kubectl write it."""
+_CANNOT_READ: Final = re.compile(
+    r".{1,200}: (?:command not found|not found|No such file or directory|Permission denied)\W*$",
+    re.IGNORECASE,
+)
+"""The last line of a command that could not run, or could not read its file."""
 _RAISED: Final = re.compile(
     r"[^\w{\[]{0,3}(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b[ \t]*:"
     r"|(?:error|fatal)\"?[ \t]*:)",
@@ -126,11 +140,16 @@ def fault_of(step: Step, output: str) -> Fault:
     if step.kind is not StepKind.TOOL:
         return Fault.NONE  # agents also talk about errors that they did not make
     text = _COLOURS.sub("", output).strip()
-    if reports_failure(text, step.target or ""):
+    name = call_name(step)
+    if commands_of(step) and looks_up(name):
+        is_failed = _look_failed(text) if prints_others_words(step) else _check_failed(text, name)
+    else:
+        is_failed = reports_failure(text, name) or (bool(commands_of(step)) and _command_failed(text, name))
+    if is_failed:
         return Fault.FAILED
     if not text and step.content is not ContentState.COMPLETE:
         return Fault.NONE  # its result was not recorded
-    if deed_of(step.target or ""):
+    if deed_of(name):
         return Fault.NONE  # a tool that changes something may return nothing
     return Fault.EMPTY if _is_nothing(text) else Fault.NONE
 
@@ -153,6 +172,36 @@ def _ends_in_traceback(text: str) -> bool:
     if _TRACEBACK not in text[-_HEAD:]:
         return False
     return _LAST_LINE.match(text[text.rfind("\n") + 1 :]) is not None
+
+
+def deed_failed(result: str, name: str) -> bool:
+    """Tell whether the result of a call that changes something is an error, not a text that speaks of one."""
+    return bool(deed_of(name)) and (_RAISED.match(result) is not None or _command_failed(result, name))
+
+
+def _command_failed(result: str, name: str) -> bool:
+    """Tell whether a command that does more than read or check says at its end that it failed."""
+    if looks_up(name):
+        return False
+    fields = mapping(result) if result[:1] == "{" else {}
+    codes = [value for key, value in fields.items() if str(key).casefold() in _EXITS]
+    if fields:
+        return any(isinstance(code, int) and code != 0 for code in codes)
+    last = result.rpartition("\n")[2]
+    patterns = (_LAST_EXIT.search(last), _LAST_REPORT.match(last), _CANNOT_READ.match(last))
+    return any(found is not None for found in patterns)
+
+
+def _check_failed(result: str, name: str) -> bool:
+    """Tell whether a look-up or a check of a shell failed: with 1 it found nothing, or tests fail."""
+    code = _EXIT_CODE.match(result)
+    return int(code[1]) not in {0, 1} if code else reports_failure(result, name)
+
+
+def _look_failed(result: str) -> bool:
+    """Tell whether a shell could not print what it was to print; what it prints may be any error."""
+    code, last = _EXIT_CODE.match(result), result.rpartition("\n")[2]
+    return (code is not None and int(code[1]) not in {0, 1}) or _CANNOT_READ.match(last) is not None
 
 
 def is_whole_report(result: str, tool: str = "") -> bool:

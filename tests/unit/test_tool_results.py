@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from analyzer.signals.commands import call_name
 from analyzer.signals.tool_results import Fault, fault_of, reports_failure, says_absent
 from tests.runs import tool
 
@@ -128,3 +131,72 @@ def test_an_agents_words_on_errors_are_no_result() -> None:
 )
 def test_an_error_may_say_that_there_is_no_such_thing(text: str, is_absent: bool) -> None:
     assert says_absent(text) is is_absent
+
+
+def shell(command: str, result: str = "") -> Fault:
+    return fault_of(tool("a", result, target="bash", input=json.dumps({"command": command})), result)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "! [rejected] main -> main\nerror: failed to push some refs to 'origin'",
+        "Everything is ready\nfatal: unable to access 'https://git.example/': timeout",
+        "! [rejected]\n[exit code: 1]",
+        "[The command completed with exit code 128.]",
+        '{"stdout": "", "stderr": "! [rejected]", "exit_code": 1}',
+        '{"output": "! [rejected]", "returncode": 1}',
+        "bash: git: command not found",
+    ],
+)
+def test_a_command_that_changes_something_says_at_its_end_that_it_failed(result: str) -> None:
+    assert shell("git add -A && git push origin main", result) is Fault.FAILED
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("git push", "   9e8d..1a2b  main -> main"),
+        ("git push", "remote: error budget is used up\n   9e8d..1a2b  main -> main"),
+        ("grep -rn TODO src", "[exit code: 1]"),
+        ("cat app.log | tail -1", "error: no route to host"),
+        ("kubectl logs web-1", "fatal: out of memory"),
+        ("pytest -q", "1 failed, 2 passed\n[exit code: 1]"),
+        ("git log --oneline", "1a2b error: handle timeouts"),
+        ("sed -i s/a/b/ f.py", ""),
+        ("mkdir -p out && cp a out/", ""),
+        ("cat > f.py <<'E'\nerror: 1\nE", ""),
+    ],
+)
+def test_what_a_command_reads_checks_or_does_in_silence_is_no_failure(command: str, result: str) -> None:
+    assert shell(command, result) is not Fault.FAILED
+    assert result or shell(command, result) is Fault.NONE
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("git add -A && git commit -m 'fix; push' && git push origin main", "git push"),
+        ("cd /x && FOO=1 sudo rm -rf build", "delete rm build"),
+        ("kubectl -n prod scale deploy/web --replicas=4", "kubectl scale"),
+        ("kubectl get pods | grep web", "read grep web"),
+        ("grep -rl x . | xargs -r sed -i 's/a/b/'", "edit sed"),
+        ("gh pr create --title 'x'", "gh pr create"),
+        ("apt-get install -y jq", "apt install"),
+        ("npm test 2>&1 | tail", "check npm test"),
+        ("echo hi > f.txt", "write echo hi"),
+        ("python -c 'x.push()'", "bash"),
+        ("./release.sh", "bash"),
+        ("", "bash"),
+        ("&& ; |", "bash"),
+        ("'" * 5_000, "bash"),
+    ],
+)
+def test_a_shells_call_has_the_name_of_what_it_does(command: str, name: str) -> None:
+    assert call_name(tool("a", target="bash", input=json.dumps({"command": command}))) == name
+    listed = json.dumps({"command": ["bash", "-lc", command]})
+    assert call_name(tool("a", target="shell", input=listed)) == name.replace("bash", "shell")
+
+
+def test_a_tool_that_is_no_shell_has_its_own_name() -> None:
+    assert call_name(tool("a", target="book_room", input='{"command": "git push"}')) == "book_room"

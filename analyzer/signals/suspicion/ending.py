@@ -15,11 +15,12 @@ from typing import Final
 from analyzer.lineage.derivation import converts, plain_results
 from analyzer.lineage.figures import figures
 from analyzer.lineage.sources import results
+from analyzer.signals.commands import call_name
 from analyzer.signals.normalize import normalized
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, Reading, final_answer, read
 from analyzer.signals.tool_names import looks_up
-from analyzer.signals.tool_results import Fault, fault_of, says_absent, says_refused
+from analyzer.signals.tool_results import Fault, deed_failed, fault_of, says_absent, says_refused
 from analyzer.signals.wordings import Kind, asks_whether, kinds_said, languages_in, only_acknowledges, said
 from semconv.model import Step, StepKind, Trajectory
 
@@ -90,7 +91,7 @@ class Ending:
         for at in range(len(reading.steps) - 1, -1, -1):
             step = reading.steps[at]
             is_sound = step.kind is StepKind.TOOL and reading.faults[at] is Fault.NONE
-            if is_sound and not looks_up(step.target or ""):
+            if is_sound and not looks_up(call_name(step)):
                 return at
         return -1
 
@@ -192,7 +193,7 @@ class Ending:
 
     def is_source(self, missed: Missed) -> bool:
         """Tell whether the answer rests on a text that was taken for the report of a failure."""
-        if self.reading.steps[missed.at].is_failed:
+        if self.reading.steps[missed.at].is_failed or deed_failed(missed.text, missed.tool):
             return False
         return not (tokens_of(self.answer) - tokens_of(self.task)).isdisjoint(tokens_of(missed.text[:HEAD]))
 
@@ -225,7 +226,7 @@ def _missed(reading: Reading) -> Iterator[Missed]:
         Missed(
             at=at,
             by=reading.responsible_steps[at],
-            tool=step.target or "",
+            tool=call_name(step),
             text=step.error or step.output.strip(),
             found_nothing=fault is Fault.EMPTY or says_absent(step.error or step.output),
         )

@@ -1,0 +1,151 @@
+"""What a shell is told to do: the commands of a call, by program and subcommand. Pure.
+
+The name of a shell tells nothing of what a call does, and its command does: ``git push`` changes something,
+``kubectl get pods`` looks something up, ``pytest`` checks. What a script does is not known.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from analyzer.signals.tool_names import deed_of, looks_up, words_in
+from semconv.dialects.reading.values import mapping, structured
+from semconv.model import Step, StepKind
+
+_HEAD: Final = 4_000
+"""Characters of a command that are read."""
+_MOST: Final = 40
+"""Commands of one call that are read, the last ones."""
+_SHELLS: Final = frozenset(
+    """
+    bash shell sh zsh fish powershell terminal exec execute run command commands cmd console cli ssh
+    """.split()  # noqa: SIM905 - readable in this form
+)
+"""Words in the names of tools that run commands."""
+_KEYS: Final = ("command", "cmd", "commands", "script", "bash_command", "code")
+"""Arguments that hold the command."""
+_SHELL_OF_LIST: Final = ("-c", "-lc")
+"""Options before the command in a list of arguments."""
+_APART: Final = re.compile(r"&&|\|\||[;|\n]")
+_QUOTED: Final = re.compile(
+    r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|<<-?\s?['\"]?(\w+)['\"]?\n.*?(?:\n\1\b|\Z)", re.DOTALL
+)
+_BEFORE: Final = re.compile(r"sudo|time|nohup|env|exec|command|xargs|timeout|\d+[smh]?|\w+=.*|-.*|[({!]+")
+"""Words before the program."""
+_WRITES: Final = re.compile(r"(?<![\d&>=-])>{1,2}\s?(?!&|/dev/)[^\s>]")
+_WORD: Final = re.compile(r"[A-Za-z][\w-]*")
+_OPTIONS_WITH_VALUE: Final = frozenset({"-C", "-n", "-f", "-c", "--namespace", "--context", "--prefix"})
+_OF_TWO_WORDS: Final = frozenset({"gh", "aws", "gcloud", "az", "docker", "systemctl"})
+"""Programs whose subcommands may have two words: ``gh pr create``."""
+_SCRIPT: Final = re.compile(r"\.{0,2}/(?!usr/|bin/|opt/)|.*\.(?:sh|py|js|ts|rb|pl)$")
+"""A program of the project's own, whose name tells nothing for sure."""
+_MOST_WORDS: Final = 12
+_PROGRAMS: Final = {"apt-get": "apt"}
+"""Other names of programs whose own name has a word that a subcommand may be."""
+_READS: Final = frozenset(
+    """
+    awk cat cd cut date df diff du echo egrep env fd file find grep head jq less ls more printenv printf ps
+    pwd rg sed sort stat tail tee tree tr true type uniq wc which whoami
+    blame describe get info inspect list log logs outdated plan show status top validate version view
+    """.split()  # noqa: SIM905 - readable in this form
+)
+"""Programs that only read, and subcommands of others that do."""
+_PRINTS: Final = frozenset(
+    {"cat", "egrep", "grep", "head", "jq", "less", "log", "logs", "more", "rg", "sort", "tail"}
+)
+"""Programs and subcommands that print what others wrote."""
+_CHANGES: Final = {
+    "rm": "delete", "rmdir": "delete", "mv": "move", "cp": "create", "mkdir": "create",
+    "touch": "create", "ln": "create",
+    "chmod": "change", "chown": "change", "kill": "stop", "pkill": "stop",
+}  # fmt: skip
+"""Programs that change something, with the verb for what they do."""
+RUNS_TESTS: Final = re.compile(
+    r"(?<![A-Za-z])(?:tests?|pytest|unittest|tox|nox|spec|rspec|jest|vitest|mocha|ava|phpunit|ctest|nextest"
+    r"|mvn|gradlew?|bazel|behat|cypress|playwright)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+"""Words in a command that runs tests, or checks in another way."""
+
+
+def call_name(step: Step) -> str:
+    """Return the name that tells what a call does: the tool's, or the last command that a shell ran.
+
+    Filters and commands that only read do not count beside others; ``read`` or ``check`` stands before the
+    name of a command that does no more than that. A command that tells nothing, such as a script, has the
+    tool's name.
+    """
+    found = commands_of(step)
+    telling = [one for one in found if deed_of(one)] or [one for one in found if not one.startswith("read ")]
+    last = (telling or found or ("",))[-1]
+    return last if deed_of(last) or looks_up(last) else step.target or ""
+
+
+def prints_others_words(step: Step) -> bool:
+    """Tell whether a shell only prints what others wrote: files, logs, lines that match."""
+    found = commands_of(step)
+    return bool(found) and all(not _PRINTS.isdisjoint(one.split()) for one in found)
+
+
+def commands_of(step: Step) -> tuple[str, ...]:
+    """Return the commands that a shell ran, each by program and subcommand; empty for another tool."""
+    return _named(step.target or "", step.input[:_HEAD]) if _is_shell(step) else ()
+
+
+def _is_shell(step: Step) -> bool:
+    return step.kind is StepKind.TOOL and not _SHELLS.isdisjoint(words_in(step.target or ""))
+
+
+@functools.lru_cache(maxsize=256)
+def _named(_tool: str, arguments: str) -> tuple[str, ...]:
+    command = _QUOTED.sub(" ", _command_in(arguments))
+    return tuple(filter(None, map(_name, _APART.split(command)[-_MOST:])))
+
+
+def _command_in(arguments: str) -> str:
+    """Return the command among a call's arguments, or the arguments themselves if they are plain text."""
+    value: Any = structured(arguments)
+    fields = mapping(arguments)
+    if fields:
+        value = next((fields[key] for key in _KEYS if key in fields), "")
+    if isinstance(value, list | tuple):
+        words = [str(one) for one in value]
+        return words[-1] if len(words) > 1 and words[-2] in _SHELL_OF_LIST else " ".join(words)
+    return value if isinstance(value, str) else ""
+
+
+def _name(command: str) -> str:
+    """Return a command's program and subcommands, after a verb for what it does if they do not tell."""
+    words = list(_words(command.split()[:_MOST_WORDS]))
+    if not words:
+        return ""
+    name = " ".join(words)
+    if RUNS_TESTS.search(command):
+        return f"check {name}"
+    if words[0] in _CHANGES:
+        return f"{_CHANGES[words[0]]} {name}"
+    if words[0] == "sed" and " -i" in command:
+        return f"edit {name}"
+    if words[0] in _READS and _WRITES.search(command):
+        return f"write {name}"
+    return f"read {name}" if not _READS.isdisjoint(words) and not deed_of(name) else name
+
+
+def _words(parts: Sequence[str]) -> Iterator[str]:
+    """Yield the words that name a command: the program, and its subcommands up to the first argument."""
+    start = next((place for place, one in enumerate(parts) if not _BEFORE.fullmatch(one)), len(parts))
+    for one in parts[start : start + 1]:
+        yield "script" if _SCRIPT.match(one) else _PROGRAMS.get(one, one.rpartition("/")[2])
+    left = 2 if parts[start : start + 1] and parts[start] in _OF_TWO_WORDS else 1
+    place = start + 1
+    while place < len(parts) and left:
+        if parts[place].startswith("-"):
+            place += 2 if parts[place] in _OPTIONS_WITH_VALUE else 1
+        elif _WORD.fullmatch(parts[place]):
+            yield parts[place]
+            left, place = left - 1, place + 1
+        else:
+            return
