@@ -122,7 +122,17 @@ def wrong_calculations(text: str) -> Iterator[WrongCalculation]:
         if right is None or stated is None or _holds(calculation, right, result, stated, ahead[result.end :]):
             continue
         start, stop = offset + calculation.start, max(found.end(), found.start() + result.end)
+        right, stated = _likelier(right, stated, calculation, result)
         yield WrongCalculation(quote=text[start:stop], stated=stated, right=right, start=start, end=stop)
+
+
+def _likelier(right: float, stated: float, left: _Expression, result: _Expression) -> tuple[float, float]:
+    """Return the right and the stated result, with points as thousands separators if that is nearer."""
+    grouped = tuple(_evaluate([_ungrouped(one) for one in each.pieces]) for each in (left, result))
+    if grouped[0] is None or grouped[1] is None:
+        return right, stated
+    ways = ((right, stated), (grouped[0], grouped[1]))
+    return min(ways, key=lambda way: abs(way[0] - way[1]) / max(abs(way[0]), abs(way[1]), 1e-9))
 
 
 def _holds(left: _Expression, right: float, result: _Expression, stated: float, after: str) -> bool:

@@ -41,6 +41,19 @@ def test_a_sum_that_does_not_add_up_is_found_and_quoted_word_for_word(text: str)
     assert wrong.right != wrong.stated
 
 
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("1.240 + 980 + 1.655 + 725 = 4.500", "4,600"),
+        ("318 + 274 + 405 + 198 = 1.295", "1,195"),
+        ("1.5 + 2.25 = 3.85", "3.75"),
+    ],
+)
+def test_points_part_thousands_where_that_is_nearer_to_the_result(text: str, right: str) -> None:
+    (wrong,) = wrong_calculations(text)
+    assert wrong.right_shown == right
+
+
 LEFT_ALONE = {
     "right, or no plain arithmetic": [
         "16 x 10 x 3 = 480",
