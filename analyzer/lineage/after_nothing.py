@@ -13,14 +13,15 @@ from analyzer.lineage.dates import clocks_in, dates_in, follows
 from analyzer.lineage.derivation import converts, plain_results
 from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures, prose_of
-from analyzer.lineage.known import Known, around
+from analyzer.lineage.known import Known, around, counts_in
 from analyzer.lineage.vocabulary import begins_with_no, first_sentence
+from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import deed_of, recalls
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import asks_whether, mentions_fault
 from semconv.dialects.reading.values import mapping, structured
-from semconv.model import Evidence, StepKind
+from semconv.model import Evidence, Step, StepKind
 
 _MOST_NODES: Final = 60
 _MOST_GAPS: Final = 40
@@ -28,8 +29,15 @@ _LEAST_KEY: Final = 3
 """Letters of a key that a text may name."""
 _MOST_DATES: Final = 100
 _MOST_ASKED: Final = 8
-_ERRORS: Final = frozenset({"error", "errors", "warning", "warnings"})
-"""Keys that are empty in any result."""
+_ENVELOPE: Final = frozenset({"error", "errors", "warning", "warnings", "resultType"})
+"""Keys that are empty in any result, or say of what kind it is."""
+_STATES: Final = frozenset({"status", "state", "ok", "success"})
+_SUCCEEDED: Final = frozenset({"success", "ok", "true", "200"})
+"""Values that say that the call succeeded."""
+_HEADING: Final = re.compile(
+    r"(?:[-=+| ]+\n)?[^\W\d][^\d\n,;|]{0,40}(?:[|;\t,](?! )[^\d\n,;|]{1,40}){1,20}(?:\n[-=+| ]+)?"
+)
+"""A table that has a heading and no row."""
 _GIVES_NOTHING: Final = frozenset({Fault.NONE, Fault.EMPTY})
 _ROUND: Final = 5
 """Minutes of which a time that somebody proposes is a multiple, and a time that was recorded seldom is."""
@@ -40,14 +48,14 @@ def values_after_nothing(known: Known) -> Iterator[Clue]:
     answer = prose_of(final_answer(known.reading.trajectory)[:HEAD])
     steps = known.reading.steps
     found = [(place, is_empty(text, steps[place].input)) for place, text in _calls(known)]
-    given = {steps[place].target: place for place, has_nothing in found if not has_nothing}
+    given = {_kind(steps[place]): place for place, has_nothing in found if not has_nothing}
     empty = [
-        place for place, has_nothing in found if has_nothing and given.get(steps[place].target, 0) < place
+        place for place, has_nothing in found if has_nothing and given.get(_kind(steps[place]), 0) < place
     ]
     if says_nothing_found(known.asked, answer):
         empty = []
     empty += _failed_at_last(known)
-    if not empty or not answer or mentions_fault(answer):
+    if not empty or not answer or mentions_fault(answer, known.asked):
         return
     for literal in _strange(known, answer):
         position = known.first_said(partial(_has, literal), after=empty[0])
@@ -56,6 +64,11 @@ def values_after_nothing(known: Known) -> Iterator[Clue]:
         if sources:
             yield _clue(known, position, sources[-1], literal)
             return
+
+
+def _kind(step: Step) -> tuple[str | None, tuple[str, ...]]:
+    """Return what kind of call a step is: a shell's calls are told apart by their first command."""
+    return step.target, commands_of(step)[:1]
 
 
 def filled_gaps(known: Known) -> Iterator[Clue]:
@@ -118,7 +131,7 @@ def _has(literal: str, text: str) -> bool:
 
 def _calls(known: Known) -> Iterator[tuple[int, str]]:
     for place, step in enumerate(known.reading.steps):
-        is_deed = bool(deed_of(step.target or ""))  # it says nothing when it is done
+        is_deed = bool(deed_of(call_name(step)))  # it says nothing when it is done
         if (
             step.kind is StepKind.TOOL
             and not is_deed
@@ -129,34 +142,43 @@ def _calls(known: Known) -> Iterator[tuple[int, str]]:
 
 
 def _failed_at_last(known: Known) -> list[int]:
-    """Return the positions of the calls that failed and after which no call returned anything."""
+    """Return the positions of the calls that failed and after which no call returned more than a state."""
     found: list[int] = []
     for place, step in enumerate(known.reading.steps):
         if step.kind is StepKind.TOOL:
-            if known.reading.faults[place] is not Fault.FAILED or known.reading.repaired[place]:
-                found.clear()
-            else:
+            if known.reading.faults[place] is Fault.FAILED and not known.reading.repaired[place]:
                 found.append(place)
+            elif not _only_accepts(step):
+                found.clear()
     return found
 
 
+def _only_accepts(step: Step) -> bool:
+    """Tell whether a result has no figure, and only says that a deed was accepted."""
+    if any(map(str.isdigit, step.output)):
+        return False
+    return bool(deed_of(call_name(step))) or not _STATES.isdisjoint(mapping(step.output[:HEAD]))
+
+
 def is_empty(result: str, arguments: str) -> bool:
-    """Tell whether a result is JSON that holds nothing, or only repeats arguments beside empty values."""
+    """Tell whether a result holds nothing: JSON of arguments and empty values, or the heading of a table."""
     value = structured(result)
     if not isinstance(value, dict | list):
-        return False
+        return _HEADING.fullmatch(result.strip()) is not None
     asked = {str(one).casefold() for one in mapping(arguments).values() if isinstance(one, str | int)}
     waiting, seen, has_gap = [value], 0, not value
     while waiting:
         one = waiting.pop()
         seen += 1
         inner: list[Any] = (
-            [each for key, each in one.items() if key not in _ERRORS] if isinstance(one, dict) else list(one)
+            [each for key, each in one.items() if key not in _ENVELOPE]
+            if isinstance(one, dict)
+            else list(one)
         )
         for each in inner:
             if each is None or each in ("", [], {}):
                 has_gap = True
-            elif each == 0:
+            elif each == 0 or str(each).casefold() in _SUCCEEDED:
                 continue  # a count of nothing; alone it may be the answer
             elif isinstance(each, dict | list):
                 waiting.append(each)
@@ -170,8 +192,9 @@ def is_empty(result: str, arguments: str) -> bool:
 def _strange(known: Known, answer: str) -> Iterator[str]:
     """Yield the dates and figures of the answer that nothing gives, as written."""
     dates = known.all_dates[:_MOST_DATES]
+    counts = (*known.counts, *(counts_in(answer) if dates else ()))
     for date in dates_in(answer):
-        if not known.has_date(date) and not follows(date, dates, known.counts, within=7):
+        if not known.has_date(date) and not follows(date, dates, counts, within=7):
             yield date.literal
     clocks = {one.minutes for source in known.sources for one in clocks_in(source.text)}
     for clock in clocks_in(answer):

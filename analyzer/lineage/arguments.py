@@ -2,7 +2,8 @@
 
 An argument may be anything an agent knows. It is a slip of a given value if it differs from that in one
 place, nothing that the agent had read has it, nothing gives it by counting or arithmetic, and no call uses
-the given one: whoever tries several values uses that one too. Dates, figures and plain numbers count in deeds
+the given one: whoever tries several values uses that one too. Exchanged digits of an id are a slip in any
+call that does more than look up, since nobody tries them. Dates, figures and plain numbers count in deeds
 only: searches and calculations take what is near to what was asked for.
 """
 
@@ -22,6 +23,7 @@ from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, counts_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import weekdays_in
+from analyzer.signals.commands import call_name
 from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of, looks_up
 from semconv.dialects.reading.values import mapping
@@ -82,7 +84,7 @@ def contradicting_arguments(known: Known) -> Iterator[Clue]:
             position=place,
             tool=step.target or "",
             text=step.input[:HEAD],
-            is_deed=_is_deed(step.target or ""),
+            is_deed=_is_deed(call_name(step)),
         )
         for place, step in enumerate(known.reading.steps)
         if step.kind is StepKind.TOOL and step.input
@@ -190,7 +192,9 @@ def _keyed(case: _Case) -> Iterator[_Slip]:
             given = (
                 (one, position)
                 for position, one in case.known.keyed(key)[: -_MOST_KEYED - 1 : -1]
-                if position < call.position and _kind_of_id(one) == kind and not case.is_used(one)
+                if position < call.position
+                and _kind_of_id(one) == kind
+                and (not case.is_used(one) or (not looks_up(call.tool) and _is_exchanged(value, one)))
             )
             for one, position in islice(given, 1):
                 yield _Slip(
@@ -219,6 +223,11 @@ def _is_id(value: str) -> bool:
 def _kind_of_id(value: str) -> str:
     """Return the letters with which an id begins; empty if it begins with something else."""
     return value[: next((place for place, char in enumerate(value) if not char.isalpha()), 0)].casefold()
+
+
+def _is_exchanged(value: str, given: str) -> bool:
+    """Tell whether an id is another one with two digits exchanged, which no counting gives."""
+    return one_slip(value.casefold(), given.casefold()) and sorted(value) == sorted(given)
 
 
 def one_slip(one: str, other: str) -> bool:

@@ -42,6 +42,7 @@ _DAY_THEN_MONTH: Final = re.compile(r"\bdd/mm|\bjj/mm|\btt/mm|\bgg/mm", re.IGNOR
 _CENTURY: Final = 2_000
 _FIRST_YEAR: Final = 1_500
 _LAST_YEAR: Final = 2_500
+_WORKING_WEEK: Final = 5
 _MOST_COUNTS: Final = 24
 _MOST_DATES: Final = 48
 _WEEK: Final = 7
@@ -177,7 +178,7 @@ def digits_apart(one: DateFound, other: DateFound) -> int:
 def follows(one: DateFound, known: Iterable[DateFound], counts: Iterable[int], within: int = 0) -> bool:
     """Tell whether a known date, moved by a known number of days, weeks, months or years, gives this one.
 
-    Numbers may count the first day or leave it out.
+    Numbers may count the first day or leave it out; from five on, they may count working days alone.
 
     Args:
         one: a date.
@@ -188,6 +189,8 @@ def follows(one: DateFound, known: Iterable[DateFound], counts: Iterable[int], w
     numbers = list(dict.fromkeys(counts))[:_MOST_COUNTS]
     days = {sign * n * size for n in numbers for size in (1, 7) for sign in (1, -1)}
     days |= {sign * (n + extra) for n in numbers for extra in (1, -1) for sign in (1, -1)}
+    working = {n + n // 5 * 2 + extra for n in numbers if n >= _WORKING_WEEK for extra in range(3)}
+    days |= working | {-one for one in working}
     days |= set(range(-within, within + 1))
     wanted = {_known_year(reading) for reading in one.readings}
     if any(day.year == 0 for day in one.readings):

@@ -18,12 +18,13 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, around
+from analyzer.signals.commands import call_name, commands_of
 from analyzer.signals.run_view import HEAD, QUOTE, final_answer
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import Kind, languages_in, said
 from semconv.dialects.reading.values import mapping
-from semconv.model import Evidence, StepKind
+from semconv.model import Evidence, Step, StepKind
 from semconv.record import record
 
 SENTENCE: Final = re.compile(r"[^.!?。！？।\n]+(?:[.!?](?!\s|$)[^.!?。！？।\n]*)*[.!?。！？।]?")  # noqa: RUF001 - other scripts
@@ -125,12 +126,17 @@ def _deeds(known: Known) -> list[_Deed]:
     """Return the successful calls that change something, or whose names do not tell."""
     reading = known.reading
     return [
-        _Deed(position=place, tool=step.target or "", texts=_texts(step.input), result=step.output[:HEAD])
+        _Deed(position=place, tool=_does(step), texts=_texts(step.input), result=step.output[:HEAD])
         for place, step in enumerate(reading.steps)
         if step.kind is StepKind.TOOL
-        and not looks_up(step.target or "")
+        and not looks_up(call_name(step))
         and reading.faults[place] is Fault.NONE
     ]
+
+
+def _does(step: Step) -> str:
+    """Return the names of all that a call does: of the tool, or of each command of a shell."""
+    return "; ".join(commands_of(step)) or step.target or ""
 
 
 def _texts(arguments: str) -> str:
@@ -139,7 +145,7 @@ def _texts(arguments: str) -> str:
 
 def claimed_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims, that no call did, and that nothing in the run speaks of."""
-    tools = [step.target or "" for step in known.reading.steps if step.kind is StepKind.TOOL]
+    tools = [_does(step) for step in known.reading.steps if step.kind is StepKind.TOOL]
     claims = list(claims_in(final_answer(known.reading.trajectory)[:HEAD])) if tools else []
     if not any(acts for _, acts in claims) or _are_unspoken_for(known, claims):
         return

@@ -78,6 +78,22 @@ def _table(text: str) -> list[tuple[str, list[Any]]]:
     return []
 
 
+def cells_apart(text: str) -> str:
+    """Return a text of the same length in which a bar stands between the cells of a table in CSV.
+
+    Otherwise ``84000,31.4`` is no two numbers. Prose has a blank after a comma, and a list of numbers such as
+    ``1,234`` has no heading.
+    """
+    head, line, rest = text.partition("\n")
+    mark = next((one for one in ",;" if 0 < head.count(one) == rest.partition("\n")[0].count(one)), "")
+    cells = head.split(mark) if mark else []
+    if not line or not cells or not all(one[:1].isalpha() for one in cells):
+        return text
+    return "\n".join(
+        each.replace(mark, "|") if each.count(mark) == len(cells) - 1 else each for each in text.split("\n")
+    )
+
+
 _RULE: Final = frozenset("-: ")
 _LEAST_ROWS: Final = 3
 _WIDE: Final = 4
@@ -107,11 +123,12 @@ def _listed(key: str, values: Sequence[Any]) -> Listed | None:
         return None
     texts = [{_plain(value) for value in row.values()} for row in rows]
     counts = Counter(text for row in texts for text in row)
-    entries = tuple(
-        Entry(fields=row, names=tuple(sorted(text for text in own if counts[text] == 1 and _can_name(text))))
-        for row, own in zip(rows, texts, strict=True)
-    )
-    return Listed(key=key, entries=entries) if all(entry.names for entry in entries) else None
+    for can_name in (_can_name, _is_number_of):
+        names = [tuple(sorted(one for one in own if counts[one] == 1 and can_name(one))) for own in texts]
+        if all(names):
+            found = (Entry(fields=row, names=own) for row, own in zip(rows, names, strict=True))
+            return Listed(key=key, entries=tuple(found))
+    return None
 
 
 def _fields(value: Any) -> dict[str, Scalar]:
@@ -131,6 +148,12 @@ def _can_name(text: str) -> bool:
     return is_word and text not in _FLAGS and not _is_time(text)
 
 
+def _is_number_of(text: str) -> bool:
+    """Tell whether a text is the number of a person or a thing, which names it where nothing else does."""
+    return text.isdigit() and len(text) >= _LEAST_NUMBER
+
+
+_LEAST_NUMBER: Final = 5
 _FLAGS: Final = frozenset({"true", "false", "none", "null", "nan"})
 
 

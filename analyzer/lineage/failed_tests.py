@@ -16,17 +16,12 @@ from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.known import Known
+from analyzer.signals.commands import RUNS_TESTS, call_name
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import looks_up
-from analyzer.signals.wordings import Kind, kinds_said
+from analyzer.signals.wordings import Kind, kinds_said, says_newly
 from semconv.model import Evidence, Step, StepKind
 
-_RUNS_TESTS: Final = re.compile(
-    r"(?<![A-Za-z])(?:tests?|pytest|unittest|tox|nox|spec|rspec|jest|vitest|mocha|ava|phpunit|ctest|nextest"
-    r"|mvn|gradlew?|bazel|behat|cypress|playwright)(?![A-Za-z])",
-    re.IGNORECASE,
-)
-"""Words in a command or a tool's name that run tests."""
 _READS: Final = re.compile(
     r"(?:^|[\"';&|(])\s{0,3}(?:cat|less|more|head|tail|grep|egrep|rg|ag|find|fd|ls|sed|awk|diff|wc"
     r"|git (?:log|show|diff|grep|blame))\s[^;&|\"']*"
@@ -49,7 +44,7 @@ _FAILS: Final = re.compile(
     r"|не\s?прош|пада|упал|失敗|失败|실패|ba\u015far\u0131s\u0131z|فشل|विफल",
     re.IGNORECASE,
 )
-_ADMITS: Final = frozenset({Kind.ADMISSION, Kind.GIVING_UP})
+_ADMITS: Final = (Kind.ADMISSION, Kind.GIVING_UP)
 _MENDED: Final = re.compile(
     r"\b(?:fix|repair|resolv|correct|mend|debug)\w*\s(?:\w+\s){0,3}?fail\w*(?:\stests?)?"
     r"|\bfail\w*\s(?:\w+\s){0,2}?(?:is|are|was|were|been)\s(?:now\s)?(?:fix|repair|resolv|correct)ed",
@@ -57,7 +52,7 @@ _MENDED: Final = re.compile(
 )
 """Mentions of a failure that is said to be mended."""
 _PASS: Final = re.compile(
-    r"\btests?\b[^.\n]{0,40}?\b(?:pass(?:es|ed|ing)?|green|succeed(?:s|ed)?|grün|bestehen|bestanden|durch"
+    r"\b(?:tests?|specs?|suites?|builds?)\b[^.\n]{0,40}?\b(?:pass(?:es|ed|ing)?|green|succeed(?:s|ed)?|grün|bestehen|bestanden|durch"
     r"|passent|réussi\w*|pasan|pasaron|passano|passam|slagen)\b"
     r"|тест\w*[^.\n]{0,40}?(?:прош|проход)|テスト[^。\n]{0,20}?(?:成功|通|パス)|测试[^。\n]{0,20}?通过",
     re.IGNORECASE,
@@ -76,9 +71,11 @@ def failed_tests(known: Known) -> Iterator[Clue]:
     report = f"{last.output}\n{last.error}"[-HEAD:]
     counted = _FAILURES.search(report)
     claims = _PASS.search(answer) is not None or (not is_edited and _claims_success(known, answer))
-    if counted is None or not claims or _passes_on(answer, report):
+    if counted is None or not claims or _passes_on(answer, report, known.asked):
         return
-    author = next((step for step in reversed(trajectory.steps) if _speaks(step)), last)
+    spoken = [step for step in trajectory.steps if _speaks(step)]
+    after = (step for step in spoken if step.index > last.index and _PASS.search(step.output[:HEAD]))
+    author = next(after, spoken[-1] if spoken else last)
     since = ", and ran none after its last edit" if is_edited else ""
     yield Clue(
         step=author.index,
@@ -104,8 +101,9 @@ def _last_tests(steps: Sequence[Step]) -> tuple[Step | None, bool]:
             continue
         if _runs_tests(step):
             return step, is_edited
-        is_edit = _EDITS.search(step.target or "") is not None
-        if not is_edit and not looks_up(step.target or ""):
+        name = call_name(step)
+        is_edit = _EDITS.search(name) is not None
+        if not is_edit and not looks_up(name):
             break
         is_edited |= is_edit
     return None, False
@@ -115,7 +113,7 @@ def _runs_tests(step: Step) -> bool:
     tool = step.target or ""
     command = _READS.sub(" ", step.input[:HEAD])
     is_edit = looks_up(tool) or _EDITS.search(tool) is not None
-    return not is_edit and _RUNS_TESTS.search(f"{tool} {command}") is not None
+    return not is_edit and RUNS_TESTS.search(f"{tool} {command}") is not None
 
 
 def _claims_success(known: Known, answer: str) -> bool:
@@ -128,9 +126,9 @@ def _speaks(step: Step) -> bool:
     return step.kind in {StepKind.LLM, StepKind.AGENT} and bool(step.output) and not step.calls
 
 
-def _passes_on(answer: str, report: str) -> bool:
+def _passes_on(answer: str, report: str, asked: str) -> bool:
     """Tell whether an answer speaks of failures that remain, or of a test that failed."""
     remaining = _MENDED.sub(" ", answer)
-    if not _ADMITS.isdisjoint(kinds_said(remaining)) or _FAILS.search(remaining):
+    if any(says_newly(kind, remaining, asked) for kind in _ADMITS) or _FAILS.search(remaining):
         return True
     return any(name[0] in answer for name in _TEST_NAME.finditer(report))

@@ -41,7 +41,7 @@ _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
 def unmet_flags(known: Known) -> Iterator[Clue]:
     """Yield the entries that the answer chose although they lack what the task asks for."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
-    if not answer or mentions_fault(answer) or has_alternative(known.asked):
+    if not answer or mentions_fault(answer, known.asked) or has_alternative(known.asked):
         return
     lists = [(one, keys) for _, text in known.results() for one in lists_in(text) if (keys := _flags(one))]
     wanted, told = (

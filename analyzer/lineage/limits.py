@@ -49,7 +49,7 @@ def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     limits = (*_times(known.asked, known.languages), *_amounts(known.asked, known.languages))
-    if not limits or not answer or mentions_fault(answer) or has_alternative(known.asked):
+    if not limits or not answer or mentions_fault(answer, known.asked) or has_alternative(known.asked):
         return
     small, words = answer.casefold(), words_in(answer)
     for _step, text in known.results():

@@ -20,8 +20,9 @@ from analyzer.lineage.arguments import one_slip
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in
 from analyzer.lineage.entries import Entry, Listed, lists_in
-from analyzer.lineage.known import Known, words_in
+from analyzer.lineage.known import Known, around, words_in
 from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import mentions_fault
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
@@ -30,6 +31,7 @@ from semconv.record import record
 _MOST_LISTS: Final = 40
 _MOST_CHOICES: Final = 2_000
 """Arguments that take an entry of a list, and are compared with what was asked for."""
+_DIGIT: Final = re.compile(r"\d")
 _LEAST_NAME: Final = 3
 _LONG_NUMBER: Final = 5
 """Digits of a number that names something."""
@@ -47,9 +49,8 @@ class _Choice:
     entry: Entry
 
     def named(self) -> Entry:
-        """Return the entry without its id: an answer that names it so is open about what was taken."""
-        taken = str(self.entry.fields[self.key]).casefold().strip()
-        return replace(self.entry, names=tuple(name for name in self.entry.names if name != taken))
+        """Return the entry without its ids: an answer that names it so is open about what was taken."""
+        return replace(self.entry, names=tuple(name for name in self.entry.names if not _DIGIT.search(name)))
 
 
 @record
@@ -65,7 +66,7 @@ class _Field:
 def calls_for_other_rows(known: Known) -> Iterator[Clue]:
     """Yield the calls with the id of one entry of a list where the task names another one."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
-    if mentions_fault(answer):
+    if mentions_fault(answer, known.asked):
         return
     words, small = words_in(answer), answer.casefold()
     before: dict[int, str] = {}
@@ -78,7 +79,12 @@ def calls_for_other_rows(known: Known) -> Iterator[Clue]:
             asked[text] = _Asked(text)
         meant = asked[text].meant_by(choice)
         is_found = known.is_elsewhere(value.casefold(), choice.source, position)  # another result led to it
-        if meant is None or is_found or meant[0].casefold() in known.in_calls:
+        if meant is None or is_found:
+            continue
+        if meant[0].casefold() in known.in_calls:
+            deed = _deed_led_to(known, position, meant[0])
+            if deed is not None:
+                yield _clue(known, deed, choice, value, f"{meant[0]} ({meant[1]})")
             continue
         if not choice.named().is_named_in(words, small):
             yield _clue(known, position, choice, value, f"{meant[0]} ({meant[1]})")
@@ -88,11 +94,50 @@ def _chosen(known: Known) -> Iterator[tuple[int, str, _Choice]]:
     """Yield the arguments of calls that take an entry of an earlier list, with the position of the call."""
     choices = _choices(known)
     for position, step in enumerate(known.reading.steps if choices else ()):
+        if step.kind in _SAYS and step.output:
+            yield from _said(position, step.output[:HEAD], choices)
         arguments = mapping(step.input[:HEAD]).values() if step.kind is StepKind.TOOL else ()
         for value in arguments:
             if isinstance(value, str | int) and not isinstance(value, bool):
                 found = choices.get(str(value), ())
                 yield from ((position, str(value), one) for one in found if one.source < position)
+
+
+def _said(
+    position: int, text: str, choices: Mapping[str, Sequence[_Choice]]
+) -> Iterator[tuple[int, str, _Choice]]:
+    """Yield the ids of the only entry of a list that an agent's words name: it passes on this one."""
+    words = words_in(text)
+    found = [(value, one) for value, ones in choices.items() if value.casefold() in words for one in ones]
+    for value, one in found:
+        named = (entry for entry in one.listed.entries if entry.is_named_in(words, text.casefold()))
+        if one.source < position and all(entry is one.entry for entry in named):
+            yield position, value, one
+
+
+def _deed_led_to(known: Known, position: int, meant: str) -> int | None:
+    """Return the deed with an id that only the call for the wrong entry had returned, if there is one.
+
+    The right entry was looked up as well, so that the call alone is no mistake.
+    """
+    steps = known.reading.steps
+    right = next((one for one in steps if one.kind is StepKind.TOOL and meant in one.input), None)
+    look = steps[position]
+    if right is None or look.kind is not StepKind.TOOL or deed_of(look.target or "") or not look.output:
+        return None
+    given, others = words_in(look.output), words_in(f"{right.output}\n{right.input}")
+    for place, step in enumerate(steps[position + 1 :], position + 1):
+        if step.kind is not StepKind.TOOL or looks_up(step.target or "") or not deed_of(step.target or ""):
+            continue
+        used = {str(one).casefold() for one in mapping(step.input[:HEAD]).values() if isinstance(one, str)}
+        if used & others:
+            return None
+        if used & given:
+            return place
+    return None
+
+
+_SAYS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
 
 def _choices(known: Known) -> Mapping[str, Sequence[_Choice]]:
@@ -179,7 +224,8 @@ class _Asked:
     def _has(self, value: str) -> bool:
         """Tell whether a name or a long number was asked for, word for word."""
         is_name = any(map(str.isalpha, value)) or (value.isdigit() and len(value) >= _LONG_NUMBER)
-        return is_name and len(value) >= _LEAST_NAME and _parts(value) <= self._words
+        is_asked = value.casefold() in self._words or _parts(value) <= self._words
+        return is_name and len(value) >= _LEAST_NAME and is_asked
 
     def _has_date(self, value: str) -> bool:
         """Tell whether a value is a date, and was asked for."""
@@ -221,11 +267,14 @@ def _parts(text: str) -> frozenset[str]:
 
 def _clue(known: Known, position: int, choice: _Choice, value: str, right: str) -> Clue:
     call = known.reading.steps[position]
+    is_call = call.kind is StepKind.TOOL
+    quote = call.input[:200] if is_call else around(call.output, value)
+    did = f"called {call.target or 'a tool'} with" if is_call else "chose"
     return Clue(
         step=known.reading.steps[known.origin_of(value, position)].index,
         kind=ClueKind.CHANGED,
-        reason=f"called {call.target or 'a tool'} with {f'{choice.key} {value}'[:60]}, where"
+        reason=f"{did} {f'{choice.key} {value}'[:60]}, where"
         f" {known.giver(choice.source)} has {right[:80]} for what was asked",
-        evidence=(Evidence(step=call.index, quote=call.input[:200]),),
+        evidence=(Evidence(step=call.index, quote=quote),),
         signs={"argument": 1.0},
     )

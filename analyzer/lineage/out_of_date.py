@@ -33,7 +33,7 @@ def outdated_results(known: Known) -> Iterator[Clue]:
     """Yield the old results whose figures the answer states for today, without their date."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     today = _today(known)
-    if not answer or today is None or mentions_fault(answer) or denies(answer):
+    if not answer or today is None or mentions_fault(answer, known.asked) or denies(answer):
         return
     stated = {one.value for one in figures(answer)}
     for step, text in known.results():

@@ -24,6 +24,7 @@ from analyzer.lineage.out_of_date import other_periods, outdated_results
 from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
+from analyzer.lineage.siblings import figures_of_siblings
 from analyzer.lineage.superseded import replaced_versions
 from analyzer.lineage.totals import wrong_totals
 from analyzer.lineage.units import changed_units
@@ -57,6 +58,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     values_after_nothing,
     filled_gaps,
     calls_for_other_rows,
+    figures_of_siblings,
     wrong_weekdays,
     wrong_totals,
 )

@@ -24,6 +24,8 @@ _MOST_WORKED: Final = 8
 """Latest figures that an agent has heard and may compute with."""
 _LONG: Final = 4
 """Digits from which a figure with a slip counts even if the answer only has what was computed with it."""
+_LEAST_OF_PERCENT: Final = 2
+_FEW_SHARES: Final = 3
 _LEAST_DIGITS: Final = 3
 """Digits from which two figures that differ in one place are not alike by chance."""
 
@@ -78,12 +80,16 @@ def _is_called_again(known: Known, position: int, figure: Figure, given: Figure)
 
 
 def _is_telling(figure: Figure) -> bool:
-    return not figure.is_small and not figure.is_label and len(figure.digits) >= _LEAST_DIGITS
+    least = _LEAST_OF_PERCENT if figure.unit == "%" else _LEAST_DIGITS
+    return not figure.is_small and not figure.is_label and len(figure.digits) >= least
 
 
 def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator[tuple[Figure, Figure]]:
     """Yield the new figures with the digits of a heard one in another order, which is not repeated."""
+    shares = {one.value for one in heard if one.unit == "%"}
     for figure in new:
+        if len(figure.digits) < _LEAST_DIGITS and len(shares) > _FEW_SHARES:
+            continue  # alike by chance
         results = plain_results([one.value for one in heard if one.value][-_MOST_WORKED:])
         if any(map(figure.is_about, (*(each.value for each in heard), *results))):
             continue

@@ -14,7 +14,8 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
+from analyzer.lineage.deeds import SENTENCE
+from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
 from analyzer.lineage.known import around
 from analyzer.lineage.sources import columns_of, is_blind, results, sources
@@ -57,6 +58,8 @@ def wrong_figures(reading: Reading) -> Iterator[Clue]:
             yield _clue(reading, claim, _Instead(text=right.as_text(claim), is_product=True))
         elif claim in held.lone and (instead := _slipped(reading, held, claim)) is not None:
             yield _clue(reading, claim, instead)
+        elif claim.unit == "%" and (share := _share_nearly(reading, claim)):
+            yield _clue(reading, claim, _Instead(text=share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +137,23 @@ def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
         and many * alike_by_chance(claim, value) <= BY_CHANCE
     )
     return next(near, "")
+
+
+def _share_nearly(reading: Reading, claim: Figure) -> str:
+    """Return what share the other two figures of a sentence give, if a percentage is a slip of it."""
+    text = reading.outputs[_introduced(reading, claim)]
+    for found in SENTENCE.finditer(text):
+        said = [one for one in figures(found[0]) if not one.is_label]
+        shares, plain = ([one for one in said if (one.unit == "%") is is_share] for is_share in (True, False))
+        if [one.value for one in shares] != [claim.value] or len(plain) != 2 or claim.is_hedged:
+            continue
+        part, whole = sorted(plain, key=lambda one: one.value)
+        right = 100 * part.value / whole.value if part.value > 0 else 0.0
+        others = (right, 100 - right, 100 / right * 100 if right else 0.0)
+        nearest = round(right / claim.step) * claim.step
+        if not any(map(claim.is_about, others)) and near_miss(claim, nearest):
+            return f"{part.literal} of {whole.literal} is {right:.3g}%"
+    return ""
 
 
 def _added_up_nearly(reading: Reading, held: Judged, claim: Figure) -> str:

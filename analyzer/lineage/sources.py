@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from analyzer.lineage.entries import document_in
+from analyzer.lineage.entries import cells_apart, document_in
 from analyzer.lineage.figures import Figure, figures
 from analyzer.signals.run_view import HEAD, Reading, spoken_input
 from semconv.model import ContentState, Step, StepKind
@@ -47,7 +47,7 @@ class Source:
 def sources(reading: Reading) -> tuple[Source, ...]:
     """Return every text from outside once, in the order of the steps."""
     return tuple(
-        Source(step=step, text=text, figures=tuple(figures(text)), is_result=is_result)
+        Source(step=step, text=text, figures=tuple(figures(cells_apart(text))), is_result=is_result)
         for step, text, is_result in _distinct_texts(reading)
     )
 

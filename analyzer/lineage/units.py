@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
@@ -32,6 +32,12 @@ _MONEY: Final = "money"
 _MOST_GIVEN: Final = 40
 _MOST_SCANNED: Final = 400
 _MOST_SUMMED: Final = 12
+_AREAS: Final = frozenset({"mm2", "cm2", "m2"})
+_LEAST_SAME: Final = 3
+"""Digits that two figures beside each other share by conversion, not by chance."""
+_RIGHT_AFTER: Final = 16
+"""Characters between them: the unit, and words such as "that is"."""
+_ROUNDED: Final = 0.006
 _BESIDE: Final = 80
 """Characters around a figure in which it may say by what it was multiplied."""
 _POWERS: Final = (10.0, 0.1, 100.0, 0.01)
@@ -40,7 +46,8 @@ _BYTES: Final = 1e6
 _SIZES: Final[Mapping[str, tuple[float, ...]]] = {
     "ug": (1e-6,), "mg": (1e-3,), "g": (1.0,), "kg": (1e3,), "t": (1e6,),
     "mm": (1e-3,), "cm": (1e-2,), "m": (1.0,), "km": (1e3,),
-    "ml": (1e-3,), "cl": (1e-2,), "l": (1.0,), "m2": (1.0,), "ha": (1e4,), "km2": (1e6,),
+    "ml": (1e-3,), "cl": (1e-2,), "l": (1.0,),
+    "mm2": (1e-6,), "cm2": (1e-4,), "m2": (1.0,), "ha": (1e4,), "km2": (1e6,),
     "wh": (1.0,), "kwh": (1e3,), "mwh": (1e6,), "w": (1.0,), "kw": (1e3,), "mw": (1e6,),
     "ms": (1e-3,), "s": (1.0,),
     "b": (1.0,), "kb": (1e3, 1024.0), "mb": (1e6, 1024.0**2), "gb": (1e9, 1024.0**3), "tb": (1e12, 1024.0**4),
@@ -71,6 +78,7 @@ class _Returned:
 def changed_units(known: Known) -> Iterator[Clue]:
     """Yield the figures in another unit than a returned one that its conversion does not give."""
     returned: defaultdict[str, dict[tuple[str, float], _Returned]] = defaultdict(dict)
+    yield from _misconverted_at_once(known)
     single = [*_returned(known)]
     for one in (*single, *_totals(single)):
         dimension = _dimension(one.unit)
@@ -100,6 +108,34 @@ def changed_units(known: Known) -> Iterator[Clue]:
             times += [(each, broken) for one in given for each in _times(figure, one)]
             if not any(math.isclose(each, rate) for each, among in times for rate in among):
                 yield _clue(known, position, figure, found[0])
+
+
+def _misconverted_at_once(known: Known) -> Iterator[Clue]:
+    """Yield the figures right after the same digits in another unit: 45,510 kg, or 4.551 t."""
+    answered = {one.digits for one in figures(final_answer(known.reading.trajectory)[:HEAD])}
+    for position, step in enumerate(known.reading.steps if answered else ()):
+        said = figures(prose_of(known.reading.outputs[position])) if step.kind is not StepKind.TOOL else ()
+        for one, other in pairwise(said):
+            given = _Returned(unit=one.unit, figure=one, step=position)
+            is_same = one.digits == other.digits in answered and len(one.digits) >= _LEAST_SAME
+            if is_same and other.start - one.end <= _RIGHT_AFTER and _is_wrong_in_any_reading(one, other):
+                yield _clue(known, position, other, given)
+                return
+
+
+def _is_wrong_in_any_reading(one: Figure, other: Figure) -> bool:
+    """Tell whether two figures of a dimension, in different units, are no conversions of each other."""
+    ours, theirs = _dimension(other.unit), _dimension(one.unit)
+    if ours is None or theirs is None or ours[0] != theirs[0] or ours == theirs:
+        return False
+    rights = [
+        value * size / each
+        for value in one.readings
+        for size in _SIZES.get(theirs[1], ())
+        for each in _SIZES.get(ours[1], ())
+    ]
+    told = [value / right for value in other.readings for right in rights if right]
+    return bool(told) and not any(math.isclose(ratio, 1, rel_tol=_ROUNDED) for ratio in told)
 
 
 def _heard(known: Known, position: int, given: Iterable[_Returned]) -> Iterator[_Returned]:
@@ -223,17 +259,19 @@ def _unit_of(record: Mapping[str, Any]) -> str:
 
 
 def _dimension(unit: str) -> tuple[str, str] | None:
+    if (area := unit.replace("²", "2")) in _AREAS:
+        return "area", area
     return (_MONEY, unit) if unit in CURRENCY_CODES else measure_of(unit)
 
 
 def _clue(known: Known, position: int, figure: Figure, given: _Returned) -> Clue:
     quote = excerpt(known.reading.outputs[position], figure.start, figure.end, before=40, after=40)
     step = known.reading.steps[position].index
+    giver = f"{known.giver(given.step)} returned" if given.step != position else "it had just given"
     return Clue(
         step=step,
         kind=ClueKind.CHANGED,
-        reason=f"gave {figure.shown}, where {known.giver(given.step)} returned"
-        f" {given.figure.literal} {given.unit}",
+        reason=f"gave {figure.shown}, where {giver} {given.figure.literal} {given.unit}",
         evidence=(Evidence(step=step, quote=quote),),
         value=figure.value,
         signs={"unit": 1.0},

@@ -293,6 +293,47 @@ def after_failure(answer: str, *later: Step) -> Clue | None:
     )
 
 
+QUEUED = (calling("reader", ("reserve", "{}")), tool("reader", '{"status": "QUEUED"}', "reserve"))
+
+
+def test_a_deed_that_returns_no_figure_does_not_answer_a_failed_call() -> None:
+    clue = after_failure("It is 17.83 m high.", *QUEUED)
+    assert clue is not None
+    assert clue.reason.endswith("although tide_at had failed")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        '{"status": "success", "data": {"resultType": "vector", "result": []}}',
+        "JobID|Elapsed|NCPUS|State",
+        "depot,km,remark",
+    ],
+)
+@pytest.mark.parametrize(
+    ("answer", "is_right"), [("It used 1,240 core hours.", False), ("None is known.", True)]
+)
+def test_a_figure_after_an_envelope_or_a_heading_alone(result: str, answer: str, *, is_right: bool) -> None:
+    clue = found("How many core hours did Kim use?", *looked_up(result), step("reader", answer))
+    assert (clue is None) is is_right
+
+
+def test_a_metric_that_the_task_calls_an_error_is_no_admission() -> None:
+    asked = "What are the error rate and the delay?"
+    clue = found(asked, *looked_up('{"result": []}'), step("reader", "Error rate 3.72 %, delay 841 ms."))
+    assert clue is not None
+    assert (
+        found(asked, *looked_up('{"result": []}'), step("reader", "An error: the delay was 841 ms.")) is None
+    )
+
+
+def test_ten_working_days_after_a_given_date() -> None:
+    task, photos = "When will I be paid?", failed_tool("reader", "503", "get_photos", input="{}")
+    claim = looked_up('{"approved": "2026-11-26", "eur": 1272}')
+    paid = "By 10 December 2026, 10 working days after 26 November."
+    assert found(task, *claim, calling("reader", ("get_photos", "{}")), photos, step("reader", paid)) is None
+
+
 @pytest.mark.parametrize("answer", ["It is 17.83 m high.", "Elle est de 17,83 m.", "高さは17.83mです。"])
 def test_a_figure_from_nowhere_after_the_last_call_failed_is_invented(answer: str) -> None:
     clue = after_failure(answer)

@@ -483,3 +483,35 @@ def test_a_failure_of_the_machinery_or_a_reason_kept_back_leaves_the_task_undone
         )
     )
     assert clue.kind is ClueKind.UNDONE
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("Bitte schick mir den Gutschein per Mail.", "Der Gutschein wurde Ihnen soeben gesendet."),
+        ("Envía el vale por correo.", "El vale fue enviado."),
+        ("请把优惠券发送给我。", "优惠券已经发送。"),
+    ],
+)
+def test_a_mail_that_failed_and_is_said_to_be_sent_in_any_language(task: str, answer: str) -> None:
+    broken = tool(
+        "clerk", '{"ok": false, "smtp": "550 User unknown"}', "send_mail", input='{"an": "x@y.example"}'
+    )
+    voucher = tool("clerk", '{"code": "MG-9043"}', "voucher", input="{}")
+    steps = (calling("clerk", ("voucher", "{}")), voucher, calling("clerk", ("send_mail", "{}")), broken)
+    clue = mistake(asked(task, *steps, answer=f"MG-9043, x@y.example: {answer}"))
+    assert clue.reason.startswith("claimed success")
+
+
+def test_what_would_follow_from_a_deed_is_no_claim_of_it() -> None:
+    answer = "If you cancelled today, it would cost 84 euros. Nothing has been cancelled."
+    tools = "cancel_contract(id: string)\nget_policy(code: string)"
+    policy = tool("clerk", '{"fee": 12, "months": 7}', "get_policy", input="{}")
+    trajectory = run(
+        calling("clerk", ("get_policy", "{}")),
+        policy,
+        step("clerk", answer, tools=tools),
+        task="If I cancel, what does it cost? I don't want to cancel yet.",
+        output=answer,
+    )
+    assert found(trajectory) is None

@@ -18,7 +18,9 @@ from typing import Final
 from analyzer.inquiry.present import beginning
 from analyzer.lineage.after_nothing import says_nothing_found
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_in, acts_of
 from analyzer.lineage.sources import is_blind
+from analyzer.signals.commands import call_name
 from analyzer.signals.numbers import numbers
 from analyzer.signals.run_view import HEAD, QUOTE, Reading
 from analyzer.signals.suspicion.ending import MISSES, Ending, Missed, tokens_of, words_among
@@ -171,7 +173,7 @@ def _lost_deed(ending: Ending, lost: Missed) -> Clue | None:
             Kind.GIVING_UP not in ending.kinds or _is_side_notice(ending, lost) or ending.passes_on(lost)
         )
         return None if is_told else _undone(ending, lost, failed=True)
-    is_claimed = Kind.CLAIM_DONE in ending.kinds
+    is_claimed = Kind.CLAIM_DONE in ending.kinds or bool(acts_of(lost.tool) & acts_in(ending.answer))
     if not is_claimed and (ending.has_source or not ending.languages):
         return None
     return _invented(ending, lost, {"claimed": float(is_claimed)})
@@ -194,12 +196,13 @@ def _is_side_notice(ending: Ending, lost: Missed) -> bool:
 def _never_called(ending: Ending) -> Clue | None:
     """Judge a deed that the task asks for and the answer claims, although its tool was never called."""
     steps = ending.reading.steps
-    if any(step.kind is StepKind.TOOL and not looks_up(step.target or "") for step in steps):
+    if any(step.kind is StepKind.TOOL and not looks_up(call_name(step)) for step in steps):
         return None
     if Kind.CLAIM_DONE not in ending.kinds or asks_whether(ending.task):
         return None
     asked = _ordered(ending.task)
-    said = {word.casefold() for word in _WORD.findall(_NEGATED.sub(" ", ending.answer))}
+    told = (found[0] for found in SENTENCE.finditer(ending.answer) if not NOT_DONE.search(found[0]))
+    said = {word.casefold() for word in _WORD.findall(_NEGATED.sub(" ", " ".join(told)))}
     tool = next((each for each in _offered(ending) if _is_claimed_deed(deed_of(each), asked, said)), None)
     if tool is None or any(call.name == tool for step in steps for call in step.calls):
         return None

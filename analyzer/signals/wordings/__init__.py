@@ -90,10 +90,34 @@ def asks_whether(task: str) -> bool:
 _OF_FAULTS: Final = (Kind.ADMISSION, Kind.GIVING_UP, Kind.REPAIRS)
 
 
-def mentions_fault(text: str) -> bool:
-    """Tell whether a text may say that something failed, was missing, not done, or done again."""
-    known, folded = languages_in(text), fold(text)
-    return any(any(_spans(kind, folded, known)) for kind in _OF_FAULTS)
+def mentions_fault(text: str, asked: str = "") -> bool:
+    """Tell whether a text may say that something failed, was missing, not done, or done again.
+
+    Args:
+        text: any text.
+        asked: what it answers: words of it, such as ``error rate``, report nothing.
+    """
+    return any(says_newly(kind, text, asked) for kind in _OF_FAULTS)
+
+
+def says_newly(kind: Kind, text: str, asked: str) -> bool:
+    """Tell whether a text has a phrase of a kind that was not asked for with a word beside it."""
+    known, folded, task = languages_in(text), fold(text), fold(asked)
+    for _ in range(_MOST_PHRASES):
+        span = next(_spans(kind, folded, known), None)
+        if span is None:
+            return False
+        start, end, _language = span
+        before, after = folded[:start].split()[-1:], folded[end:].split()[:1]
+        told = {" ".join([*before, folded[start:end]]), " ".join([folded[start:end], *after])}
+        if not task or all(one not in task for one in told - {folded[start:end]}):
+            return True
+        folded = f"{folded[:start]}{' ' * (end - start)}{folded[end:]}"
+    return False
+
+
+_MOST_PHRASES: Final = 8
+"""Phrases of what was asked for that are passed over."""
 
 
 __all__ = [
@@ -111,6 +135,7 @@ __all__ = [
     "only_acknowledges",
     "orders_text",
     "said",
+    "says_newly",
     "speaks_of",
     "tables",
     "unchecked",

@@ -1,0 +1,155 @@
+"""Answers from the call for something else: for sample S12 with what was returned for S21. Pure.
+
+Two calls of a tool that differ in one name, one of which is asked for: if the answer gives figures that only
+the other call returned, and none that only the right one did, it answers for the wrong thing. Nothing may
+lead from the right one to the other: a result that names it, or people who do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import Any, Final
+
+from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.figures import figures
+from analyzer.lineage.known import Known, words_in
+from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.tool_results import Fault
+from semconv.dialects.reading.values import mapping
+from semconv.model import StepKind
+from semconv.record import record
+
+_TOKEN: Final = re.compile(r"[^\W_]+")
+_DIGIT: Final = re.compile(r"\d")
+_LEAST_WORD: Final = 4
+"""Letters of a word that tells two files apart."""
+_LEAST_SHARED: Final = 3
+_MOST_OTHERS: Final = 2
+"""Words that the names of two versions of a file share, and words in which they differ."""
+_MOST_CALLS: Final = 12
+"""Latest calls of a tool that are compared with each other."""
+
+
+@record
+class _Look:
+    """A call that returned figures, and the things that its arguments name."""
+
+    position: int
+    arguments: Mapping[str, Any]
+    names: frozenset[str]
+    values: frozenset[float]
+    result: str
+
+
+def figures_of_siblings(known: Known) -> Iterator[Clue]:
+    """Yield the answers with figures of a call for a sibling of what was asked for; at most one."""
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    stated = frozenset(one.value for one in figures(answer) if not one.is_small and not one.is_label)
+    asked = _names(known.asked) | words_in(known.asked) if stated else frozenset()
+    pairs = (pair for looks in _looks(known).values() for pair in permutations(looks, 2)) if asked else ()
+    spoken = _names(f"{known.asked}\n{answer}") | words_in(f"{known.asked}\n{answer}")
+    for right, other in pairs:
+        name, instead = _difference(right, other, asked)
+        if not name or instead in spoken:
+            continue
+        own = right.values - other.values
+        taken = (other.values - right.values) & stated
+        is_led = instead in _names(right.result) or name in _names(other.result)
+        if own and taken and not own & stated and not is_led and not _has_other_source(known, other, taken):
+            yield _clue(known, right, other, (name, instead), min(taken))
+            return
+
+
+def _difference(right: _Look, other: _Look, asked: frozenset[str]) -> tuple[str, str]:
+    """Return the name of the right call that was asked for, and that of the other one in its place.
+
+    Both are empty if the calls differ in anything else than a name with digits, or a word of a file's name.
+    """
+    ours, theirs = right.names - other.names, other.names - right.names
+    if len(ours) == len(theirs) == 1:
+        (name,), (instead,) = ours, theirs
+        if name in asked and _DIGIT.sub("0", name) == _DIGIT.sub("0", instead):
+            return name, instead
+    changed = [key for key in right.arguments if right.arguments[key] != other.arguments.get(key)]
+    if right.arguments.keys() != other.arguments.keys() or len(changed) != 1:
+        return "", ""
+    return _file_name(*(str(one.arguments[changed[0]]) for one in (right, other)), asked=asked)
+
+
+def _file_name(right: str, other: str, *, asked: frozenset[str]) -> tuple[str, str]:
+    """Return the words in which the names of two versions of a file differ, if the first was asked for."""
+    ours, theirs = (_TOKEN.findall(one.casefold()) for one in (right, other))
+    shared = frozenset(ours) & frozenset(theirs)
+    if " " in right + other or ours[-1:] != theirs[-1:] or len(shared) < _LEAST_SHARED:
+        return "", ""
+    told = [one for one in ours if one not in shared and one in asked and len(one) >= _LEAST_WORD]
+    others = [one for one in theirs if one not in shared]
+    return (told[0], others[0]) if told and 0 < len(others) <= _MOST_OTHERS else ("", "")
+
+
+def _looks(known: Known) -> Mapping[str, Sequence[_Look]]:
+    """Return the calls of each tool that returned figures, at most ``_MOST_CALLS`` of each."""
+    found: defaultdict[str, list[_Look]] = defaultdict(list)
+    for source in known.sources:
+        step = known.reading.steps[source.step] if source.is_result and source.step is not None else None
+        if step is None or source.step is None or step.kind is not StepKind.TOOL:
+            continue
+        values = frozenset(one.value for one in source.figures if not one.is_small)
+        if values and known.reading.faults[source.step] is Fault.NONE:
+            look = _Look(
+                position=source.step,
+                arguments=mapping(step.input[:HEAD]),
+                names=_names(step.input),
+                values=values,
+                result=source.text,
+            )
+            found[step.target or ""].append(look)
+    return {tool: looks[-_MOST_CALLS:] for tool, looks in found.items()}
+
+
+def _names(text: str) -> frozenset[str]:
+    """Return the names with digits in a text, in lower case: ``s12``, and ``flores 12`` with its word."""
+    tokens = _TOKEN.findall(text[:HEAD].casefold())
+    return frozenset(
+        f"{before} {one}" if one.isdigit() else one
+        for before, one in zip(["", *tokens], tokens, strict=False)
+        if _DIGIT.search(one) and not (one.isdigit() and not before[:1].isalpha())
+    )
+
+
+def _has_other_source(known: Known, other: _Look, taken: frozenset[float]) -> bool:
+    """Tell whether another text from outside gives one of the figures as well."""
+    return any(
+        not taken.isdisjoint(one.value for one in source.figures)
+        for source in known.sources
+        if source.step != other.position
+    )
+
+
+def _clue(known: Known, right: _Look, other: _Look, names: tuple[str, str], value: float) -> Clue:
+    def says_it(text: str) -> bool:
+        said = {one.value for one in figures(text)}
+        return value in said and said.isdisjoint(right.values - other.values)
+
+    position = known.first_said(says_it, after=other.position)
+    name, instead = (_as_written(one, known) for one in names)
+    step = known.reading.steps[position].index
+    literal = next((one.literal for one in figures(other.result) if one.value == value), "")
+    quotes = (known.quote(other.position, literal), known.quote(position, literal))
+    return Clue(
+        step=step,
+        kind=ClueKind.CHANGED,
+        reason=f"answered for {name} with what {known.giver(other.position)} returned for {instead}",
+        evidence=tuple(one for one in quotes if one.quote),
+        value=value,
+    )
+
+
+def _as_written(name: str, known: Known) -> str:
+    """Return a name with the capitals that the calls have."""
+    inputs = (step.input for step in known.reading.steps if step.kind is StepKind.TOOL)
+    found = (re.search(re.escape(name), text, re.IGNORECASE) for text in inputs)
+    return next((one[0] for one in found if one is not None), name)
