@@ -21,7 +21,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in
 from analyzer.lineage.entries import Entry, Listed, lists_in
 from analyzer.lineage.known import Known, around, words_in
-from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.run_view import HEAD, final_answer, own_words
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import mentions_fault
 from semconv.dialects.reading.values import mapping
@@ -94,8 +94,8 @@ def _chosen(known: Known) -> Iterator[tuple[int, str, _Choice]]:
     """Yield the arguments of calls that take an entry of an earlier list, with the position of the call."""
     choices = _choices(known)
     for position, step in enumerate(known.reading.steps if choices else ()):
-        if step.kind in _SAYS and step.output:
-            yield from _said(position, step.output[:HEAD], choices)
+        if step.kind in _SAYS and (words := own_words(step)):
+            yield from _said(position, words[:HEAD], choices)
         arguments = mapping(step.input[:HEAD]).values() if step.kind is StepKind.TOOL else ()
         for value in arguments:
             if isinstance(value, str | int) and not isinstance(value, bool):
