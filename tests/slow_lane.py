@@ -10,17 +10,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzer.service.preparing import keeping
+from analyzer.analyses.commit import Leaving
+from analyzer.analyses.examine import Around, Early, Examiner, ReadOutcomes, no_warning, owns_all
+from analyzer.analyses.load import Prepare, Rows
+from analyzer.analyses.prepare import Look, Open, Prepared, Preparer, TraceBytes
+from analyzer.analyses.preparing import keeping
+from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Analyst, Earned
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Commit, StoredVerdict, VerdictSummary
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Around, Early, Examiner, ReadOutcomes, no_warning, owns_all
-from collector_processor.pipeline.load import Prepare, Rows
-from collector_processor.pipeline.prepare import Look, Open, Prepared, Preparer, TraceBytes
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, make_redactor

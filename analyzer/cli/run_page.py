@@ -12,9 +12,9 @@ from typing import Final
 from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.cli.output import CommandFailed, complain
 from analyzer.cli.run_report import Shown
-from analyzer.executor.analyst import RunAnalyst
 from analyzer.service.all_in_one import Running, running_service
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned
 from collector_processor.otlp import Signal, http_path

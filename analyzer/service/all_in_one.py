@@ -24,10 +24,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model, tls_files
-from analyzer.executor.job_client import JobAnalyst
-from analyzer.executor.models.budget import HourlyBudget
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.composition import open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.examine import Examiner, owns_all
+from analyzer.analyses.job_client import JobAnalyst
+from analyzer.analyses.models.budget import HourlyBudget
+from analyzer.analyses.scheduler import Pipeline
 from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
 from analyzer.service.early_warning import EarlyLane, open_early_warning, start_early_looks
@@ -67,8 +69,6 @@ from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, MalformedRequestError, Signal, Sink
 from collector_processor.otlp.destination import own_listener
 from collector_processor.otlp.tls import TlsFiles
-from collector_processor.pipeline.examine import Examiner, owns_all
-from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.receivers import (
     AdmissionRules,
     GrpcReceiver,

@@ -7,24 +7,24 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.consulting import ThreadSteps
-from analyzer.executor.executor import Executor
-from analyzer.executor.job_client import JobAnalyst
-from analyzer.executor.pool import Pool, PoolSteps
-from analyzer.executor.worker_process import WorkerProcess, command_of
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.consulting import ThreadSteps
+from analyzer.analyses.executor import Executor
+from analyzer.analyses.job_client import JobAnalyst
+from analyzer.analyses.pool import Pool, PoolSteps
+from analyzer.analyses.prepare import Look
+from analyzer.analyses.preparing import passed_by, preparer_of
+from analyzer.analyses.worker_process import WorkerProcess, command_of
 from analyzer.methods.learned.model_file import write_model
 from analyzer.methods.learned.ranker import Ranker
-from analyzer.service.preparing import passed_by, preparer_of
 from collector_processor.core.analysis import Analyst
-from collector_processor.pipeline.prepare import Look
 from collector_processor.rebuild.redaction import Cleaner
 from collector_processor.settings import Settings
 from collector_processor.settings.machine import usable_cores
 
 AnyAnalyst = TypeVar("AnyAnalyst", bound=Analyst)
 
-COMMAND: Final = command_of("analyzer.service.preparing")
+COMMAND: Final = command_of("analyzer.analyses.preparing")
 MOST_PROCESSES: Final = 8
 """Limit of the default; the setting may exceed it."""
 NEEDED: Final = frozenset(

@@ -16,6 +16,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from analyzer.analyses.early_looks import EarlyLooks
+from analyzer.analyses.examine import Compare, Examiner, Finding, ReadOutcomes, ReadRuns
+from analyzer.analyses.load import Others
+from analyzer.analyses.prepare import Changed, Open
+from analyzer.analyses.scheduler import Pipeline
 from analyzer.history.early import EarlyAlarm, KnownPart, Part, Warned, early_alarm, part_of
 from analyzer.history.elements import Element, unpack
 from analyzer.history.known_runs import from_text, has_shared_agents
@@ -27,11 +32,6 @@ from collector_processor.core.disk import StoreError
 from collector_processor.core.fair import FairTable
 from collector_processor.core.records import RunOutcome
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.early_looks import EarlyLooks
-from collector_processor.pipeline.examine import Compare, Examiner, Finding, ReadOutcomes, ReadRuns
-from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import Changed, Open
-from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.settings import Settings
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import agent_in_prose

@@ -23,8 +23,8 @@ from typing import Any, Final
 import uvloop
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore

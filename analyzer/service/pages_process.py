@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-from analyzer.executor.worker_process import command_of
+from analyzer.analyses.worker_process import command_of
 from analyzer.web.probes import Probe, ProbeAnswer
 from collector_processor.settings import Settings
 

@@ -15,8 +15,9 @@ from typing import Final
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.pool import Outcome, PoolCounters
+from analyzer.analyses.models.budget import HourlyBudget
+from analyzer.analyses.pool import Outcome, PoolCounters
+from analyzer.analyses.scheduler import Pipeline
 from analyzer.issues.issue_service import IssueCounts
 from analyzer.issues.notifier import DeliveryCounters
 from analyzer.service.early_warning import EarlyLane
@@ -34,7 +35,6 @@ from collector_processor.journal import Journal
 from collector_processor.journal.chunks import QueueLook
 from collector_processor.otlp import Cause, Setback, Signal
 from collector_processor.otlp.tls import Renewals
-from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.rebuild.redaction import Cleaner
 
 _NS: Final = 1e9

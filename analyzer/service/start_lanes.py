@@ -9,9 +9,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.executor.composition import budget_of, carrier_policy, notice_text
-from analyzer.executor.models.budget import HourlyBudget, StoredSpending
-from analyzer.executor.pool import Pool
+from analyzer.analyses.commit import Leaving
+from analyzer.analyses.composition import budget_of, carrier_policy, notice_text
+from analyzer.analyses.examine import (
+    Around,
+    Compare,
+    Examiner,
+    no_warning,
+    owns_all,
+    without_others,
+)
+from analyzer.analyses.models.budget import HourlyBudget, StoredSpending
+from analyzer.analyses.pool import Pool
+from analyzer.analyses.preparing import keeping
+from analyzer.analyses.run_comparison import ReadWorths, RunComparison, nothing_labelled
+from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
@@ -27,11 +39,9 @@ from analyzer.service.commands import CommandTask
 from analyzer.service.durable import Files
 from analyzer.service.early_warning import EarlyWarning
 from analyzer.service.lifetime import Lifetime
-from analyzer.service.preparing import keeping
-from analyzer.service.run_comparison import ReadWorths, RunComparison, nothing_labelled
 from analyzer.service.scores_back import ScoresBack
 from analyzer.telemetry.verdict_counters import Move, VerdictCounters
-from collector_processor.core.analysis import Analyst
+from collector_processor.core.analysis import Analyst, ReadEarned, nothing_earned
 from collector_processor.core.disk import StoreError, patiently
 from collector_processor.core.records import Outgoing, StoredVerdict, VerdictSummary
 from collector_processor.core.scores import Lane
@@ -43,18 +53,6 @@ from collector_processor.forwarding.sender import Sender, exporting
 from collector_processor.journal import Journal
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Exporter, Signal, TraceKey
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import (
-    Around,
-    Compare,
-    Examiner,
-    ReadEarned,
-    no_warning,
-    nothing_earned,
-    owns_all,
-    without_others,
-)
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet

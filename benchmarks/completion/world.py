@@ -13,10 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.executor.composition import carrier_policy, open_analyst, open_cleaner
-from analyzer.executor.pool import Pool
+from analyzer.analyses.commit import Leaving
+from analyzer.analyses.composition import carrier_policy, open_analyst, open_cleaner
+from analyzer.analyses.examine import Examiner
+from analyzer.analyses.pool import Pool
+from analyzer.analyses.preparing import keeping
+from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from analyzer.service.analyses import open_executor
-from analyzer.service.preparing import keeping
 from benchmarks.completion.counting import Said, Seen, Truth
 from benchmarks.completion.stories import Story
 from collector_processor.core.analysis import Analyst
@@ -25,9 +28,6 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk
 from collector_processor.otlp import NO_TENANT, Arrival, Signal, TraceKey
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Examiner
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.receivers.intake import Intake, IntakeRules

@@ -74,6 +74,13 @@ UNKNOWN: Final = TrackRecord()
 Earned: TypeAlias = Mapping[str, TrackRecord]
 """What each model, by its name, has earned with one tenant."""
 NOTHING_EARNED: Final[Earned] = MappingProxyType({})
+ReadEarned: TypeAlias = Callable[[Tenant], Awaitable[Earned]]
+"""Returns what each model has earned with a tenant."""
+
+
+async def nothing_earned(_tenant: Tenant) -> Earned:
+    """Know nothing of any model."""
+    return NOTHING_EARNED
 
 
 class Analyst(Protocol):

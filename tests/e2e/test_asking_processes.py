@@ -13,11 +13,11 @@ from typing import Final
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.consulting import ThreadSteps
-from analyzer.executor.models.scripted import ScriptedModel
-from analyzer.executor.pool import Pool, PoolSteps
-from analyzer.executor.worker_process import WorkerProcess
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.consulting import ThreadSteps
+from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.analyses.pool import Pool, PoolSteps
+from analyzer.analyses.worker_process import WorkerProcess
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Reply
 from analyzer.service.analyses import COMMAND
@@ -85,8 +85,8 @@ async def test_a_process_that_is_killed_between_answers_loses_nothing(started: l
 
 
 LOOPING: Final = (
-    "from analyzer.service import preparing as worker\n"
-    "from analyzer.service.preparing import run\n"
+    "from analyzer.analyses import preparing as worker\n"
+    "from analyzer.analyses.preparing import run\n"
     "def step(message):\n"
     "    while True: pass\n"
     "worker.TRACE_CPU_S = 0.2\n"

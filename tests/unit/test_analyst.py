@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
 from analyzer.signals.triage import output_matching
 from semconv.model import UNKNOWN_AGENT, Outcome, Status

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from collector_processor.pipeline.batcher import Batcher
+from analyzer.analyses.batcher import Batcher
 
 
 class Counter:

@@ -10,17 +10,17 @@ from typing import Final
 
 import pytest
 
+from analyzer.analyses.decide import decide_provisionally
+from analyzer.analyses.examine import Finding, without_others
+from analyzer.analyses.prepare import Analysed, Open, PreparedRun, TraceBytes
+from analyzer.analyses.preparing import work_from_settings
 from analyzer.history.elements import pack
 from analyzer.issues.recurrence import Notice
 from analyzer.service.analyses import worker_settings
 from analyzer.service.early_warning import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning
-from analyzer.service.preparing import work_from_settings
 from collector_processor.core.analysis import EARLY, NOTES, Analysis
 from collector_processor.core.records import HistoryRow, RunOutcome
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.decide import decide_provisionally
-from collector_processor.pipeline.examine import Finding, without_others
-from collector_processor.pipeline.prepare import Analysed, Open, PreparedRun, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
 from semconv.model import Completion, Resource, Span, TraceId

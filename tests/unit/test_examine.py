@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.analyses.examine import Awaits, Done, Examined, ReadOutcomes
+from analyzer.analyses.load import Others
+from analyzer.analyses.prepare import MAX_KEYS, Open
 from collector_processor.assembly.assembler import Released
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import STORE_RETRY_S
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.examine import Awaits, Done, Examined, ReadOutcomes
-from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import MAX_KEYS, Open
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from semconv.model import Completion, Link, SpanId, TraceId

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.codec import read_prepared, write_prepared
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.codec import read_prepared, write_prepared
+from analyzer.analyses.prepare import Analysed, Prepared, Preparer, TraceBytes
+from analyzer.analyses.preparing import preparer_of
+from analyzer.analyses.run_comparison import FRESH_S, MOST_RUNS, RunComparison
 from analyzer.history.elements import pack
 from analyzer.history.known_runs import MOST_ELEMENTS, failed_run, from_text, to_text
 from analyzer.history.spectrum import LEAST_PASSING, Said
 from analyzer.inquiry.calibration import Worth
 from analyzer.methods.attribution import Attributor
-from analyzer.service.preparing import preparer_of
-from analyzer.service.run_comparison import FRESH_S, MOST_RUNS, RunComparison
 from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.settings import load_settings

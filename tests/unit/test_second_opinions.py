@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.analyses.commit import Leaving
+from analyzer.analyses.examine import Examiner
+from analyzer.analyses.prepare import Prepared, TraceBytes
+from analyzer.analyses.preparing import keeping
 from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted, follow_labels
 from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.opinion_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from analyzer.service.preparing import keeping
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Examiner
-from collector_processor.pipeline.prepare import Prepared, TraceBytes
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild

@@ -12,9 +12,18 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.codec import read_prepared, read_traces, write_prepared, write_traces
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.codec import read_prepared, read_traces, write_prepared, write_traces
+from analyzer.analyses.commit import Leaving
+from analyzer.analyses.examine import (
+    Around,
+    Compare,
+    Examiner,
+    without_others,
+)
+from analyzer.analyses.load import Others
+from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.analyses.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
@@ -22,20 +31,9 @@ from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from collector_processor.assembly.assembler import Released
-from collector_processor.core.analysis import AnalysisLostError, Earned, KeptRun
+from collector_processor.core.analysis import AnalysisLostError, Earned, KeptRun, ReadEarned, nothing_earned
 from collector_processor.core.records import CONFIRMED, Commit, StoredVerdict, VerdictSummary
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import (
-    Around,
-    Compare,
-    Examiner,
-    ReadEarned,
-    nothing_earned,
-    without_others,
-)
-from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from analyzer.analyses.examine import Finding, ReadRuns
+from analyzer.analyses.prepare import Analysed, Changed, RebuiltRun
 from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed_run, from_text
 from analyzer.history.spectrum import Comparison, Said
 from analyzer.inquiry.calibration import Worth
@@ -27,8 +29,6 @@ from analyzer.signals.checked import checked
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.examine import Finding, ReadRuns
-from collector_processor.pipeline.prepare import Analysed, Changed, RebuiltRun
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import Attribution, Status, Trajectory
 

@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final, TypeAlias
 
-from analyzer.executor.pool import TRIES, Pool
-from analyzer.executor.worker_process import OVER_CPU_TIME, WorkerLostError
+from analyzer.analyses.batcher import Batcher
+from analyzer.analyses.pool import TRIES, Pool
+from analyzer.analyses.prepare import Prepared, Preparer, TraceBytes
+from analyzer.analyses.worker_process import OVER_CPU_TIME, WorkerLostError
 from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.core.fair import Turns
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.batcher import Batcher
-from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
 
 logger = logging.getLogger(__name__)
 

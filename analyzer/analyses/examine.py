@@ -12,23 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from collector_processor.assembly.assembler import Released
-from collector_processor.core.analysis import (
-    NOTHING_EARNED,
-    Analysis,
-    AnalysisLostError,
-    Analyst,
-    Earned,
-    KeepRun,
-    KeptRun,
-)
-from collector_processor.core.disk import Condition
-from collector_processor.core.records import AbsentParent, HistoryRow, RunOutcome
-from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.commit import EVICTED, Claim, Committer, ErrorVerdicts, HeldRows, Leaving
-from collector_processor.pipeline.decide import AnalysedTraces, decide_provisionally
-from collector_processor.pipeline.early_looks import MOST_BYTES
-from collector_processor.pipeline.load import (
+from analyzer.analyses.commit import EVICTED, Claim, Committer, ErrorVerdicts, HeldRows, Leaving
+from analyzer.analyses.decide import AnalysedTraces, decide_provisionally
+from analyzer.analyses.early_looks import MOST_BYTES
+from analyzer.analyses.load import (
     MAX_ANALYSES,
     MAX_JOINS,
     Loaded,
@@ -38,7 +25,20 @@ from collector_processor.pipeline.load import (
     TraceSource,
     absent_parents,
 )
-from collector_processor.pipeline.prepare import Analysed, Changed, Open
+from analyzer.analyses.prepare import Analysed, Changed, Open
+from collector_processor.assembly.assembler import Released
+from collector_processor.core.analysis import (
+    Analysis,
+    AnalysisLostError,
+    Analyst,
+    KeepRun,
+    KeptRun,
+    ReadEarned,
+    nothing_earned,
+)
+from collector_processor.core.disk import Condition
+from collector_processor.core.records import AbsentParent, HistoryRow, RunOutcome
+from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.rebuild.runs import RecentRuns, note
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
@@ -70,15 +70,6 @@ async def no_warning(_tenant: Tenant, _run: Open, _read: ReadOutcomes) -> None:
 async def without_others(_tenant: Tenant, _run: Changed, finding: Finding, _read: ReadRuns) -> Finding:
     """Compare no run with others."""
     return finding
-
-
-ReadEarned: TypeAlias = Callable[[Tenant], Awaitable[Earned]]
-"""Returns what each model has earned with a tenant."""
-
-
-async def nothing_earned(_tenant: Tenant) -> Earned:
-    """Know nothing of any model."""
-    return NOTHING_EARNED
 
 
 def owns_all(_key: TraceKey) -> bool:

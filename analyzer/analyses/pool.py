@@ -21,12 +21,12 @@ from enum import StrEnum
 from time import monotonic
 from typing import Final, Protocol, TypeAlias
 
-from analyzer.executor.codec import StepAsked, read_result, write_step
-from analyzer.executor.consulting import Order, Stepping, StepResult
-from analyzer.executor.worker_process import OVER_CPU_TIME, WorkerLostError
+from analyzer.analyses.codec import StepAsked, read_result, write_step
+from analyzer.analyses.consulting import Order, Stepping, StepResult
+from analyzer.analyses.prepare import Prepared, ToAsk, TraceBytes
+from analyzer.analyses.worker_process import OVER_CPU_TIME, WorkerLostError
 from analyzer.inquiry.method import Answer
 from collector_processor.core.analysis import AnalysisLostError
-from collector_processor.pipeline.prepare import Prepared, ToAsk, TraceBytes
 
 logger = logging.getLogger(__name__)
 

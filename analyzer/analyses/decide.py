@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from analyzer.analyses.prepare import Changed, Open, RebuiltRun
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.records import (
     Commit,
@@ -20,7 +21,6 @@ from collector_processor.core.records import (
     VerdictSummary,
 )
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.prepare import Changed, Open, RebuiltRun
 from collector_processor.writeback.annotate import CarrierPolicy
 from collector_processor.writeback.outgoing import Decision, WriteBack, provisional, summary_of, write_back
 

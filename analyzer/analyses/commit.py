@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, TypeAlias
 
+from analyzer.analyses.batcher import Batcher
+from analyzer.analyses.decide import AnalysedTraces, Decided, decide
+from analyzer.analyses.load import Rows, TraceSource
 from collector_processor.core.analysis import Analyst, Keep, KeptRun
 from collector_processor.core.disk import STORE_RETRY_S, StoreError
 from collector_processor.core.records import Commit, Standing, StoredVerdict, VerdictSummary
 from collector_processor.core.runs import Run
 from collector_processor.otlp import RefusedError, Tenant, TraceKey
-from collector_processor.pipeline.batcher import Batcher
-from collector_processor.pipeline.decide import AnalysedTraces, Decided, decide
-from collector_processor.pipeline.load import Rows, TraceSource
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import RunStore
 from collector_processor.writeback.annotate import CarrierPolicy

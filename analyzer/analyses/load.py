@@ -13,12 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from collector_processor.assembly.assembler import Released
-from collector_processor.core.records import AbsentParent, RunIdentity
-from collector_processor.core.runs import TRACE_KEY
-from collector_processor.otlp import TraceKey
-from collector_processor.pipeline.batcher import Batcher
-from collector_processor.pipeline.prepare import (
+from analyzer.analyses.batcher import Batcher
+from analyzer.analyses.prepare import (
     MAX_KEYS,
     Analysed,
     Changed,
@@ -29,6 +25,10 @@ from collector_processor.pipeline.prepare import (
     TraceBytes,
     Trial,
 )
+from collector_processor.assembly.assembler import Released
+from collector_processor.core.records import AbsentParent, RunIdentity
+from collector_processor.core.runs import TRACE_KEY
+from collector_processor.otlp import TraceKey
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import MAX_JOINED, RunStore
 from semconv.model import Completion, TraceId

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from analyzer.executor.analyst import RunAnalyst, analysis_of
-from analyzer.executor.codec import (
+from analyzer.analyses.analyst import RunAnalyst, analysis_of
+from analyzer.analyses.codec import (
     Progress,
     read_answer,
     read_offer,

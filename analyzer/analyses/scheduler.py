@@ -20,13 +20,13 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from analyzer.analyses.arrivals import Arrivals, ExaminationOrder, Holds, Inbox, Waits
+from analyzer.analyses.examine import Awaits, Done, Examined, Examiner, Glanced, TooEarly
+from analyzer.analyses.load import Others
 from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
 from collector_processor.core.disk import STORE_RETRY_S, is_refusal, patiently
 from collector_processor.core.fair import FairQueue, Places
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.arrivals import Arrivals, ExaminationOrder, Holds, Inbox, Waits
-from collector_processor.pipeline.examine import Awaits, Done, Examined, Examiner, Glanced, TooEarly
-from collector_processor.pipeline.load import Others
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import Completion
 

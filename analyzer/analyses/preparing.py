@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Final, TypeAlias
 
-from analyzer.executor.codec import (
+from analyzer.analyses.codec import (
     LENGTH_BYTES,
     STEP,
     length_of,
@@ -32,16 +32,17 @@ from analyzer.executor.codec import (
     write_prepared,
     write_result,
 )
-from analyzer.executor.composition import (
+from analyzer.analyses.composition import (
     kept_texts,
     notice_text,
     open_analyst,
     open_cleaner,
     open_span_keeper,
 )
-from analyzer.executor.consulting import Stepper
-from analyzer.executor.executor import prepare_each
-from analyzer.executor.worker_process import TRACE_CPU_S
+from analyzer.analyses.consulting import Stepper
+from analyzer.analyses.executor import prepare_each
+from analyzer.analyses.prepare import Look, Preparer, TraceBytes, no_comparison, nothing_so_far
+from analyzer.analyses.worker_process import TRACE_CPU_S
 from analyzer.history.early import elements_so_far
 from analyzer.history.elements import elements_of
 from analyzer.history.known_runs import FailedRun, facts_of, failed_run, release_of, to_text
@@ -58,7 +59,6 @@ from collector_processor.core.records import RunFacts
 from collector_processor.core.runs import Run
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT
-from collector_processor.pipeline.prepare import Look, Preparer, TraceBytes, no_comparison, nothing_so_far
 from collector_processor.rebuild.redaction import Cleaner, omit
 from collector_processor.settings import Settings
 from collector_processor.writeback.outgoing import service_of

@@ -19,11 +19,11 @@ from heapq import heappop, heappush
 from itertools import count, islice
 from typing import Final
 
+from analyzer.analyses.load import MAX_ANALYSES
 from collector_processor.assembly.assembler import Assembler, Released
 from collector_processor.core.disk import StoreError
 from collector_processor.core.fair import FairQueue
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.load import MAX_ANALYSES
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import Completion
 

@@ -22,7 +22,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-from analyzer.executor.consulting import ModelFacts, Order, Stepping, ThreadSteps
+from analyzer.analyses.consulting import ModelFacts, Order, Stepping, ThreadSteps
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
 from analyzer.inquiry.verdict import TRIAGE, to_json
