@@ -13,8 +13,7 @@ from pathlib import Path
 from analyzer.analyses.commit import Leaving
 from analyzer.analyses.examine import Around, Early, Examiner, ReadOutcomes, no_warning, owns_all
 from analyzer.analyses.load import Prepare, Rows
-from analyzer.analyses.prepare import Look, Open, Prepared, Preparer, TraceBytes
-from analyzer.analyses.preparing import keeping
+from analyzer.analyses.prepare import Look, Open, Prepared, Preparer, TraceBytes, keeping
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Analyst, Earned

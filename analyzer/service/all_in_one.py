@@ -27,10 +27,10 @@ from aiohttp import web
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.composition import open_analyst, open_cleaner, prepare_model, tls_files
 from analyzer.analyses.examine import Examiner, owns_all
+from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.analyses.job_client import JobAnalyst
 from analyzer.analyses.models.budget import HourlyBudget
 from analyzer.analyses.scheduler import Pipeline
-from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
 from analyzer.service.early_warning import EarlyLane, open_early_warning, start_early_looks
 from analyzer.service.kafka_lane import KafkaLane, open_kafka, start_reading, start_spilling

@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
@@ -33,7 +34,6 @@ from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.receivers import counting_rules
 from analyzer.methods.choice import Called, Choice, Offer, Opinions
-from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.commands import CommandGiver, nothing
 from analyzer.service.garbage import collecting_rarely
 from analyzer.service.halves import asking, opinions_of, share_spending

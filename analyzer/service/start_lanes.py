@@ -19,9 +19,10 @@ from analyzer.analyses.examine import (
     owns_all,
     without_others,
 )
+from analyzer.analyses.executor import open_executor
 from analyzer.analyses.models.budget import HourlyBudget, StoredSpending
 from analyzer.analyses.pool import Pool
-from analyzer.analyses.preparing import keeping
+from analyzer.analyses.prepare import keeping
 from analyzer.analyses.run_comparison import ReadWorths, RunComparison, nothing_labelled
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
@@ -34,7 +35,6 @@ from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records, worths
 from analyzer.issues.receivers import counting_rules, receivers_of
 from analyzer.methods.registry import AUTO
-from analyzer.service.analyses import open_executor
 from analyzer.service.commands import CommandTask
 from analyzer.service.durable import Files
 from analyzer.service.early_warning import EarlyWarning

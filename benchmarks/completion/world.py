@@ -16,10 +16,10 @@ from typing import Final
 from analyzer.analyses.commit import Leaving
 from analyzer.analyses.composition import carrier_policy, open_analyst, open_cleaner
 from analyzer.analyses.examine import Examiner
+from analyzer.analyses.executor import open_executor
 from analyzer.analyses.pool import Pool
-from analyzer.analyses.preparing import keeping
+from analyzer.analyses.prepare import keeping
 from analyzer.analyses.scheduler import Pipeline, PipelineLimits
-from analyzer.service.analyses import open_executor
 from benchmarks.completion.counting import Said, Seen, Truth
 from benchmarks.completion.stories import Story
 from collector_processor.core.analysis import Analyst

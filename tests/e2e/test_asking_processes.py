@@ -15,12 +15,12 @@ import pytest
 
 from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.consulting import ThreadSteps
+from analyzer.analyses.executor import COMMAND
 from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.analyses.pool import Pool, PoolSteps
 from analyzer.analyses.worker_process import WorkerProcess
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Reply
-from analyzer.service.analyses import COMMAND
 from semconv.model import Blame, Status
 from tests.unit.test_consulting import REPLY, RUN, analyst, told
 
@@ -85,8 +85,8 @@ async def test_a_process_that_is_killed_between_answers_loses_nothing(started: l
 
 
 LOOPING: Final = (
-    "from analyzer.analyses import preparing as worker\n"
-    "from analyzer.analyses.preparing import run\n"
+    "from analyzer.analyses import worker\n"
+    "from analyzer.analyses.worker import run\n"
     "def step(message):\n"
     "    while True: pass\n"
     "worker.TRACE_CPU_S = 0.2\n"

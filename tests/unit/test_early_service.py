@@ -13,10 +13,9 @@ import pytest
 from analyzer.analyses.decide import decide_provisionally
 from analyzer.analyses.examine import Finding, without_others
 from analyzer.analyses.prepare import Analysed, Open, PreparedRun, TraceBytes
-from analyzer.analyses.preparing import work_from_settings
+from analyzer.analyses.worker import work_from_settings, worker_settings
 from analyzer.history.elements import pack
 from analyzer.issues.recurrence import Notice
-from analyzer.service.analyses import worker_settings
 from analyzer.service.early_warning import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning
 from collector_processor.core.analysis import EARLY, NOTES, Analysis
 from collector_processor.core.records import HistoryRow, RunOutcome

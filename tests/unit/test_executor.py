@@ -31,14 +31,21 @@ from analyzer.analyses.executor import (
     LARGE_BYTES,
     LONG_S,
     Executor,
-    prepare_each,
+    processes,
 )
 from analyzer.analyses.pool import TRIES, Outcome, Pool, StartWorker
-from analyzer.analyses.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
-from analyzer.analyses.preparing import preparer_of, work_from_settings
+from analyzer.analyses.prepare import (
+    Analysed,
+    Prepared,
+    Preparer,
+    ToAsk,
+    TraceBytes,
+    prepare_each,
+    preparer_of,
+)
+from analyzer.analyses.worker import NEEDED, work_from_settings, worker_settings
 from analyzer.analyses.worker_process import WorkerLostError
 from analyzer.methods.attribution import Attributor
-from analyzer.service.analyses import NEEDED, processes, worker_settings
 from analyzer.service.halves import collector_settings
 from collector_processor.core.analysis import Analysis, AnalysisLostError
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey

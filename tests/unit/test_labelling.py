@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.analyses.preparing import keeping
+from analyzer.analyses.prepare import keeping
 from analyzer.issues.beside_verdicts import keeper
 from analyzer.issues.labels.kept_run import pack, task_of, unpack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun

@@ -11,8 +11,7 @@ import pytest
 
 from analyzer.analyses.commit import Leaving
 from analyzer.analyses.examine import Examiner
-from analyzer.analyses.prepare import Prepared, TraceBytes
-from analyzer.analyses.preparing import keeping
+from analyzer.analyses.prepare import Prepared, TraceBytes, keeping
 from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted, follow_labels
 from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.opinion_store import MAX_OF_A_RUN, OpinionStore

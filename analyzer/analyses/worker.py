@@ -1,6 +1,6 @@
-"""The preparer of traces, built from settings; as a module, a worker process of the service. Not pure.
+"""A worker process of the service: prepares traces and runs the steps of analyses. Not pure.
 
-Imports no pages, servers or HTTP client: worker processes do without them.
+Imports no pages, servers or HTTP client.
 
 A message to the process holds several traces; each is answered when it is done, so that the service knows
 which trace ended this process. The process ends when its input ends, no matter how the service ended. It
@@ -33,36 +33,32 @@ from analyzer.analyses.codec import (
     write_result,
 )
 from analyzer.analyses.composition import (
-    kept_texts,
-    notice_text,
     open_analyst,
     open_cleaner,
-    open_span_keeper,
 )
 from analyzer.analyses.consulting import Stepper
-from analyzer.analyses.executor import prepare_each
-from analyzer.analyses.prepare import Look, Preparer, TraceBytes, no_comparison, nothing_so_far
+from analyzer.analyses.prepare import (
+    Preparer,
+    TraceBytes,
+    passed_by,
+    prepare_each,
+    preparer_of,
+)
 from analyzer.analyses.worker_process import TRACE_CPU_S
-from analyzer.history.early import elements_so_far
-from analyzer.history.elements import elements_of
-from analyzer.history.known_runs import FailedRun, facts_of, failed_run, release_of, to_text
-from analyzer.inquiry.verdict import NOTHING_SAYS_SO
-from analyzer.issues.counting import noted_run
-from analyzer.issues.issue_store import noted_document
-from analyzer.issues.labels.kept_run import pack, searched_text, task_alone
-from analyzer.methods.history import COMPARED
-from analyzer.methods.learned.model_file import read_model
-from analyzer.methods.registry import AUTO
+from analyzer.methods.learned.model_file import read_model, write_model
+from analyzer.methods.learned.ranker import Ranker
 from analyzer.telemetry.json_lines import configure_logging
-from collector_processor.core.analysis import Analysis, Analyst, KeepRun, KeptRun
-from collector_processor.core.records import RunFacts
-from collector_processor.core.runs import Run
-from collector_processor.mapping_files import open_reader
-from collector_processor.otlp import NO_TENANT
-from collector_processor.rebuild.redaction import Cleaner, omit
 from collector_processor.settings import Settings
-from collector_processor.writeback.outgoing import service_of
-from semconv.model import BLAMELESS, Abstention, Status, Trajectory
+
+NEEDED: Final = frozenset(
+    {
+        "asks_analyzers", "budget_usd_per_run", "export_text", "failure_pattern",
+        "keep_failed_bytes", "keep_passed_bytes", "mappings", "method", "model", "notify_text", "precision",
+        "redact", "redact_patterns", "suspect_false_alarms",
+    }
+)  # fmt: skip
+"""Settings that worker processes get: none is a secret. Worker processes call no model, but must
+know whether there is one."""
 
 
 def answer_step(stepper: Stepper, message: bytes) -> bytes:
@@ -76,8 +72,14 @@ def answer_step(stepper: Stepper, message: bytes) -> bytes:
     return write_result(None if order is None else stepper.step(order, asked.answers()))
 
 
+def worker_settings(settings: Settings, ranker: Ranker | None = None) -> bytes:
+    """Return the settings for a worker process as JSON, with the ranker itself: its file may change."""
+    needed = settings.model_dump(mode="json", include=set(NEEDED))
+    return json.dumps([needed, None if ranker is None else write_model(ranker)]).encode()
+
+
 def work_from_settings(document: bytes) -> Work:
-    """Build a worker process's work from what the service sends: see ``worker_settings``."""
+    """Build a worker process's work from ``worker_settings``."""
     fields, ranker = json.loads(document)
     settings = Settings.model_validate(fields)
     analyst = open_analyst(settings)
@@ -86,77 +88,6 @@ def work_from_settings(document: bytes) -> Work:
     look = passed_by(analyst.unasked) if settings.asks_analyzers else analyst.unasked
     prepare = preparer_of(settings, analyst, look, open_cleaner(settings))
     return Work(prepare=prepare, step=partial(answer_step, Stepper(analyst.steps)))
-
-
-def keeping(settings: Settings) -> KeepRun:
-    """Return a function that produces the stored form of an analysed run."""
-    texts, noticed = kept_texts(settings), notice_text(settings)
-
-    def kept(trajectory: Trajectory, analysis: Analysis) -> KeptRun:
-        is_failure = analysis.attribution.status not in BLAMELESS
-        # Successful runs keep only task, agents and order: most runs succeed, and cleaning text takes time.
-        packed = pack(trajectory, texts) if is_failure else pack(trajectory, omit, clean_task=texts)
-        noted = noted_document(noted_run(NO_TENANT, trajectory, analysis, noticed))
-        has_steps = is_failure or settings.keep_passed_bytes > 0
-        text = (searched_text if has_steps else task_alone)(trajectory, texts)
-        return KeptRun(run_id=trajectory.run_id, is_failure=is_failure, packed=packed, noted=noted, text=text)
-
-    return kept
-
-
-def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cleaner) -> Preparer:
-    """Return the preparer of traces; ``unasked`` analyses runs that need no model."""
-    is_compared = settings.method == AUTO
-    compared = _compared if settings.suspect_false_alarms else _compared_if_failed
-    return Preparer(
-        unasked=unasked,
-        glance=analyst.glance,
-        kept=keeping(settings),
-        cleaner=cleaner,
-        spans=open_span_keeper(settings),
-        reader=open_reader(settings.mappings),
-        facts=_facts,
-        compared=compared if is_compared else no_comparison,
-        so_far=_so_far if settings.early_false_alarms else nothing_so_far,
-    )
-
-
-def _facts(run: Run) -> RunFacts:
-    return facts_of(run.trajectory, run.trace.spans)
-
-
-def _compared(run: Run, analysis: Analysis) -> str:
-    """Return the same also for a run that nothing says failed or passed: other runs may say so."""
-    verdict = analysis.attribution.verdict
-    is_silent = isinstance(verdict, Abstention) and verdict.reason == NOTHING_SAYS_SO
-    if is_silent and verdict.status is Status.NO_FAILURE:
-        return to_text(failed_run(run.trajectory, service_of(run)))
-    return _compared_if_failed(run, analysis)
-
-
-def _compared_if_failed(run: Run, analysis: Analysis) -> str:
-    """Return the parts of a failed run that are compared with other runs; empty if it did not fail."""
-    if analysis.attribution.status not in COMPARED:
-        return ""
-    return to_text(failed_run(run.trajectory, service_of(run)))
-
-
-def _so_far(run: Run) -> str:
-    """Return the parts of an unfinished run that are compared with other runs."""
-    elements = elements_so_far(elements_of(run.trajectory))
-    release = release_of(run.trace.spans)
-    return to_text(FailedRun(service=service_of(run), elements=elements, release=release))
-
-
-def passed_by(unasked: Look) -> Look:
-    """Return a function that analyses successful runs; all others are left to the analyzers."""
-
-    def look(trajectory: Trajectory) -> Analysis | None:
-        analysis = unasked(trajectory)
-        is_done = analysis and analysis.attribution.status in {*BLAMELESS, Status.UNREADABLE}
-        return analysis if is_done else None
-
-    return look
 
 
 ROLE: Final = "analyses"
