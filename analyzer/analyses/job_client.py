@@ -222,10 +222,6 @@ class JobAnalyst:
         """Triage and attribute at once, without a model."""
         return self.local.glance(trajectory)
 
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return an ``error`` verdict: we could not analyse, and why."""
-        return self.local.excuse(trajectory, reason)
-
 
 class JobOpinions:
     """``Opinions`` of the analyzers of one store.

@@ -59,11 +59,23 @@ Prepare: TypeAlias = Callable[[TraceBytes], Awaitable[Prepared]]
 """Runs step 1; raises ``AnalysisLostError`` if the trace crashes worker processes."""
 
 
-class TraceSource(Protocol):
-    """Reads traces from the journal."""
+class HeldTraces(Protocol):
+    """The bytes of agent traces, some of them held back until their verdict: the journal."""
 
     async def read_whole(self, keys: Sequence[TraceKey]) -> Sequence[tuple[Rows, Rows]]:
         """Return each trace's rows of spans and rows of log records; empty once they are reclaimed."""
+        ...
+
+    async def held_rows(self, key: TraceKey) -> Rows:
+        """Return the trace's held rows."""
+        ...
+
+    async def release_held(self, key: TraceKey) -> None:
+        """Release the trace's held rows unchanged."""
+        ...
+
+    async def rewrite_held(self, seq: int, body: bytes) -> None:
+        """Release one held row as ``body``; no effect if the row is gone already."""
         ...
 
 
@@ -197,7 +209,7 @@ class Loader:
     def __init__(
         self,
         *,
-        source: TraceSource,
+        source: HeldTraces,
         store: RunStore,
         thread: StoreThread,
         prepare: Prepare,

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Final
 
 from analyzer.analyses.arrivals import Arrivals, ExaminationOrder, Holds, Inbox, Waits
+from analyzer.analyses.early import EarlyLooks
 from analyzer.analyses.examine import Awaits, Done, Examined, Examiner, Glanced, TooEarly
 from analyzer.analyses.load import Others
 from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
@@ -67,6 +68,7 @@ class Pipeline:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._examiner: Final = examiner
+        self._committer: Final = examiner.committer
         self._limits: Final = limits
         self._monotonic: Final = monotonic
         self._pause: Final = pause
@@ -82,7 +84,7 @@ class Pipeline:
         self._waiting: Final = Waits()
         self._order: Final = ExaminationOrder()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._holds: Final = Holds(limits.hold_max_s, examiner.let_go)
+        self._holds: Final = Holds(limits.hold_max_s, examiner.committer.source.release_held)
         self._arrivals: Final = Arrivals(
             self._inbox,
             self._assembler,
@@ -93,6 +95,14 @@ class Pipeline:
             monotonic=monotonic,
         )
         self._evictions: Final = Evictions(self._record_evicted, self._start)
+        self.looks: Final = (
+            None
+            if examiner.early is None
+            else EarlyLooks(
+                self._look_early, is_busy=lambda: self.oldest_actionable_s > 0, monotonic=monotonic
+            )
+        )
+        """Looks at open traces; ``None`` if early warnings are off."""
 
     @property
     def evictions(self) -> int:
@@ -121,6 +131,11 @@ class Pipeline:
 
     def feed(self, arrival: TraceArrival) -> None:
         """Record spans that are durable now. Called on the event loop; never blocks."""
+        self._feed(arrival)
+        if self.looks is not None:
+            self.looks.feed(arrival)
+
+    def _feed(self, arrival: TraceArrival) -> None:
         if arrival.is_held:  # at once: a shutdown also releases traces that have not been looked up yet
             self._holds.hold(arrival.key, self._monotonic())
         for oldest in self._inbox.put(arrival):
@@ -161,6 +176,10 @@ class Pipeline:
         """Return whether a trace is being examined, or waits for that or for another trace."""
         return key in self._busy or key in self._waiting
 
+    async def _look_early(self, key: TraceKey) -> None:
+        if self._owns(key) and self.is_unsettled(key):
+            await self._examiner.look_early(key, Others(is_open=self.is_unsettled))
+
     def abandon(self, keys: Iterable[TraceKey]) -> None:
         """Forget traces without a verdict: another process has their spans now."""
         gone = frozenset(keys)
@@ -181,7 +200,7 @@ class Pipeline:
         Args:
             arrivals: agent traces that are still in the journal, oldest first.
         """
-        await self._examiner.finish_rewrites()
+        await self._committer.finish_rewrites()
         absent = await self._examiner.absent_parents()
         arriving = await self._examiner.arriving_parents()
         self._assembler.learned.recall(((one.tenant, one.kind) for one in absent), arriving)
@@ -194,11 +213,11 @@ class Pipeline:
                 if is_decided:
                     self._assembler.remember(arrival.key, arrival.notes, self._monotonic())
                 else:
-                    self.feed(arrival)
+                    self._feed(arrival)
                 # Killed before it was released, or held by a process that ran in hold mode.
                 if arrival.is_held and (is_decided or self._holds.is_off):
                     freed.add(arrival.key)
-            await asyncio.gather(*map(self._examiner.let_go, freed))
+            await asyncio.gather(*map(self._committer.source.release_held, freed))
             await self._arrivals.absorb()  # the inbox cannot hold all traces that are kept for analysis
 
     async def run(self) -> None:
@@ -253,7 +272,7 @@ class Pipeline:
         if self._holds.claimed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.rewrites_max_s):
-                    await patiently(self._examiner.finish_rewrites, self._pause)
+                    await patiently(self._committer.finish_rewrites, self._pause)
                     await self._holds.release_all(self._holds.claimed)
 
     async def _sleep(self) -> None:
@@ -335,7 +354,7 @@ class Pipeline:
             logger.exception("examination failed", extra={"trace_id": key.trace_id})
             reason = f"internal error: {type(error).__name__}"
             for one in (key, *released.along):
-                await patiently(partial(self._examiner.give_up, one, reason), self._pause)
+                await patiently(partial(self._committer.give_up, one, reason), self._pause)
             self._look_again(frozenset((key, *released.along)))
         return True
 
@@ -346,7 +365,7 @@ class Pipeline:
             self._wake.set()
 
     async def _record_evicted(self, keys: Collection[TraceKey]) -> None:
-        await patiently(partial(self._examiner.give_up_evicted, keys), self._pause)
+        await patiently(partial(self._committer.give_up_evicted, keys), self._pause)
         await self._holds.release_all(keys)
 
     def _note_glance(self, released: Released, examined: Examined, begun: float) -> None:

@@ -48,10 +48,6 @@ class _KnownAnalyses:
         """Analyse a run that is still in progress."""
         return self._analyst.glance(trajectory)
 
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return the error verdict on a run that could not be analysed."""
-        return self._analyst.excuse(trajectory, reason)
-
 
 async def show_page(shown: Sequence[Shown], logs: Sequence[bytes], analyst: RunAnalyst) -> None:
     """Serve the pages of runs, print their address, and return at Ctrl-C or SIGTERM. Nothing is kept.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.analyses.commit import Leaving
+from analyzer.analyses.commit import Committer, Leaving
 from analyzer.analyses.composition import carrier_policy, open_analyst, open_cleaner
 from analyzer.analyses.examine import Examiner
 from analyzer.analyses.executor import open_executor
@@ -118,16 +118,14 @@ class Process:
         self._clock: Final = parts.clock
         self._origin: Final = parts.origin_s
         self._thread: Final = StoreThread()
+        leaving = Leaving(
+            policy=carrier_policy(settings), wall_ns=parts.clock.wall_ns, wake_outbox=lambda: None
+        )
         self._examiner: Final = Examiner(
-            source=journal,
-            store=store,
-            thread=self._thread,
+            committer=Committer(source=journal, store=store, thread=self._thread, leaving=leaving),
             prepare=open_executor(settings, parts.analyst, open_cleaner(settings), Pool()),
             analyst=parts.analyst,
             kept=keeping(settings),
-            leaving=Leaving(
-                policy=carrier_policy(settings), wall_ns=parts.clock.wall_ns, wake_outbox=lambda: None
-            ),
         )
         limits = PipelineLimits(assembler=settings.assembler_limits, concurrency=settings.concurrency)
         self.pipeline: Final = Pipeline(self._examiner, limits, lambda: parts.clock.now - parts.origin_s)

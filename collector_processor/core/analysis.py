@@ -94,10 +94,6 @@ class Analyst(Protocol):
         """Triage and attribute a run at once, without a model: for runs that have not ended."""
         ...
 
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return an ``error`` verdict, which says why blamespan could not analyse the run."""
-        ...
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRun:
@@ -144,7 +140,6 @@ class CommitPort(Protocol):
         """
         ...
 
-    @property
-    def committed(self) -> Callable[[Iterable[tuple[VerdictSummary, StoredVerdict]]], None]:
-        """Reports verdicts that were committed through ``in_turn``, and starts sending their spans."""
+    def committed(self, verdicts: Iterable[tuple[VerdictSummary, StoredVerdict]]) -> None:
+        """Report verdicts that were committed through ``in_turn``, and start sending their spans."""
         ...

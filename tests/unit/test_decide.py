@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from analyzer.analyses.analyst import RunAnalyst
-from analyzer.analyses.decide import AnalysedTraces, Decided, decide, decide_provisionally
+from analyzer.analyses.commit import AnalysedTraces, Decided, decide, decide_provisionally
 from analyzer.analyses.prepare import Analysed, Open, Preparer, TraceBytes
 from analyzer.methods.attribution import Attributor
 from collector_processor.core.records import CONFIRMED, PERSON, Standing, StoredVerdict

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from analyzer.analyses.early_looks import MOST_BYTES, MOST_TRACES, EarlyLooks
+from analyzer.analyses.early import MOST_BYTES, MOST_TRACES, EarlyLooks
 from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceArrival, span_note

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,13 @@ def compared(tmp_path: Path) -> Iterator[Compared]:
     async def worths(tenant: Tenant) -> Mapping[str, Worth]:
         return lane[0].worths if tenant == NO_TENANT else {}
 
-    comparison = RunComparison(clean=lambda text: text, least_confidence=0.1, clock=clock, worths=worths)
+    async def read(*asked: Any) -> Sequence[HistoryRow]:
+        way = lane[0].way
+        return await way.thread.insist(way.store.history.told, *asked)
+
+    comparison = RunComparison(
+        read=read, clean=lambda text: text, least_confidence=0.1, clock=clock, worths=worths
+    )
 
     def prepared_by(_: Preparer, trace: TraceBytes) -> Prepared:
         prepared = read_prepared(write_prepared(preparing(lane[0].least_confidence)(trace)))

@@ -70,10 +70,6 @@ class _RecordingAnalyst:
         """Analyse a run that is still in progress."""
         return self.analyst.glance(trajectory)
 
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return the error verdict on a run that could not be analysed."""
-        return self.analyst.excuse(trajectory, reason)
-
 
 def demo(
     keep: Annotated[
