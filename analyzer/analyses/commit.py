@@ -20,11 +20,11 @@ from enum import Enum, auto
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from analyzer.analyses.analyst import error_analysis
-from analyzer.analyses.batcher import Batcher
 from analyzer.analyses.load import HeldTraces, Loaded
 from analyzer.analyses.prepare import Changed, Open, RebuiltRun
 from collector_processor.core.analysis import Analysis, Keep, KeptRun
 from collector_processor.core.disk import STORE_RETRY_S, StoreError
+from collector_processor.core.fair import Batcher
 from collector_processor.core.records import (
     Commit,
     Outgoing,

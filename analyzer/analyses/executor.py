@@ -15,14 +15,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Final, TypeAlias, TypeVar
 
 from analyzer.analyses.analyst import RunAnalyst
-from analyzer.analyses.batcher import Batcher
 from analyzer.analyses.consulting import ThreadSteps
 from analyzer.analyses.job_client import JobAnalyst
-from analyzer.analyses.pool import TRIES, Pool, PoolSteps
+from analyzer.analyses.pool import TRIES, Pool
 from analyzer.analyses.prepare import (
     Look,
     Prepared,
@@ -35,7 +35,7 @@ from analyzer.analyses.prepare import (
 from analyzer.analyses.worker import worker_settings
 from analyzer.analyses.worker_process import OVER_CPU_TIME, WorkerLostError, WorkerProcess, command_of
 from collector_processor.core.analysis import AnalysisLostError, Analyst
-from collector_processor.core.fair import Turns
+from collector_processor.core.fair import Batcher, Turns
 from collector_processor.otlp import Tenant
 from collector_processor.rebuild.redaction import Cleaner
 from collector_processor.settings import Settings
@@ -211,7 +211,7 @@ def stepping_in(pool: Pool, analyst: AnyAnalyst) -> AnyAnalyst:
     """Return the analyst with the steps of its analyses in the pool."""
     if not isinstance(analyst, RunAnalyst):
         return analyst
-    return replace(analyst, stepping=PoolSteps(pool, ThreadSteps(analyst.steps)))
+    return replace(analyst, stepping=partial(pool.step, instead=ThreadSteps(analyst.steps)))
 
 
 def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> int:
@@ -236,16 +236,7 @@ def _look_of(analyst: Analyst) -> Look:
 
 def _start_worker(settings: Settings, analyst: Analyst) -> Callable[[], Awaitable[WorkerProcess]] | None:
     """Return a function that starts worker processes; ``None`` for an analyst that they do not know."""
-    match analyst:
-        case RunAnalyst():
-            ranker = analyst.attributor.ranker
-        case JobAnalyst():
-            ranker = analyst.local.attributor.ranker
-        case _:
-            return None
-    document = worker_settings(settings, ranker)
-
-    async def start_worker() -> WorkerProcess:
-        return await WorkerProcess.start(document, COMMAND)
-
-    return start_worker
+    local = analyst.local if isinstance(analyst, JobAnalyst) else analyst
+    if not isinstance(local, RunAnalyst):
+        return None
+    return partial(WorkerProcess.start, worker_settings(settings, local.attributor.ranker), COMMAND)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from analyzer.analyses.batcher import Batcher
 from analyzer.analyses.prepare import (
     MAX_KEYS,
     Analysed,
@@ -26,6 +25,7 @@ from analyzer.analyses.prepare import (
     Trial,
 )
 from collector_processor.assembly.assembler import Released
+from collector_processor.core.fair import Batcher
 from collector_processor.core.records import AbsentParent, RunIdentity
 from collector_processor.core.runs import TRACE_KEY
 from collector_processor.otlp import TraceKey

@@ -156,12 +156,23 @@ class Pool:
         async with self._worker(min(slots, key=lambda slot: (slot.load, slot.worker is None))) as worker:
             return [None] * len(traces) if worker is None else await worker.prepare(traces)
 
-    async def step(self, order: Order, answers: Sequence[Answer]) -> StepResult | None:
-        """Run a step of an analysis; ``None`` if no process can be started.
+    async def step(self, order: Order, answers: Sequence[Answer], *, instead: Stepping) -> StepResult:
+        """Run a step of an analysis; ``instead`` runs it if no process can be started.
 
         Raises:
-            WorkerLostError: the process ended.
+            AnalysisLostError: it used up its CPU time, or crashed processes.
         """
+        for _ in range(TRIES):
+            try:
+                result = await self._step(order, answers)
+            except WorkerLostError as error:
+                if error.used_up_cpu:
+                    raise AnalysisLostError(OVER_CPU_TIME) from error
+            else:
+                return await instead(order, answers) if result is None else result
+        raise AnalysisLostError(f"the analysis crashed its worker process {TRIES} times")
+
+    async def _step(self, order: Order, answers: Sequence[Answer]) -> StepResult | None:
         slot = self._slots[zlib.crc32(order.id.encode()) % len(self._slots)]
         async with self._worker(slot) as worker:
             if worker is None:
@@ -240,28 +251,3 @@ class Pool:
         if worker is not None:
             self.counters.processes -= 1
             await worker.end()
-
-
-class PoolSteps:
-    """Runs the steps of analyses in a pool; in threads if no process can be started."""
-
-    def __init__(self, pool: Pool, instead: Stepping) -> None:
-        """Use ``instead`` while no process can be started."""
-        self._pool: Final = pool
-        self._instead: Final = instead
-
-    async def __call__(self, order: Order, answers: Sequence[Answer]) -> StepResult:
-        """Run a step.
-
-        Raises:
-            AnalysisLostError: it used up its CPU time, or crashed processes.
-        """
-        for _ in range(TRIES):
-            try:
-                result = await self._pool.step(order, answers)
-            except WorkerLostError as error:
-                if error.used_up_cpu:
-                    raise AnalysisLostError(OVER_CPU_TIME) from error
-            else:
-                return await self._instead(order, answers) if result is None else result
-        raise AnalysisLostError(f"the analysis crashed its worker process {TRIES} times")

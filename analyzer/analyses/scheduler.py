@@ -40,6 +40,11 @@ _AT_ONCE: Final = 64
 _COMPANY_S: Final = 0.02
 """Seconds between checks for arrivals and due traces: traces that complete together are examined together."""
 
+_MAX_TOGETHER: Final = 500
+"""Maximum number of evicted traces recorded in one transaction."""
+_MAX_WAITING: Final = 100_000
+"""Bound on evicted traces that wait for a full disk; those beyond get no verdict but are counted."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineLimits:
@@ -94,7 +99,11 @@ class Pipeline:
             owns=self._owns,
             monotonic=monotonic,
         )
-        self._evictions: Final = Evictions(self._record_evicted, self._start)
+        self._unrecorded: Final[OrderedDict[TraceKey, None]] = OrderedDict()
+        """Evicted traces without a verdict yet."""
+        self._is_recording = False
+        self.evictions = 0
+        """Number of traces evicted before they were analysed."""
         self.looks: Final = (
             None
             if examiner.early is None
@@ -103,11 +112,6 @@ class Pipeline:
             )
         )
         """Looks at open traces; ``None`` if early warnings are off."""
-
-    @property
-    def evictions(self) -> int:
-        """Number of traces evicted before they were analysed."""
-        return self._evictions.count
 
     @property
     def open_traces(self) -> int:
@@ -164,7 +168,7 @@ class Pipeline:
                 self._wake.set()
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
-            self._evictions.add(unanalysed)
+            self._record_evicted(unanalysed)
         self._look_again(gone)
 
     def is_unsettled(self, key: TraceKey) -> bool:
@@ -364,9 +368,26 @@ class Pipeline:
             self._assembler.glance_again(key, self._monotonic())
             self._wake.set()
 
-    async def _record_evicted(self, keys: Collection[TraceKey]) -> None:
-        await patiently(partial(self._committer.give_up_evicted, keys), self._pause)
-        await self._holds.release_all(keys)
+    def _record_evicted(self, keys: Collection[TraceKey]) -> None:
+        """Schedule the verdicts of evicted traces, many in one transaction."""
+        self.evictions += len(keys)
+        self._unrecorded.update(dict.fromkeys(keys))
+        while len(self._unrecorded) > _MAX_WAITING:
+            self._unrecorded.popitem(last=False)
+        if not self._is_recording:
+            self._is_recording = True
+            self._start(self._record_all_evicted())
+
+    async def _record_all_evicted(self) -> None:
+        try:
+            while self._unrecorded:
+                keys = tuple(islice(self._unrecorded, _MAX_TOGETHER))
+                for key in keys:
+                    del self._unrecorded[key]
+                await patiently(partial(self._committer.give_up_evicted, keys), self._pause)
+                await self._holds.release_all(keys)
+        finally:
+            self._is_recording = False
 
     def _note_glance(self, released: Released, examined: Examined, begun: float) -> None:
         """Record the traces that have a provisional verdict now: they need no other until spans arrive."""
@@ -434,51 +455,3 @@ class Pipeline:
         """Open a trace again, or delay its release, unless another process has its spans now."""
         if self._owns(key):
             self._assembler.receive(key, (), 0, self._monotonic(), analyses=analyses)
-
-
-_MAX_TOGETHER: Final = 500
-"""Maximum number of evicted traces recorded in one transaction."""
-_MAX_WAITING: Final = 100_000
-"""Bound on evicted traces that wait for a full disk; those beyond get no verdict but are counted."""
-
-
-class Evictions:
-    """Evicted traces that are not recorded yet; used on one event loop."""
-
-    def __init__(
-        self,
-        record: Callable[[Collection[TraceKey]], Awaitable[None]],
-        start: Callable[[Coroutine[None, None, None]], None],
-    ) -> None:
-        """Create an empty queue.
-
-        Args:
-            record: stores the verdicts of evicted traces; never called concurrently.
-            start: runs a coroutine in the background.
-        """
-        self._record: Final = record
-        self._start: Final = start
-        self._waiting: Final[OrderedDict[TraceKey, None]] = OrderedDict()
-        self._is_recording = False
-        self.count = 0
-        """Number of traces evicted so far."""
-
-    def add(self, keys: Collection[TraceKey]) -> None:
-        """Schedule evicted traces to be recorded."""
-        self.count += len(keys)
-        self._waiting.update(dict.fromkeys(keys))
-        while len(self._waiting) > _MAX_WAITING:
-            self._waiting.popitem(last=False)
-        if not self._is_recording:
-            self._is_recording = True
-            self._start(self._record_all())
-
-    async def _record_all(self) -> None:
-        try:
-            while self._waiting:
-                keys = tuple(islice(self._waiting, _MAX_TOGETHER))
-                for key in keys:
-                    del self._waiting[key]
-                await self._record(keys)
-        finally:
-            self._is_recording = False

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pytest
@@ -17,7 +18,7 @@ from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.consulting import ThreadSteps
 from analyzer.analyses.executor import COMMAND
 from analyzer.analyses.models.scripted import ScriptedModel
-from analyzer.analyses.pool import Pool, PoolSteps
+from analyzer.analyses.pool import Pool
 from analyzer.analyses.worker_process import WorkerProcess
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Reply
@@ -40,7 +41,7 @@ def in_process(
         started.append(await WorkerProcess.start(told(), command))
         return started[-1]
 
-    return analyst(model, stepping=PoolSteps(Pool(start), ThreadSteps(analyst(model).steps)))
+    return analyst(model, stepping=partial(Pool(start).step, instead=ThreadSteps(analyst(model).steps)))
 
 
 async def test_a_worker_process_finds_what_this_process_finds(started: list[WorkerProcess]) -> None:
