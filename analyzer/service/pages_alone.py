@@ -285,6 +285,7 @@ async def _serve(channel: int, listening: Sequence[int]) -> None:
         await server.start_on([socket.socket(fileno=one) for one in listening])
         stack.push_async_callback(server.stop)
         async with collecting_rarely():
+            lifetime.background(service.beat())
             await service.ready()
             await asyncio.wait({ended, lifetime.failure}, return_when=asyncio.FIRST_COMPLETED)
     if lifetime.failure.done():

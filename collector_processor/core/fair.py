@@ -1,4 +1,4 @@
-"""Work and memory shared fairly: queues, tables, slots, batches. Pure, except for ``Turns`` and ``Batcher``."""
+"""Work and memory shared fairly: queues, tables, slots, batches. Pure, except ``Turns`` and ``Batcher``."""
 
 from __future__ import annotations
 
