@@ -4,6 +4,10 @@ One task owns the assembler and the hold deadlines (``arrivals.Holds``); examina
 a bound, and one at a time for each trace. Errors here do not affect the fast lane, which acknowledges and
 forwards: telemetry never waits for the slow lane in late mode, and at most ``hold_max`` in hold mode.
 
+Arrivals go from the inbox into the assembler in batches, each with its number of earlier analyses, so that
+one query to the store serves hundreds of traces. Timers go on between batches: a tenant that sends without
+pause delays no other tenant's traces.
+
 In a flood, traces are evicted by the retention quota faster than single verdicts can be stored, so many are
 recorded in one transaction.
 """
@@ -13,19 +17,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
-from analyzer.analyses.arrivals import Arrivals, ExaminationOrder, Holds, Inbox, Waits
+from analyzer.analyses.arrivals import ExaminationOrder, Holds, Inbox, Waits
 from analyzer.analyses.early import EarlyLooks
 from analyzer.analyses.examine import Awaits, Done, Examined, Examiner, Glanced, TooEarly
-from analyzer.analyses.load import Others
+from analyzer.analyses.load import MAX_ANALYSES, Others
 from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
-from collector_processor.core.disk import STORE_RETRY_S, is_refusal, patiently
+from collector_processor.core.disk import STORE_RETRY_S, StoreError, is_refusal, patiently
 from collector_processor.core.fair import FairQueue, Places
 from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.wire.facts import TraceArrival
@@ -34,9 +48,11 @@ from semconv.model import Completion
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 500
-"""Traces looked up with one query to the store at the start."""
+"""Arrivals looked up with one query to the store."""
 _AT_ONCE: Final = 64
-"""Due traces or releases handled before other tasks get the event loop: some milliseconds."""
+"""Arrivals, due traces or releases handled before other tasks get the event loop: some milliseconds."""
+_NOTES_AT_ONCE: Final = 1_000
+"""The same for notes of spans."""
 _COMPANY_S: Final = 0.02
 """Seconds between checks for arrivals and due traces: traces that complete together are examined together."""
 
@@ -90,15 +106,8 @@ class Pipeline:
         self._order: Final = ExaminationOrder()
         self._tasks: set[asyncio.Task[None]] = set()
         self._holds: Final = Holds(limits.hold_max_s, examiner.committer.source.release_held)
-        self._arrivals: Final = Arrivals(
-            self._inbox,
-            self._assembler,
-            self._holds,
-            analyses_of=examiner.analyses_of,
-            is_examined=self._is_examined,
-            owns=self._owns,
-            monotonic=monotonic,
-        )
+        self._absorbing: frozenset[TraceKey] = frozenset()
+        """Traces being looked up: no longer in the inbox, and not yet in the assembler."""
         self._unrecorded: Final[OrderedDict[TraceKey, None]] = OrderedDict()
         """Evicted traces without a verdict yet."""
         self._is_recording = False
@@ -144,7 +153,7 @@ class Pipeline:
             self._holds.hold(arrival.key, self._monotonic())
         for oldest in self._inbox.put(arrival):
             # Treated as new: its examination finds out how often it was analysed (``too_early``).
-            for _ in self._arrivals.open_or_add(oldest, 0):
+            for _ in self._open_or_add(oldest, 0):
                 pass
         self._wake.set()
 
@@ -173,7 +182,7 @@ class Pipeline:
 
     def is_unsettled(self, key: TraceKey) -> bool:
         """Return whether a trace is open, or its analysis is not committed yet."""
-        is_open = self._assembler.is_open(key) or key in self._inbox or key in self._arrivals.absorbing
+        is_open = self._assembler.is_open(key) or key in self._inbox or key in self._absorbing
         return is_open or self._is_examined(key)
 
     def _is_examined(self, key: TraceKey) -> bool:
@@ -222,7 +231,7 @@ class Pipeline:
                 if arrival.is_held and (is_decided or self._holds.is_off):
                     freed.add(arrival.key)
             await asyncio.gather(*map(self._committer.source.release_held, freed))
-            await self._arrivals.absorb()  # the inbox cannot hold all traces that are kept for analysis
+            await self._absorb()  # the inbox cannot hold all traces that are kept for analysis
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -234,11 +243,76 @@ class Pipeline:
     async def turn(self) -> None:
         """Do all work that is due now, without waiting for the examinations that it starts."""
         await self._resume()
-        await self._arrivals.absorb(self._release_due)
+        await self._absorb(self._release_due)
         if arrived := self._assembler.learned.take_arrived():
             self._start(self._examiner.parents_arrived(arrived))
         await self._release_due()
         await self._holds.release_overdue(self._monotonic())
+
+    async def _absorb(self, release: Callable[[Container[Tenant]], Awaitable[None]] | None = None) -> None:
+        """Move arrivals from the inbox into the assembler.
+
+        Args:
+            release: called between batches with the tenants that have further arrivals; releases the due
+                traces of all others.
+        """
+        for at in range(0, len(self._inbox), _BATCH):  # not those that arrive meanwhile: timers are due
+            if at and release:
+                await release(self._inbox.tenants)
+            batch = self._inbox.take(_BATCH)
+            self._absorbing = frozenset([arrival.key for arrival in batch])
+            await self._take_up(batch, await self._analyses(self._absorbing))
+            self._absorbing = frozenset()
+
+    async def _take_up(self, batch: Sequence[TraceArrival], before: Mapping[TraceKey, int]) -> None:
+        """Add the spans of arrivals to their traces; those of traces analysed too often are only let go."""
+        for number, arrival in enumerate(batch, start=1):
+            key = arrival.key
+            analyses = before.get(key, 0)  # does not matter if the trace is open
+            if analyses < MAX_ANALYSES or self._assembler.is_open(key):
+                for _ in self._open_or_add(arrival, analyses):
+                    await asyncio.sleep(0)
+            elif arrival.is_held:
+                await self._holds.release(key)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _open_or_add(self, arrival: TraceArrival, analyses: int) -> Iterator[None]:
+        """Add the spans of an arrival to its trace; yields after each thousand.
+
+        If another process has the trace's spans now (Kafka), they are dropped: the root arrives there, so the
+        trace would stay open here.
+        """
+        key, now, notes = arrival.key, self._monotonic(), arrival.notes
+        if not self._owns(key):
+            return
+        if arrival.is_held:
+            self._holds.hold(key, now)
+        byte_count = arrival.byte_count
+        for at in range(0, max(1, len(notes)), _NOTES_AT_ONCE):
+            self._assembler.receive(
+                key,
+                notes[at : at + _NOTES_AT_ONCE],
+                byte_count,
+                now,
+                analyses=analyses,
+                received_ns=arrival.received_ns,
+            )
+            byte_count = 0
+            if at + _NOTES_AT_ONCE < len(notes):
+                yield
+
+    async def _analyses(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, int]:
+        """Return each trace's number of analyses; one that is running or postponed counts as the first."""
+        closed = {key: self._is_examined(key) for key in keys if not self._assembler.is_open(key)}
+        if not closed:
+            return {}
+        try:
+            known = await self._examiner.analyses_of(closed)
+        except StoreError as error:  # timers do not wait for the disk, and an examination checks it again
+            logger.warning("earlier analyses cannot be looked up", extra={"reason": str(error)})
+            return closed
+        return {key: max(known[key][0], was_complete) for key, was_complete in closed.items()}
 
     async def _release_due(self, but: Container[Tenant] = ()) -> None:
         now = self._monotonic()

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import IO, Final, TypeAlias
+from typing import IO, Final
 
 from analyzer.analyses.codec import (
     LENGTH_BYTES,
@@ -50,6 +50,9 @@ from analyzer.methods.learned.ranker import Ranker
 from analyzer.telemetry.json_lines import configure_logging
 from collector_processor.settings import Settings
 
+logger = logging.getLogger(__name__)
+
+READY: Final = b"ready"
 NEEDED: Final = frozenset(
     {
         "asks_analyzers", "budget_usd_per_run", "export_text", "failure_pattern",
@@ -59,6 +62,15 @@ NEEDED: Final = frozenset(
 )  # fmt: skip
 """Settings that worker processes get: none is a secret. Worker processes call no model, but must
 know whether there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The work of a worker process."""
+
+    prepare: Preparer
+    step: Callable[[bytes], bytes]
+    """Answers a message that asks for the step of an analysis."""
 
 
 def answer_step(stepper: Stepper, message: bytes) -> bytes:
@@ -94,31 +106,13 @@ ROLE: Final = "analyses"
 """Identifies a worker process's log lines, which go to the service's standard error."""
 
 
-def run(open_work: OpenWork = work_from_settings) -> None:
+def run(open_work: Callable[[bytes], Work] = work_from_settings) -> None:
     """Prepare traces until the service ends."""
     configure_logging(about={"role": ROLE, "pid": os.getpid()})
     main(open_work)
 
 
-logger = logging.getLogger(__name__)
-
-READY: Final = b"ready"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """The work of a worker process."""
-
-    prepare: Preparer
-    step: Callable[[bytes], bytes]
-    """Answers a message that asks for the step of an analysis."""
-
-
-OpenWork: TypeAlias = Callable[[bytes], Work]
-"""Builds the work from the settings that the service sends."""
-
-
-def main(open_work: OpenWork) -> None:
+def main(open_work: Callable[[bytes], Work]) -> None:
     """Prepare traces until the input ends. Logging must be configured."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -142,7 +136,7 @@ def _logs() -> int:
     return os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
 
 
-def _serve(inward: IO[bytes], outward: IO[bytes], open_work: OpenWork) -> None:
+def _serve(inward: IO[bytes], outward: IO[bytes], open_work: Callable[[bytes], Work]) -> None:
     settings = _read(inward)
     if settings is None:
         return
