@@ -1,8 +1,8 @@
-"""Step 3 of a verdict: decides under one lock, commits many decisions in one transaction, then sends.
+"""Step 3 of a verdict: decides under a lock, commits many decisions in one transaction, sends. Not pure.
 
-``decide`` is pure. It is called with the store's state under the lock of all commits, so that nothing changes
-between a decision and its commit. If the traces were analysed meanwhile, nothing is decided, and the caller
-loads them again.
+``decide`` alone is pure. It is called with the store's state under the lock of all commits, so that nothing
+changes between a decision and its commit. If the traces were analysed meanwhile, nothing is decided, and the
+caller loads them again.
 
 Nothing leaves before it is committed. Held originals are rewritten after the commit, so that a crash in
 between repeats the same bytes. Traces that cannot be analysed get the verdict ``error``, which writes
