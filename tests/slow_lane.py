@@ -10,17 +10,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzer.service.preparing import keeping
+from analyzer.analyses.commit import Committer, Leaving
+from analyzer.analyses.early import EarlyWarning
+from analyzer.analyses.examine import Examiner, owns_all
+from analyzer.analyses.load import Prepare, Rows
+from analyzer.analyses.prepare import Look, Prepared, Preparer, TraceBytes, keeping
+from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from collector_processor.assembly.assembler import AssemblerLimits
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Analyst, Earned
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Commit, StoredVerdict, VerdictSummary
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Around, Early, Examiner, ReadOutcomes, no_warning, owns_all
-from collector_processor.pipeline.load import Prepare, Rows
-from collector_processor.pipeline.prepare import Look, Open, Prepared, Preparer, TraceBytes
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, make_redactor
@@ -178,10 +178,6 @@ class ScriptedAnalyst:
         self.glances.append(trajectory)
         return _analysis(trajectory, 0)
 
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        verdict = Abstention(status=Status.ERROR, reason=reason)
-        return _documented(Attribution(run_id=trajectory.run_id, verdict=verdict, method="none"))
-
 
 def _analysis(trajectory: Trajectory, answer: Say) -> Analysis:
     if isinstance(answer, Exception):
@@ -265,29 +261,30 @@ class SlowLane:
     pauses: list[float] = field(default_factory=list)
     """How long it waited for the disk, each time."""
     on_pause: Callable[[float], None] = lambda _: None
-    early: Early = no_warning
+    early: EarlyWarning | None = None
     owns: Callable[[TraceKey], bool] = owns_all
 
     def __post_init__(self) -> None:
         self.store = FullStore(self.path / "runs.sqlite")
         self.thread = StoreThread(self._pause)
-        self.examiner = Examiner(
+        committer = Committer(
             source=self.source,
             store=self.store,
             thread=self.thread,
-            prepare=preparing(self.analyst),
-            analyst=self.analyst,
-            kept=KEPT,
             leaving=Leaving(
                 policy=CarrierPolicy(),
                 wall_ns=lambda: int(self.now * 1e9),
                 wake_outbox=self._woken,
                 tell=self._hear,
             ),
-            around=Around(
-                early=self._early,
-                owns=self._owns,
-            ),
+        )
+        self.examiner = Examiner(
+            committer=committer,
+            prepare=preparing(self.analyst),
+            analyst=self.analyst,
+            kept=KEPT,
+            early=self.early,
+            owns=self._owns,
         )
         limits = PipelineLimits(
             assembler=self.limits,
@@ -297,9 +294,6 @@ class SlowLane:
             releases_max_s=self.releases_max_s,
         )
         self.pipeline = Pipeline(self.examiner, limits, lambda: self.now, self._pause)
-
-    async def _early(self, tenant: Tenant, run: Open, read: ReadOutcomes) -> Analysis | None:
-        return await self.early(tenant, run, read)
 
     def _owns(self, key: TraceKey) -> bool:
         return self.owns(key)

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from analyzer.executor.composition import open_analyst, open_cleaner
+from analyzer.analyses.composition import open_analyst, open_cleaner
 from analyzer.history.run_diff import RunDiff, compare_runs
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.verdict import to_json

@@ -11,8 +11,8 @@ from typing import Annotated, Final
 
 import typer
 
+from analyzer.analyses.models.completion import INSTALL_MODELS, is_litellm_installed, price_of
 from analyzer.cli.output import WrongUsage, optional
-from analyzer.executor.models.completion import INSTALL_MODELS, is_litellm_installed, price_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import Tape
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains

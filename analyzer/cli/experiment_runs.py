@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from analyzer.analyses.codec import write_answer
+from analyzer.analyses.composition import open_span_keeper
 from analyzer.cli.kept_runs import open_kept, opened_store
 from analyzer.cli.output import CommandFailed, WrongUsage
 from analyzer.cli.recorded_runs import STANDARD_INPUT, RecordedRun, load_runs, reader_here
-from analyzer.executor.codec import write_answer
-from analyzer.executor.composition import open_span_keeper
 from analyzer.experiment.findings import Experiment, KeptArms, attribution_of
 from analyzer.experiment.running.kept_trials import TrialIds, packed_trial
 from analyzer.experiment.running.remembered import may_be_kept, remember, remembered

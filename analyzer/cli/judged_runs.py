@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.composition import open_analyst, open_cleaner
 from analyzer.cli.output import OutputFormat, advance, complain, print_json, progress_bar
 from analyzer.cli.recorded_runs import RecordedRun
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.composition import open_analyst, open_cleaner
 from analyzer.history.known_runs import KnownRuns, known_run, said_of
 from analyzer.inquiry.present import console, run_heading, steps_table, verdict_panel
 from analyzer.inquiry.verdict import to_json

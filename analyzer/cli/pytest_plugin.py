@@ -246,9 +246,9 @@ def _judged(runs: Sequence[Run]) -> list[tuple[Trajectory, Attribution]]:
     """Return the verdicts on runs that failed, as the test says; on a thread, for a test may have a loop."""
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - a test failed
 
+    from analyzer.analyses.composition import open_analyst  # noqa: PLC0415 - as above
     from analyzer.cli.judged_runs import judge, settings_here  # noqa: PLC0415 - as above
     from analyzer.cli.recorded_runs import RecordedRun  # noqa: PLC0415 - as above
-    from analyzer.executor.composition import open_analyst  # noqa: PLC0415 - as above
 
     settings = settings_here(None, None, None, None)
     recorded = [RecordedRun(trajectory=one.trajectory, trace=one.trace) for one in runs]

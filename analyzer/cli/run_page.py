@@ -12,9 +12,9 @@ from typing import Final
 from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.cli.output import CommandFailed, complain
 from analyzer.cli.run_report import Shown
-from analyzer.executor.analyst import RunAnalyst
 from analyzer.service.all_in_one import Running, running_service
 from collector_processor.core.analysis import NOTHING_EARNED, Analysis, Earned
 from collector_processor.otlp import Signal, http_path
@@ -47,10 +47,6 @@ class _KnownAnalyses:
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Analyse a run that is still in progress."""
         return self._analyst.glance(trajectory)
-
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return the error verdict on a run that could not be analysed."""
-        return self._analyst.excuse(trajectory, reason)
 
 
 async def show_page(shown: Sequence[Shown], logs: Sequence[bytes], analyst: RunAnalyst) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from analyzer.analyses.composition import open_analyst, open_cleaner, open_span_keeper
 from analyzer.cli.experiment_options import words_of
 from analyzer.cli.judged_runs import as_labels_say
 from analyzer.cli.output import CommandFailed, complain, print_json
@@ -19,7 +20,6 @@ from analyzer.cli.repeated_runs import (
     final_table,
     progress_line,
 )
-from analyzer.executor.composition import open_analyst, open_cleaner, open_span_keeper
 from analyzer.experiment.running.checks import Check, CommandCheck, Contains, every
 from analyzer.experiment.running.workflow import Ended as Output
 from analyzer.inquiry.present import counted, error_console, run_heading, steps_table, verdict_panel

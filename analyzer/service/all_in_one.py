@@ -24,13 +24,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.composition import open_analyst, open_cleaner, prepare_model, tls_files
-from analyzer.executor.job_client import JobAnalyst
-from analyzer.executor.models.budget import HourlyBudget
-from analyzer.service.analyses import open_pool, stepping_in
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.composition import open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.examine import Examiner, owns_all
+from analyzer.analyses.executor import open_pool, stepping_in
+from analyzer.analyses.job_client import JobAnalyst
+from analyzer.analyses.models.budget import HourlyBudget
+from analyzer.analyses.scheduler import Pipeline
 from analyzer.service.durable import Files, conditions, expire, look_for_damage, open_files, steady_clock
-from analyzer.service.early_warning import EarlyLane, open_early_warning, start_early_looks
 from analyzer.service.kafka_lane import KafkaLane, open_kafka, start_reading, start_spilling
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.pages_process import PagesProcess, answering
@@ -40,6 +41,7 @@ from analyzer.service.start_lanes import (
     count_issues,
     open_budget,
     open_commands,
+    open_early_warning,
     open_issues,
     open_routes,
     open_senders,
@@ -67,8 +69,6 @@ from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Address, Cause, Exporter, MalformedRequestError, Signal, Sink
 from collector_processor.otlp.destination import own_listener
 from collector_processor.otlp.tls import TlsFiles
-from collector_processor.pipeline.examine import Examiner, owns_all
-from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.receivers import (
     AdmissionRules,
     GrpcReceiver,
@@ -149,7 +149,6 @@ class _Lanes:
     deliveries: tuple[OutboxDelivery, ...]
     budget: HourlyBudget | None
     pipeline: Pipeline
-    early: EarlyLane | None
 
     def wake(self) -> None:
         """Look for verdicts to deliver."""
@@ -217,7 +216,7 @@ class _Service:
                 earned=earned,
                 worths=worths,
                 owns=owns_all if kafka is None else kafka.owns,
-                early=open_early_warning(settings, issues.service.announce),
+                early=open_early_warning(settings, files, issues.service.announce),
             ),
             exporters=exporters,
             senders=senders,
@@ -238,7 +237,6 @@ class _Service:
             deliveries=deliveries,
             budget=budget,
             pipeline=pipeline,
-            early=start_early_looks(lifetime, analysis.early, examiner, pipeline),
         )
 
     def _open_door(self, base: _Base, lanes: _Lanes) -> Intake:
@@ -248,7 +246,7 @@ class _Service:
             instance_id=base.instance_id,
             now_ns=base.now_ns,
             holds=holds_nothing if settings.write_back is WriteBack.LATE else pipeline.holds,
-            feed=pipeline.feed if lanes.early is None else lanes.early.feed,
+            feed=pipeline.feed,
             max_item_bytes={signal: exporter.max_bytes for signal, exporter in base.exporters.items()},
             hints=hints_of(open_reader(settings.mappings).marks),
         )
@@ -339,7 +337,7 @@ class _Service:
             repetitions=lambda: issue_service.repetitions,
             notices=issue_service.delivery,
             executor=analysis.pool.counters,
-            early=lanes.early,
+            early=analysis.early,
             kafka=KafkaCounts if base.kafka is None else base.kafka.counts,
         )
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from analyzer.executor.codec import read_answer, read_run, write_answer, write_run
+from analyzer.analyses.codec import read_answer, read_run, write_answer, write_run
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.issues.labels.commands import Command, CommandKind, Commands
 from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted

@@ -17,11 +17,11 @@ from aiohttp import web
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.codec import write_offer
-from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
-from analyzer.executor.job_client import ANALYZER, OFFER, JobAnalyst, JobAsk, JobOpinions
-from analyzer.executor.models.budget import HourlyBudget, StoredSpending
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.codec import write_offer
+from analyzer.analyses.composition import budget_of, open_analyst, open_cleaner, open_opinions, tls_files
+from analyzer.analyses.job_client import ANALYZER, OFFER, JobAnalyst, JobAsk, JobOpinions
+from analyzer.analyses.models.budget import HourlyBudget, StoredSpending
 from analyzer.methods.choice import Called, Choice, Opinions
 from analyzer.service.job_worker import JobWorker
 from analyzer.service.lifetime import Lifetime

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from analyzer.executor.codec import (
+from analyzer.analyses.codec import (
     Progress,
     read_choice,
     read_earned,

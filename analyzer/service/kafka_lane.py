@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from analyzer.analyses.scheduler import Pipeline
 from analyzer.service.lifetime import Lifetime
 from analyzer.service.service_metrics import KafkaCounts
 from collector_processor.forwarding.forwarder import Forwarder
 from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal
 from collector_processor.otlp import CollectorError, TraceKey
-from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.receivers.intake import Intake, IntakeRules, holds_nothing
 from collector_processor.settings import Settings
 from collector_processor.settings.kafka import KafkaAccess

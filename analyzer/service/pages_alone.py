@@ -23,8 +23,9 @@ from typing import Any, Final
 import uvloop
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
+from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
@@ -33,7 +34,6 @@ from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.receivers import counting_rules
 from analyzer.methods.choice import Called, Choice, Offer, Opinions
-from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.commands import CommandGiver, nothing
 from analyzer.service.garbage import collecting_rarely
 from analyzer.service.halves import asking, opinions_of, share_spending
@@ -285,6 +285,7 @@ async def _serve(channel: int, listening: Sequence[int]) -> None:
         await server.start_on([socket.socket(fileno=one) for one in listening])
         stack.push_async_callback(server.stop)
         async with collecting_rarely():
+            lifetime.background(service.beat())
             await service.ready()
             await asyncio.wait({ended, lifetime.failure}, return_when=asyncio.FIRST_COMPLETED)
     if lifetime.failure.done():

@@ -3,6 +3,9 @@
 The two processes hold the ends of one socket. Through it go the settings, then questions of the pages and
 answers, each a line of JSON; and each process notices by it that the other one has ended, however it did. The
 sockets on which pages are served belong to the service: connections wait in them while a process starts.
+
+The event loop of the pages says every few seconds that it runs. A process that was ready and then says
+nothing for a minute hangs, and is killed. It is not watched while it starts: that waits for the store.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-from analyzer.executor.worker_process import command_of
+from analyzer.analyses.worker_process import command_of
 from analyzer.web.probes import Probe, ProbeAnswer
 from collector_processor.settings import Settings
 
@@ -33,6 +36,12 @@ READY: Final = "ready"
 COMMANDS: Final = "commands"
 """Asks to carry out what the pages have written; answered when that is done."""
 PROBE: Final = "probe"
+ALIVE: Final = "alive"
+BEAT_S: Final = 5.0
+"""Seconds between two signs of life of the pages, and between two looks for them."""
+SILENT_S: Final = 60.0
+"""Seconds without a sign of life after which a process counts as hung. On the busiest machines an event loop
+waits for some seconds."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 _LONG_LIFE_S: Final = 60.0
@@ -62,6 +71,26 @@ def answering(probe: Probe, carry_out: Callable[[], Awaitable[None]]) -> Answeri
     return answer
 
 
+@dataclass(slots=True)
+class Silence:
+    """For how long a process has given no sign of life, as seen by regular looks. Pure."""
+
+    looked_s: float
+    """Monotonic seconds of the last look."""
+    heard: int = 0
+    lasted_s: float = 0.0
+
+    def is_too_long(self, now_s: float, heard: int) -> bool:
+        """Look again, ``BEAT_S`` after the last look; ``heard`` is the number of signs so far.
+
+        A late look begins anew: the machine was suspended, or so busy that this process did not run either.
+        """
+        passed_s, self.looked_s = now_s - self.looked_s, now_s
+        is_broken = heard != self.heard or passed_s > 2 * BEAT_S
+        self.heard, self.lasted_s = heard, 0.0 if is_broken else self.lasted_s + passed_s
+        return self.lasted_s >= SILENT_S
+
+
 @dataclass(slots=True, kw_only=True)
 class PagesProcess:
     """One process at a time that serves the pages, until cancelled."""
@@ -75,10 +104,12 @@ class PagesProcess:
     command: Sequence[str] = field(default_factory=lambda: command_of(MODULE))
     first_pause_s: float = FIRST_PAUSE_S
     restarts: int = 0
-    """Processes that ended by themselves."""
+    """Processes that ended by themselves, or hung."""
     pid: int | None = None
     """The process that serves now."""
     _is_ready: bool = False
+    _heard: int = 0
+    """Lines that processes have sent."""
 
     async def run(self) -> None:
         """Keep a process running; whatever ends it, it never ends the service."""
@@ -103,6 +134,7 @@ class PagesProcess:
             process = await asyncio.to_thread(self._started, theirs)
             kept = ours.dup()
         self.pid, self._is_ready = process.pid, False
+        watch = asyncio.create_task(self._watch(process))
         try:
             reader, writer = await asyncio.open_connection(sock=kept, limit=_LONGEST_LINE)
             start = {"settings": self.settings.model_dump(mode="json"), "is_analysing": self.is_analysing}
@@ -110,8 +142,20 @@ class PagesProcess:
             await self._answer_all(reader, writer)
         finally:
             self.pid = None
+            watch.cancel()
             await asyncio.shield(asyncio.to_thread(_ended, process, _END_S if self._is_ready else 0.0))
         return process.returncode
+
+    async def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill the process if it hangs."""
+        silence = Silence(time.monotonic())
+        while True:
+            await asyncio.sleep(BEAT_S)
+            if silence.is_too_long(time.monotonic(), self._heard) and self._is_ready:
+                break
+        context = {"pid": process.pid, "silent_s": round(silence.lasted_s)}
+        logger.error("the pages' process does not answer: it is killed", extra=context)
+        process.kill()
 
     def _started(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         files = (theirs.fileno(), *(one.fileno() for one in self.sockets))
@@ -128,6 +172,7 @@ class PagesProcess:
         try:
             with suppress(ConnectionError, ValueError):  # the process has ended, or is none of ours
                 while line := await reader.readline():
+                    self._heard += 1
                     question = json.loads(line)
                     self._is_ready = self._is_ready or question["ask"] == READY
                     task = asyncio.create_task(self._answer_one(question, writer))
@@ -176,6 +221,12 @@ class Service:
                 asked = self._asked.pop(answer.pop("id"), None)
                 if asked is not None and not asked.done():
                     asked.set_result(answer)
+
+    async def beat(self) -> None:
+        """Say regularly that this process runs, until cancelled."""
+        while True:
+            self._writer.write(_line({"ask": ALIVE, "id": next(self._ids)}))
+            await asyncio.sleep(BEAT_S)
 
     async def ready(self) -> None:
         """Say that pages are served."""

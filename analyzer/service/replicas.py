@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
-from analyzer.executor.job_client import InDb
+from analyzer.analyses.job_client import InDb
 from collector_processor.core.disk import StoreError
 from collector_processor.settings import Settings
 from collector_processor.store.database.connection import StoreConnection

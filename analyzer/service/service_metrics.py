@@ -15,11 +15,12 @@ from typing import Final
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.pool import Outcome, PoolCounters
+from analyzer.analyses.early import EarlyWarning
+from analyzer.analyses.models.budget import HourlyBudget
+from analyzer.analyses.pool import Outcome, PoolCounters
+from analyzer.analyses.scheduler import Pipeline
 from analyzer.issues.issue_service import IssueCounts
 from analyzer.issues.notifier import DeliveryCounters
-from analyzer.service.early_warning import EarlyLane
 from analyzer.telemetry import metric_table
 from analyzer.telemetry import metric_table as table
 from analyzer.telemetry.metric import Labels
@@ -34,7 +35,6 @@ from collector_processor.journal import Journal
 from collector_processor.journal.chunks import QueueLook
 from collector_processor.otlp import Cause, Setback, Signal
 from collector_processor.otlp.tls import Renewals
-from collector_processor.pipeline.scheduler import Pipeline
 from collector_processor.rebuild.redaction import Cleaner
 
 _NS: Final = 1e9
@@ -83,7 +83,7 @@ class ServiceMetrics(Collector):
     refusals: Counter[Cause] = field(default_factory=Counter)
     """Requests that the receivers refused."""
     stores: Mapping[str, Condition] = field(default_factory=dict)
-    early: EarlyLane | None = None
+    early: EarlyWarning | None = None
     """Early warnings; ``None`` if they are off."""
     kafka: Callable[[], KafkaCounts] = KafkaCounts
     """Counts of the records of Kafka."""
@@ -149,10 +149,10 @@ class ServiceMetrics(Collector):
     def _analyses(self) -> Iterator[Family]:
         yield table.OPEN_TRACES.single(self.pipeline.open_traces)
         yield table.EXAMINATIONS.single(self.pipeline.under_way)
-        if self.early is not None:
+        if self.early is not None and (looks := self.pipeline.looks) is not None:
             yield table.EARLY_WARNINGS.single(self.early.warnings)
-            looks = (("done", self.early.looks.done), ("skipped", self.early.looks.skipped))
-            yield table.EARLY_LOOKS.family(((name,), count) for name, count in looks)
+            counts = (("done", looks.done), ("skipped", looks.skipped))
+            yield table.EARLY_LOOKS.family(((name,), count) for name, count in counts)
         yield table.EVICTED.single(self.pipeline.evictions)
         yield table.STORE_FAULTY.family(
             ((name,), float(one.fault is not None)) for name, one in self.stores.items()

@@ -9,9 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from analyzer.executor.composition import budget_of, carrier_policy, notice_text
-from analyzer.executor.models.budget import HourlyBudget, StoredSpending
-from analyzer.executor.pool import Pool
+from analyzer.analyses.commit import Committer, Leaving
+from analyzer.analyses.composition import budget_of, carrier_policy, notice_text
+from analyzer.analyses.early import Announce, EarlyWarning
+from analyzer.analyses.examine import Examiner, owns_all
+from analyzer.analyses.executor import open_executor
+from analyzer.analyses.models.budget import HourlyBudget, StoredSpending
+from analyzer.analyses.pool import Pool
+from analyzer.analyses.prepare import keeping
+from analyzer.analyses.run_comparison import ReadWorths, RunComparison, nothing_labelled
+from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from analyzer.issues.beside_verdicts import BesideVerdicts, TextsBehind, keeper
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
@@ -22,16 +29,12 @@ from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records, worths
 from analyzer.issues.receivers import counting_rules, receivers_of
 from analyzer.methods.registry import AUTO
-from analyzer.service.analyses import open_executor
 from analyzer.service.commands import CommandTask
 from analyzer.service.durable import Files
-from analyzer.service.early_warning import EarlyWarning
 from analyzer.service.lifetime import Lifetime
-from analyzer.service.preparing import keeping
-from analyzer.service.run_comparison import ReadWorths, RunComparison, nothing_labelled
 from analyzer.service.scores_back import ScoresBack
 from analyzer.telemetry.verdict_counters import Move, VerdictCounters
-from collector_processor.core.analysis import Analyst
+from collector_processor.core.analysis import Analyst, ReadEarned, nothing_earned
 from collector_processor.core.disk import StoreError, patiently
 from collector_processor.core.records import Outgoing, StoredVerdict, VerdictSummary
 from collector_processor.core.scores import Lane
@@ -43,18 +46,6 @@ from collector_processor.forwarding.sender import Sender, exporting
 from collector_processor.journal import Journal
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import Exporter, Signal, TraceKey
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import (
-    Around,
-    Compare,
-    Examiner,
-    ReadEarned,
-    no_warning,
-    nothing_earned,
-    owns_all,
-    without_others,
-)
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
@@ -147,13 +138,13 @@ def start_deliveries(
     examiner = _examiner(settings, lifetime, files, analysis, wake)
     lifetime.watched.callback(files.thread.close)
     kept = [target.lane for target in settings.score_targets]
-    lifetime.background(patiently(lambda: examiner.in_db(store.keep_lanes, kept), asyncio.sleep))
+    lifetime.background(patiently(lambda: files.thread.run(store.keep_lanes, kept), asyncio.sleep))
     lanes: tuple[Signal | Lane, ...] = (Signal.TRACES, Signal.LOGS, *kept)
     for lane in lanes:
         delivery = OutboxDelivery(
             lane,
-            read=lambda signal, skip: examiner.in_db(store.outbox, signal, skip),
-            forget=lambda ids: examiner.in_db(store.delivered, ids),
+            read=lambda signal, skip: files.thread.run(store.outbox, signal, skip),
+            forget=lambda ids: files.thread.run(store.delivered, ids),
             sender=senders.get(lane),
             look_s=None if isinstance(lane, Signal) else _LOOK_S,
             delivered=delivered,
@@ -171,21 +162,11 @@ def _examiner(
         analysis.verdict_counters.count(summary, verdict)
         analysis.issues.service.committed(summary, verdict)
 
-    compare, early = _comparison(settings, analysis.worths), analysis.early
     lifetime.stack.push_async_callback(analysis.pool.close)  # after the drain, which needs it
-    return Examiner(
+    committer = Committer(
         source=files.journal,
         store=files.store,
         thread=files.thread,
-        prepare=open_executor(settings, analysis.analyst, analysis.cleaner, analysis.pool),
-        analyst=analysis.analyst,
-        kept=keeping(settings),
-        around=Around(
-            compare=compare if early is None else early.noting(compare),
-            early=no_warning if early is None else early.warn,
-            earned=analysis.earned,
-            owns=analysis.owns,
-        ),
         leaving=Leaving(
             policy=carrier_policy(settings),
             wall_ns=time.time_ns,
@@ -194,6 +175,16 @@ def _examiner(
             tell=tell,
             count_redacted=analysis.cleaner.add,
         ),
+    )
+    return Examiner(
+        committer=committer,
+        prepare=open_executor(settings, analysis.analyst, analysis.cleaner, analysis.pool),
+        analyst=analysis.analyst,
+        kept=keeping(settings),
+        comparison=_comparison(settings, files, analysis.worths),
+        early=analysis.early,
+        earned=analysis.earned,
+        owns=analysis.owns,
     )
 
 
@@ -212,12 +203,30 @@ def open_track_records(lifetime: Lifetime, database: Database) -> tuple[ReadEarn
     )
 
 
-def _comparison(settings: Settings, read: ReadWorths) -> Compare:
+def _comparison(settings: Settings, files: Files, worths: ReadWorths) -> RunComparison | None:
     """Return the comparison of failed runs with other runs; only the method ``auto`` uses it."""
     if settings.method != AUTO:
-        return without_others
+        return None
     return RunComparison(
-        clean=notice_text(settings), least_confidence=settings.precision, clock=time.monotonic, worths=read
+        read=lambda tenant, service, workflow, limit: files.thread.insist(
+            files.store.history.told, tenant, service, workflow, limit
+        ),
+        clean=notice_text(settings),
+        least_confidence=settings.precision,
+        clock=time.monotonic,
+        worths=worths,
+    )
+
+
+def open_early_warning(settings: Settings, files: Files, announce: Announce) -> EarlyWarning | None:
+    """Return the early warning of runs; ``None`` if the settings turn it off."""
+    share = settings.early_false_alarms
+    if not share:
+        return None
+    return EarlyWarning(
+        read=lambda tenant, run_ids: files.thread.insist(files.store.history.outcomes, tenant, run_ids),
+        share=share,
+        announce=announce,
     )
 
 
@@ -226,7 +235,7 @@ def start_corrections(
 ) -> Corrections:
     """Start the task that applies labels to verdicts and traces."""
     corrections = Corrections(
-        commits=examiner,
+        commits=examiner.committer,
         store=files.store,
         labels=files.labels,
         policy=carrier_policy(settings),
@@ -242,7 +251,7 @@ def start_corrections(
 def open_commands(settings: Settings, files: Files, examiner: Examiner, issues: Issues) -> CommandTask:
     """Return the task that carries out the commands of other processes."""
     second = SecondOpinions(
-        commits=examiner,
+        commits=examiner.committer,
         store=files.store,
         opinions=OpinionStore(files.db),
         beside=issues.beside,
@@ -302,6 +311,8 @@ async def start_pipeline(
     journal.on_evicted = pipeline.evicted
     await pipeline.recover(journal.agent_traces())
     lifetime.drained(pipeline.drain, share=_ANALYSES_SHARE)
+    if pipeline.looks is not None:
+        lifetime.background(pipeline.looks.run())
     lifetime.background(pipeline.run())  # cancelled first: nothing new begins while it drains
     return pipeline
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO, Final
 
-from analyzer.executor.codec import LENGTH_BYTES, length_of, read_run, with_length, write_run
-from analyzer.executor.composition import open_cleaner
-from analyzer.executor.worker_process import command_of, environment
+from analyzer.analyses.codec import LENGTH_BYTES, length_of, read_run, with_length, write_run
+from analyzer.analyses.composition import open_cleaner
+from analyzer.analyses.worker_process import command_of, environment
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.recordings.uploads import json_values, read_runs, unpacked
 from collector_processor.mapping_files import open_reader

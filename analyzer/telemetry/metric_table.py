@@ -171,8 +171,8 @@ PROCESS_DEATHS: Final = counter(
 PAGES_RESTARTS: Final = counter(
     "blamespan_pages_restarts",
     "{restart}",
-    "Processes of the pages that ended by themselves and were started again; spans and verdicts do not wait"
-    " for them.",
+    "Processes of the pages that ended by themselves, or hung for a minute and were killed, and were started"
+    " again; spans and verdicts do not wait for them.",
 )
 STORE_FAULTY: Final = gauge(
     "blamespan_store_faulty{store}",

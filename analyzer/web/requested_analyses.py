@@ -22,8 +22,8 @@ from analyzer.inquiry.verdict import to_json
 from analyzer.issues.labels.correcting import Outcome
 from analyzer.methods.choice import Choice, Opinions
 from analyzer.recordings.uploads import MOST_RUNS, ReadUpload, held_bytes
+from collector_processor.core.analysis import ReadEarned, nothing_earned
 from collector_processor.otlp import NO_TENANT, CollectorError, Tenant
-from collector_processor.pipeline.examine import ReadEarned, nothing_earned
 from semconv.model import Attribution, Trajectory
 
 logger = logging.getLogger(__name__)

@@ -13,10 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analyzer.executor.composition import carrier_policy, open_analyst, open_cleaner
-from analyzer.executor.pool import Pool
-from analyzer.service.analyses import open_executor
-from analyzer.service.preparing import keeping
+from analyzer.analyses.commit import Committer, Leaving
+from analyzer.analyses.composition import carrier_policy, open_analyst, open_cleaner
+from analyzer.analyses.examine import Examiner
+from analyzer.analyses.executor import open_executor
+from analyzer.analyses.pool import Pool
+from analyzer.analyses.prepare import keeping
+from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from benchmarks.completion.counting import Said, Seen, Truth
 from benchmarks.completion.stories import Story
 from collector_processor.core.analysis import Analyst
@@ -25,9 +28,6 @@ from collector_processor.forwarding.ledger import Ledger
 from collector_processor.journal import Journal, open_journal
 from collector_processor.journal.chunks import Chunk
 from collector_processor.otlp import NO_TENANT, Arrival, Signal, TraceKey
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Examiner
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.receivers.intake import Intake, IntakeRules
@@ -118,16 +118,14 @@ class Process:
         self._clock: Final = parts.clock
         self._origin: Final = parts.origin_s
         self._thread: Final = StoreThread()
+        leaving = Leaving(
+            policy=carrier_policy(settings), wall_ns=parts.clock.wall_ns, wake_outbox=lambda: None
+        )
         self._examiner: Final = Examiner(
-            source=journal,
-            store=store,
-            thread=self._thread,
+            committer=Committer(source=journal, store=store, thread=self._thread, leaving=leaving),
             prepare=open_executor(settings, parts.analyst, open_cleaner(settings), Pool()),
             analyst=parts.analyst,
             kept=keeping(settings),
-            leaving=Leaving(
-                policy=carrier_policy(settings), wall_ns=parts.clock.wall_ns, wake_outbox=lambda: None
-            ),
         )
         limits = PipelineLimits(assembler=settings.assembler_limits, concurrency=settings.concurrency)
         self.pipeline: Final = Pipeline(self._examiner, limits, lambda: parts.clock.now - parts.origin_s)

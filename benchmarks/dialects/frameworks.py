@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyzer.executor.analyst import RunAnalyst
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.inquiry.intervals import wilson
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from analyzer.executor.models.completion import price_of
+from analyzer.analyses.models.completion import price_of
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.open_experiment import Request, experiment
 from analyzer.experiment.replay.gateway_options import GatewayOptions

@@ -74,6 +74,13 @@ UNKNOWN: Final = TrackRecord()
 Earned: TypeAlias = Mapping[str, TrackRecord]
 """What each model, by its name, has earned with one tenant."""
 NOTHING_EARNED: Final[Earned] = MappingProxyType({})
+ReadEarned: TypeAlias = Callable[[Tenant], Awaitable[Earned]]
+"""Returns what each model has earned with a tenant."""
+
+
+async def nothing_earned(_tenant: Tenant) -> Earned:
+    """Know nothing of any model."""
+    return NOTHING_EARNED
 
 
 class Analyst(Protocol):
@@ -85,10 +92,6 @@ class Analyst(Protocol):
 
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Triage and attribute a run at once, without a model: for runs that have not ended."""
-        ...
-
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return an ``error`` verdict, which says why blamespan could not analyse the run."""
         ...
 
 
@@ -137,7 +140,6 @@ class CommitPort(Protocol):
         """
         ...
 
-    @property
-    def committed(self) -> Callable[[Iterable[tuple[VerdictSummary, StoredVerdict]]], None]:
-        """Reports verdicts that were committed through ``in_turn``, and starts sending their spans."""
+    def committed(self, verdicts: Iterable[tuple[VerdictSummary, StoredVerdict]]) -> None:
+        """Report verdicts that were committed through ``in_turn``, and start sending their spans."""
         ...

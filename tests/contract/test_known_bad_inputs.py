@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.conversation_log import read_conversation
 from semconv.model import Attribution, Blame, Status

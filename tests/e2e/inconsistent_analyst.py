@@ -36,9 +36,6 @@ class FickleAnalyst:
         step = random.choice(trajectory.steps)
         return _analysis(trajectory, Blame(agent=step.agent, step=step.index, reason=reason, confidence=0.5))
 
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        return _analysis(trajectory, Abstention(status=Status.ERROR, reason=reason))
-
 
 def _analysis(trajectory: Trajectory, verdict: Blame | Abstention) -> Analysis:
     attribution = Attribution(run_id=trajectory.run_id, verdict=verdict, method="fickle")

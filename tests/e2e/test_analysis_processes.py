@@ -11,13 +11,12 @@ from typing import Final
 
 import pytest
 
-from analyzer.executor import worker_process
-from analyzer.executor.executor import prepare_each
-from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
-from analyzer.service.analyses import COMMAND, worker_settings
-from analyzer.service.preparing import work_from_settings
+from analyzer.analyses import worker_process
+from analyzer.analyses.executor import COMMAND
+from analyzer.analyses.prepare import Analysed, Prepared, prepare_each
+from analyzer.analyses.worker import work_from_settings, worker_settings
+from analyzer.analyses.worker_process import WorkerLostError, WorkerProcess
 from collector_processor.core.analysis import AnalysisLostError
-from collector_processor.pipeline.prepare import Analysed, Prepared
 from collector_processor.settings import ExportText, Settings, load_settings
 from tests.unit.test_executor import ENDLESS, lone, names, over, together
 
@@ -64,8 +63,8 @@ READY_AND_NO_MORE: Final = (
 
 
 WITHOUT_END: Final = (
-    "from analyzer.service import preparing as worker\n"
-    "from analyzer.service.preparing import run\n"
+    "from analyzer.analyses import worker\n"
+    "from analyzer.analyses.worker import run\n"
     "def prepare_each(*_):\n"
     "    while True: pass\n"
     "worker.prepare_each, worker.TRACE_CPU_S = prepare_each, 0.1\n"
@@ -83,8 +82,8 @@ async def test_a_process_that_does_not_answer_is_killed(monkeypatch: pytest.Monk
 
 
 WITHOUT_END_AT_ONE: Final = (
-    "from analyzer.service import preparing as worker\n"
-    "from analyzer.service.preparing import run\n"
+    "from analyzer.analyses import worker\n"
+    "from analyzer.analyses.worker import run\n"
     "prepare_each = worker.prepare_each\n"
     "def looping(preparer, traces):\n"
     f"    while traces[0].key.trace_id == '{ENDLESS.key.trace_id}': pass\n"
@@ -113,8 +112,8 @@ async def test_others_wait_for_what_has_no_end_once_and_are_done_by_another_proc
 
 SPEAKING: Final = (
     "import logging\n"
-    "from analyzer.service import preparing as worker\n"
-    "from analyzer.service.preparing import run\n"
+    "from analyzer.analyses import worker\n"
+    "from analyzer.analyses.worker import run\n"
     "prepare_each = worker.prepare_each\n"
     "def speaking(preparer, traces):\n"
     "    logging.getLogger('analyzer.of_something').warning('so it is', extra={'trace_id': '7'})\n"
@@ -125,8 +124,8 @@ SPEAKING: Final = (
 
 
 FAILING: Final = (
-    "from analyzer.service import preparing as worker\n"
-    "from analyzer.service.preparing import run\n"
+    "from analyzer.analyses import worker\n"
+    "from analyzer.analyses.worker import run\n"
     "def prepare_each(*_):\n"
     "    raise ValueError('a fault of ours')\n"
     "worker.prepare_each = prepare_each\n"

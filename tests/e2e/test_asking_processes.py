@@ -9,18 +9,19 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.consulting import ThreadSteps
-from analyzer.executor.models.scripted import ScriptedModel
-from analyzer.executor.pool import Pool, PoolSteps
-from analyzer.executor.worker_process import WorkerProcess
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.consulting import ThreadSteps
+from analyzer.analyses.executor import COMMAND
+from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.analyses.pool import Pool
+from analyzer.analyses.worker_process import WorkerProcess
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Reply
-from analyzer.service.analyses import COMMAND
 from semconv.model import Blame, Status
 from tests.unit.test_consulting import REPLY, RUN, analyst, told
 
@@ -40,7 +41,7 @@ def in_process(
         started.append(await WorkerProcess.start(told(), command))
         return started[-1]
 
-    return analyst(model, stepping=PoolSteps(Pool(start), ThreadSteps(analyst(model).steps)))
+    return analyst(model, stepping=partial(Pool(start).step, instead=ThreadSteps(analyst(model).steps)))
 
 
 async def test_a_worker_process_finds_what_this_process_finds(started: list[WorkerProcess]) -> None:
@@ -85,8 +86,8 @@ async def test_a_process_that_is_killed_between_answers_loses_nothing(started: l
 
 
 LOOPING: Final = (
-    "from analyzer.service import preparing as worker\n"
-    "from analyzer.service.preparing import run\n"
+    "from analyzer.analyses import worker\n"
+    "from analyzer.analyses.worker import run\n"
     "def step(message):\n"
     "    while True: pass\n"
     "worker.TRACE_CPU_S = 0.2\n"

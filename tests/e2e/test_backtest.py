@@ -19,8 +19,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from analyzer.analyses.composition import open_analyst, open_span_keeper
 from analyzer.cli.recorded_runs import load_runs
-from analyzer.executor.composition import open_analyst, open_span_keeper
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.recurrence import IssueState

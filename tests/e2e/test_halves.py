@@ -17,8 +17,8 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from analyzer.executor.codec import write_run
-from analyzer.executor.job_client import NO_ANALYZER, job_id
+from analyzer.analyses.codec import write_run
+from analyzer.analyses.job_client import NO_ANALYZER, job_id
 from collector_processor.otlp import Signal
 from collector_processor.store.database.places import open_database
 from collector_processor.store.jobs import JobRows

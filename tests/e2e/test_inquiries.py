@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from analyzer.executor.models.completion import LiteLLM
+from analyzer.analyses.models.completion import LiteLLM
 from analyzer.methods.attribution import Attributor
 from semconv.model import Attribution, Blame
 from tests.e2e.model_server import ModelServer, Scripted, serve

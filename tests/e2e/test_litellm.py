@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.models.completion import LiteLLM, Patience
+from analyzer.analyses.models.budget import HourlyBudget
+from analyzer.analyses.models.completion import LiteLLM, Patience
 from analyzer.inquiry.errors import ModelFailure
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.methods.attribution import Attributor

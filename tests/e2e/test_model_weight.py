@@ -10,8 +10,8 @@ from typing import Any
 
 import aiohttp
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
 from analyzer.service.all_in_one import running_service
 from collector_processor.rebuild.encode import encode

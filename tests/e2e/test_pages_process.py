@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from analyzer.service.pages_process import BEAT_S, SILENT_S
 from collector_processor.store.verdicts import RunStore
 from tests.backends.supervise import wait_until
 from tests.e2e.demo_again import DemoAgain
@@ -81,6 +82,36 @@ def test_pages_that_hang_delay_no_verdict_and_not_the_end(start_line: StartLine,
         assert asked(f"{line.http}/readyz")[0] == HTTPStatus.OK
         assert line.terminate() == 0
         assert not is_running(pages)
+
+
+def test_pages_that_hang_are_killed_and_started_again(start_line: StartLine) -> None:
+    line = start_line(**QUICK)
+    assert asked(f"{line.web}/runs")[0] == HTTPStatus.OK
+    first = line.pages_pid()
+    with stopped(first):
+        began_s = time.monotonic()
+        wait_until(lambda: not is_running(first), what="the end of the pages that hang", timeout_s=LONG_S)
+        assert time.monotonic() - began_s > SILENT_S - 2 * BEAT_S
+        assert asked(f"{line.http}/readyz")[0] == HTTPStatus.OK
+        assert asked(f"{line.web}/runs")[0] == HTTPStatus.OK, "waits for the new process"
+    assert line.pages_pid() != first
+    assert "blamespan_pages_restarts_total 1.0" in asked(f"{line.http}/metrics")[1]
+    assert len(line.said("the pages' process does not answer: it is killed")) == 1
+    assert line.terminate() == 0
+
+
+def test_pages_of_a_service_that_was_suspended_go_on(start_line: StartLine) -> None:
+    line = start_line(**QUICK)
+    assert asked(f"{line.web}/runs")[0] == HTTPStatus.OK
+    pages = line.pages_pid()
+    with stopped(pages), stopped(line.server.process.pid):
+        time.sleep(SILENT_S + 2 * BEAT_S)
+    os.kill(pages, signal.SIGSTOP)  # the service wakes up first
+    time.sleep(2 * BEAT_S)
+    os.kill(pages, signal.SIGCONT)
+    time.sleep(2 * BEAT_S)
+    assert line.pages_pid() == pages
+    assert "blamespan_pages_restarts_total 0.0" in asked(f"{line.http}/metrics")[1]
 
 
 def _verdicts(folder: Path) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from analyzer.executor.composition import open_analyst
+from analyzer.analyses.composition import open_analyst
 from analyzer.signals.triage import triage
 from collector_processor.core.runs import Run
 from collector_processor.settings import load_settings

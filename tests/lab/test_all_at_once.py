@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.lab.published import AllAtOnce
 from analyzer.methods.attribution import Attributor

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.lab.evaluation.dataset import read_dataset
 from analyzer.lab.published import BinarySearch

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.executor.composition import open_analyst
+from analyzer.analyses.composition import open_analyst
 from analyzer.service.halves import AnalyzerHalf
 from analyzer.web.guard import GuardRules, guarding
 from analyzer.web.probes import Probes

@@ -16,7 +16,7 @@ import pytest
 import trustme
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.executor.composition import tls_files
+from analyzer.analyses.composition import tls_files
 from analyzer.web.app import WebParts, web_server
 from analyzer.web.probes import Probes
 from collector_processor.core.http_server import ListenError

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.codec import (
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.codec import (
     read_answer,
     read_earned,
     read_progress,
@@ -18,7 +18,7 @@ from analyzer.executor.codec import (
     write_earned,
     write_run,
 )
-from analyzer.executor.job_client import ANALYZER, JobAnalyst
+from analyzer.analyses.job_client import ANALYZER, JobAnalyst
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.methods.attribution import Attributor
 from analyzer.service.replicas import Announcer

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst, error_analysis
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
 from analyzer.signals.triage import output_matching
 from semconv.model import UNKNOWN_AGENT, Outcome, Status
@@ -61,9 +61,8 @@ def test_a_glance_asks_no_model() -> None:
     assert model.prompts == []
 
 
-def test_an_excuse_is_an_error_with_its_reason() -> None:
-    with_model, _ = analyst()
-    found = with_model.excuse(FAILED, "evicted")
+def test_an_error_verdict_has_its_reason() -> None:
+    found = error_analysis(FAILED, "evicted")
     assert found.attribution.status is Status.ERROR
     assert json.loads(found.document)["error"] == "evicted"
 

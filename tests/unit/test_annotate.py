@@ -9,7 +9,7 @@ import pytest
 from inline_snapshot import snapshot
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from analyzer.executor.composition import carrier_policy
+from analyzer.analyses.composition import carrier_policy
 from collector_processor.rebuild.decode import decode_logs
 from collector_processor.rebuild.encode import encode_logs
 from collector_processor.rebuild.redaction import keep, omit

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, ModelNeeded, UnknownMethod
 from analyzer.inquiry.verdict import to_json
 from analyzer.methods.attribution import Attributor

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from collector_processor.pipeline.batcher import Batcher
+from collector_processor.core.fair import Batcher
 
 
 class Counter:

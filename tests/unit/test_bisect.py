@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.methods.bisect import Bisect, answered, blend, is_settled, most_questions, needed, split
 from semconv.model import Abstention, Blame, Status, Trajectory, Verdict

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.models.budget import HOUR_S, HourlyBudget, StoredSpending
+from analyzer.analyses.models.budget import HOUR_S, HourlyBudget, StoredSpending
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Prompt, Reply
 from collector_processor.store.verdicts import RunStore

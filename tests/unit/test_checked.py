@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst, rules_version
+from analyzer.analyses.analyst import RunAnalyst, rules_version
 from analyzer.methods.attribution import Attributor
 from analyzer.signals.suspicion import MOST_STEPS
 from semconv.model import ContentState, Outcome, Status, Step, Trajectory

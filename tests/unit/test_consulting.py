@@ -6,20 +6,21 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pytest
 
-from analyzer.executor import consulting
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.consulting import Order, Stepper, ThreadSteps
-from analyzer.executor.models.scripted import ScriptedModel
-from analyzer.executor.pool import Pool, PoolSteps, Worker
-from analyzer.executor.worker_process import WorkerLostError, WorkerProcess
+from analyzer.analyses import consulting
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.consulting import Order, Stepper, ThreadSteps
+from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.analyses.pool import Pool, Worker
+from analyzer.analyses.prepare import Prepared, TraceBytes
+from analyzer.analyses.worker import worker_settings
+from analyzer.analyses.worker_process import WorkerLostError, WorkerProcess
 from analyzer.inquiry.method import Answer, Reply
 from analyzer.methods.attribution import Attributor, Steps
-from analyzer.service.analyses import worker_settings
-from collector_processor.pipeline.prepare import Prepared, TraceBytes
 from collector_processor.settings import Settings, load_settings
 from semconv.model import SpanStatus, Status, Trajectory
 from semconv.record import record
@@ -54,7 +55,7 @@ async def test_without_a_process_threads_run_the_steps() -> None:
         raise WorkerLostError("no memory")
 
     model = ScriptedModel(replies=[REPLY])
-    stepping = PoolSteps(Pool(start), ThreadSteps(analyst(model).steps))
+    stepping = partial(Pool(start).step, instead=ThreadSteps(analyst(model).steps))
     found = await analyst(model, stepping=stepping).analyse(RUN)
     assert found.attribution.status is Status.ATTRIBUTED
 
@@ -88,7 +89,7 @@ async def test_a_step_that_kills_its_process_is_tried_again_unless_it_took_too_l
         return workers.pop()
 
     model = ScriptedModel(replies=[REPLY])
-    stepping = PoolSteps(Pool(start), ThreadSteps(analyst(model).steps))
+    stepping = partial(Pool(start).step, instead=ThreadSteps(analyst(model).steps))
     found = (await analyst(model, stepping=stepping).analyse(RUN)).attribution
     assert found.status is (Status.ERROR if used_up_cpu else Status.ATTRIBUTED)
     assert ("CPU time" in (found.error or "")) is used_up_cpu

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst, analysis_of
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst, analysis_of
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.issues.counting import noted_run
 from analyzer.issues.labels.kept_run import pack, unpack
 from analyzer.methods.attribution import Attributor

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.commit import AnalysedTraces, Decided, decide, decide_provisionally
+from analyzer.analyses.prepare import Analysed, Open, Preparer, TraceBytes
 from analyzer.methods.attribution import Attributor
 from collector_processor.core.records import CONFIRMED, PERSON, Standing, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.decide import AnalysedTraces, Decided, decide, decide_provisionally
-from collector_processor.pipeline.prepare import Analysed, Open, Preparer, TraceBytes
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor

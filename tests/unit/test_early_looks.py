@@ -6,9 +6,9 @@ import asyncio
 from collections import Counter
 from typing import Final
 
+from analyzer.analyses.early import MOST_BYTES, MOST_TRACES, EarlyLooks
 from collector_processor.core.analysis import AnalysisLostError
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.early_looks import MOST_BYTES, MOST_TRACES, EarlyLooks
 from collector_processor.wire.facts import TraceArrival, span_note
 from semconv.model import TraceId
 

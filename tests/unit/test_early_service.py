@@ -10,17 +10,15 @@ from typing import Final
 
 import pytest
 
+from analyzer.analyses.commit import decide_provisionally
+from analyzer.analyses.early import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning
+from analyzer.analyses.prepare import Analysed, Open, PreparedRun, TraceBytes
+from analyzer.analyses.worker import work_from_settings, worker_settings
 from analyzer.history.elements import pack
 from analyzer.issues.recurrence import Notice
-from analyzer.service.analyses import worker_settings
-from analyzer.service.early_warning import FRESH_S, MOST_RUNS, MOST_SERVICES, EarlyWarning
-from analyzer.service.preparing import work_from_settings
 from collector_processor.core.analysis import EARLY, NOTES, Analysis
-from collector_processor.core.records import HistoryRow, RunOutcome
+from collector_processor.core.records import RunOutcome
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.decide import decide_provisionally
-from collector_processor.pipeline.examine import Finding, without_others
-from collector_processor.pipeline.prepare import Analysed, Open, PreparedRun, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
 from semconv.model import Completion, Resource, Span, TraceId
@@ -74,7 +72,9 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        self.early = EarlyWarning(share=0.2, announce=self.announce, clock=lambda: self.now, now_ns=lambda: 0)
+        self.early = EarlyWarning(
+            read=self.read, share=0.2, announce=self.announce, clock=lambda: self.now, now_ns=lambda: 0
+        )
 
     async def announce(self, notice: Notice) -> None:
         self.told.append(notice)
@@ -86,7 +86,7 @@ class World:
     async def look(
         self, number: int, call: str, tenant: Tenant = NO_TENANT, release: str = "1", service: str = "shop"
     ) -> Analysis | None:
-        return await self.early.warn(tenant, unfinished(number, call, release, service), self.read)
+        return await self.early.warn(tenant, unfinished(number, call, release, service))
 
     async def play(
         self, first: int, tenant: Tenant = NO_TENANT, service: str = "shop", n: int = ENOUGH
@@ -96,13 +96,8 @@ class World:
             await self.look(number, "look_up", tenant, service=service)
             run = prepared(number, "look_up", Completion.ROOT_ENDED, service=service)
             assert isinstance(run, Analysed)
-            finding: Finding = (run.analysis, run.kept)
-            await self.early.noting(without_others)(tenant, run, finding, _never)
+            self.early.end(tenant, run)
         self.now += FRESH_S
-
-
-async def _never(*_: object) -> Sequence[HistoryRow]:
-    raise AssertionError("the comparison reads nothing here")
 
 
 async def test_a_run_is_warned_of_once_and_told_in_plain_words() -> None:

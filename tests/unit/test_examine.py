@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.analyses.early import EarlyWarning
+from analyzer.analyses.examine import Awaits, Done, Examined
+from analyzer.analyses.load import Others
+from analyzer.analyses.prepare import MAX_KEYS, Changed, Open
 from collector_processor.assembly.assembler import Released
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import STORE_RETRY_S
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.examine import Awaits, Done, Examined, ReadOutcomes
-from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import MAX_KEYS, Open
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from semconv.model import Completion, Link, SpanId, TraceId
@@ -150,19 +151,31 @@ async def test_a_provisional_verdict_ends_with_the_run_that_its_trace_joins(lane
     assert [(one.run_id, one.is_provisional) for one in lane.store.recent(10)] == [(TRACE, False)]
 
 
-async def test_an_early_look_leaves_no_verdict_on_a_trace_that_joined_a_run_meanwhile(lane: SlowLane) -> None:
-    lane.source.store(encode([agent(5, "writer", parent=6, trace_id=OTHER.trace_id, start=50)]))
+class _WarnedWhileItEnds(EarlyWarning):
+    """Warns of each run, while its trace joins another one."""
 
-    async def warned_while_it_ends(_tenant: Tenant, run: Open, _read: ReadOutcomes) -> Analysis | None:
+    def __init__(self) -> None:
+        """Warn in the lane that is set afterwards."""
+        self.lane: SlowLane
+
+    async def warn(self, _tenant: Tenant, one: Open) -> Analysis:
         links = [Link(trace_id=TRACE, span_id=SpanId("1" * 16))]
-        lane.source.store(encode([workflow(6, trace_id=OTHER.trace_id, links=links, start=40)]))
-        store_run(lane)
-        await examine(lane, Released(key=OTHER, completion=Completion.ROOT_ENDED))
-        return run.analysis
+        self.lane.source.store(encode([workflow(6, trace_id=OTHER.trace_id, links=links, start=40)]))
+        store_run(self.lane)
+        await examine(self.lane, Released(key=OTHER, completion=Completion.ROOT_ENDED))
+        return one.analysis
 
-    lane.early = warned_while_it_ends
+    def end(self, _tenant: Tenant, _one: Changed) -> None:
+        """Note nothing."""
+
+
+async def test_an_early_look_leaves_no_verdict_on_a_trace_that_joined_a_run_meanwhile(tmp_path: Path) -> None:
+    early = _WarnedWhileItEnds()
+    early.lane = lane = SlowLane(path=tmp_path, analyst=ScriptedAnalyst(), early=early)
+    lane.source.store(encode([agent(5, "writer", parent=6, trace_id=OTHER.trace_id, start=50)]))
     await lane.examiner.look_early(OTHER, Others(is_open=lambda _: False))
     assert [(one.run_id, one.is_provisional) for one in lane.store.recent(10)] == [(TRACE, False)]
+    lane.close()
 
 
 async def test_an_open_sibling_is_awaited_and_nothing_is_committed(lane: SlowLane) -> None:
@@ -264,7 +277,7 @@ async def test_held_spans_do_not_wait_for_a_full_disk(lane: SlowLane) -> None:
 
 async def test_giving_up_waits_for_a_full_disk_too(lane: SlowLane) -> None:
     lane.store.refusals = 2
-    await lane.examiner.give_up(KEY, "because")
+    await lane.examiner.committer.give_up(KEY, "because")
     found = lane.store.current(NO_TENANT, TRACE)
     assert found is not None
     assert (found.status, len(lane.pauses)) == ("error", 2)
@@ -279,7 +292,7 @@ async def test_a_verdict_is_announced_once_it_is_durable(lane: SlowLane) -> None
 
 async def test_a_trace_that_was_given_up_is_announced_once(lane: SlowLane) -> None:
     for _ in range(2):
-        await lane.examiner.give_up(KEY, "internal error")
+        await lane.examiner.committer.give_up(KEY, "internal error")
     assert [verdict.status for verdict in lane.announced] == ["error"]
 
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
-from analyzer.executor import executor as executing
-from analyzer.executor import pool as pooling
-from analyzer.executor import worker_process
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.codec import (
+from analyzer.analyses import executor as executing
+from analyzer.analyses import pool as pooling
+from analyzer.analyses import worker_process
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.codec import (
     LENGTH_BYTES,
     length_of,
     read_prepared,
@@ -25,23 +25,30 @@ from analyzer.executor.codec import (
     write_prepared,
     write_traces,
 )
-from analyzer.executor.composition import open_analyst, open_cleaner
-from analyzer.executor.executor import (
+from analyzer.analyses.composition import open_analyst, open_cleaner
+from analyzer.analyses.executor import (
     FORGET_S,
     LARGE_BYTES,
     LONG_S,
     Executor,
-    prepare_each,
+    processes,
 )
-from analyzer.executor.pool import TRIES, Outcome, Pool, StartWorker
-from analyzer.executor.worker_process import WorkerLostError
+from analyzer.analyses.pool import TRIES, Outcome, Pool, StartWorker
+from analyzer.analyses.prepare import (
+    Analysed,
+    Prepared,
+    Preparer,
+    ToAsk,
+    TraceBytes,
+    prepare_each,
+    preparer_of,
+)
+from analyzer.analyses.worker import NEEDED, work_from_settings, worker_settings
+from analyzer.analyses.worker_process import WorkerLostError
 from analyzer.methods.attribution import Attributor
-from analyzer.service.analyses import NEEDED, processes, worker_settings
 from analyzer.service.halves import collector_settings
-from analyzer.service.preparing import preparer_of, work_from_settings
 from collector_processor.core.analysis import Analysis, AnalysisLostError
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.settings import Settings, load_settings

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.history.elements import elements_of, pack
 from analyzer.history.known_runs import KnownRun, KnownRuns
 from analyzer.history.spectrum import Said

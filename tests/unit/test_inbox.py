@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzer.analyses.arrivals import ARRIVAL_BYTES, NOTE_BYTES, Inbox
+from analyzer.analyses.scheduler import Pipeline, PipelineLimits
 from collector_processor.core.fair import FairTable
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.arrivals import ARRIVAL_BYTES, NOTE_BYTES, Inbox
-from collector_processor.pipeline.scheduler import Pipeline, PipelineLimits
 from collector_processor.wire.facts import MARKED_BIT, TraceArrival, span_note
 from semconv.model import TraceId
 from tests.factories import chat, workflow

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.history.broken import TENTATIVE, Violation, accusations, violations
 from analyzer.history.facts import MAX_BYTES, Facts, collect, pack, unpack
 from analyzer.history.invariants import Kind

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.methods.investigation.investigate import Investigate
 from analyzer.methods.investigation.reading_session import Request, carry_out, requests_in
 from semconv.model import Abstention, Attribution, Blame, Evidence, Status, StepKind, Trajectory

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.codec import Progress, read_run, write_offer
-from analyzer.executor.job_client import ANALYZER, NO_ANALYZER, OFFER, AwayError, JobAsk
+from analyzer.analyses.codec import Progress, read_run, write_offer
+from analyzer.analyses.job_client import ANALYZER, NO_ANALYZER, OFFER, AwayError, JobAsk
 from analyzer.methods.choice import Called, Choice, Offer
 from analyzer.service import job_worker
 from analyzer.service.job_worker import JobWorker

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.methods.judge import Judge
 from semconv.model import Abstention, Blame, Evidence, Status, Trajectory, Verdict
 from tests.inquiries import MARKER, attribute

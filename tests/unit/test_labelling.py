@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.analyses.prepare import keeping
 from analyzer.issues.beside_verdicts import keeper
 from analyzer.issues.labels.kept_run import pack, task_of, unpack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.issues.labels.labelling import NoSuchRun, accept_label, find_run, training_runs
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from analyzer.service.preparing import keeping
 from collector_processor.core.analysis import Analysis, KeptRun
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Tenant

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.analyses.load import MAX_ANALYSES
 from collector_processor.otlp import NO_TENANT, TraceKey
-from collector_processor.pipeline.load import MAX_ANALYSES
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.runs import keep_run_ids

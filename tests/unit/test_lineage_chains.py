@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.composition import open_analyst
+from analyzer.analyses.composition import open_analyst
 from analyzer.lineage.chains import MOST_VALUES, lineage_of, path_in
 from analyzer.signals.run_view import read
 from collector_processor.settings import load_settings

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Budget, Inquiry, Message, Prompt, Reply, answered
 from semconv.model import Abstention, Blame, Status, Trajectory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.executor.pool import Outcome
+from analyzer.analyses.pool import Outcome
 from analyzer.issues.recurrence import IssueState
 from analyzer.telemetry.metric import MOST_VALUES
 from analyzer.telemetry.metric_table import METRICS

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from analyzer.executor.composition import notice_text
+from analyzer.analyses.composition import notice_text
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notifier import Answer, Fate, Notifier, NotifierRules, Poster, opened_session
 from analyzer.issues.receivers import Links, counting_rules, slack_message, webhook_message

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from analyzer.executor.analyst import LocalOpinions, RunAnalyst
-from analyzer.executor.codec import read_choice, read_offer, write_choice, write_offer
-from analyzer.executor.composition import open_analyst, open_opinions
-from analyzer.executor.job_client import (
+from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
+from analyzer.analyses.codec import read_choice, read_offer, write_choice, write_offer
+from analyzer.analyses.composition import open_analyst, open_opinions
+from analyzer.analyses.job_client import (
     ANALYZER,
     AWAY_S,
     FRESH_S,
@@ -22,8 +22,8 @@ from analyzer.executor.job_client import (
     AwayError,
     JobOpinions,
 )
-from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.budget import HourlyBudget
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import Prompt
 from analyzer.methods.attribution import Attributor

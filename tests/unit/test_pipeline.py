@@ -777,7 +777,7 @@ class TestRunsOfSeveralTraces:
         lane.now += LIMITS.idle_close_s
         (*_, both) = lane.pipeline._assembler.take_ready(lane.now)
         lane.receive(chat(5, parent=4, trace_id=third))
-        await lane.pipeline._arrivals.absorb()
+        await lane.pipeline._absorb()
         lane.pipeline._begin(both)
         await lane.pipeline.settle()
         lane.evict(both.key.trace_id)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.pooled_model import UNPROVED, WEIGHT, Trust, pool_with_model, trust_of
 from analyzer.methods.without_model import judge_by_signals, signals_belief

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from analyzer.analyses.examine import Done
+from analyzer.analyses.load import Others
 from collector_processor.assembly.assembler import Released
 from collector_processor.core.runs import MAY_JOIN, Run
 from collector_processor.lint import lint
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.examine import Done
-from collector_processor.pipeline.load import Others
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.runs import Continuation, RecentRuns, continuation_of
 from collector_processor.rebuild.stages import rebuild

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.analyses.codec import write_answer
 from analyzer.cli import experiment_runs
-from analyzer.executor.codec import write_answer
 from analyzer.experiment.call_budget import Spent
 from analyzer.experiment.candidates import ArmKey, Candidate, Fix
 from analyzer.experiment.findings import Experiment, Finding, KeptArms, KeptTrial, KeptTrials, attribution_of

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.composition import open_cleaner
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.composition import open_cleaner
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.executor.models.reply_cache import CacheUnusable, _prepare, cached, open_cache, place_of_models
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.reply_cache import CacheUnusable, _prepare, cached, open_cache, place_of_models
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
 from analyzer.inquiry.method import Message, Prompt, Reply, ResponseSchema
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
+from analyzer.analyses.analyst import RunAnalyst
 from analyzer.methods.attribution import Attributor
 from collector_processor.rebuild.runs import group_runs
 from semconv.model import Event, Span, Status, Trace, TraceId

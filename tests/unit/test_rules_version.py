@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.executor.analyst import DECIDING, rules_version, version_of
+from analyzer.analyses.analyst import DECIDING, rules_version, version_of
 from analyzer.methods.registry import METHODS
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.codec import read_prepared, write_prepared
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.codec import read_prepared, write_prepared
+from analyzer.analyses.prepare import Analysed, Prepared, Preparer, TraceBytes, preparer_of
+from analyzer.analyses.run_comparison import FRESH_S, MOST_RUNS, RunComparison
 from analyzer.history.elements import pack
 from analyzer.history.known_runs import MOST_ELEMENTS, failed_run, from_text, to_text
 from analyzer.history.spectrum import LEAST_PASSING, Said
 from analyzer.inquiry.calibration import Worth
 from analyzer.methods.attribution import Attributor
-from analyzer.service.preparing import preparer_of
-from analyzer.service.run_comparison import FRESH_S, MOST_RUNS, RunComparison
 from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant, TraceKey
-from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, TraceBytes
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
 from collector_processor.settings import load_settings
@@ -109,7 +108,13 @@ def compared(tmp_path: Path) -> Iterator[Compared]:
     async def worths(tenant: Tenant) -> Mapping[str, Worth]:
         return lane[0].worths if tenant == NO_TENANT else {}
 
-    comparison = RunComparison(clean=lambda text: text, least_confidence=0.1, clock=clock, worths=worths)
+    async def read(*asked: Any) -> Sequence[HistoryRow]:
+        way = lane[0].way
+        return await way.thread.insist(way.store.history.told, *asked)
+
+    comparison = RunComparison(
+        read=read, clean=lambda text: text, least_confidence=0.1, clock=clock, worths=worths
+    )
 
     def prepared_by(_: Preparer, trace: TraceBytes) -> Prepared:
         prepared = read_prepared(write_prepared(preparing(lane[0].least_confidence)(trace)))

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.analyses.commit import Committer, Leaving
+from analyzer.analyses.prepare import Prepared, TraceBytes, keeping
 from analyzer.issues.labels.correcting import Outcome, SecondOpinions, Wanted, follow_labels
 from analyzer.issues.labels.labelling import accept_label
 from analyzer.issues.labels.opinion_store import MAX_OF_A_RUN, OpinionStore
 from analyzer.issues.labels.run_label import LabelKind, Statement
-from analyzer.service.preparing import keeping
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import Examiner
-from collector_processor.pipeline.prepare import Prepared, TraceBytes
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.stages import rebuild
@@ -31,7 +29,6 @@ from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
 from tests.factories import TRACE, agent, chat, span_id, workflow
 from tests.issues import START, Bench
 from tests.slow_lane import MemorySource
-from tests.web.stage import ANALYST
 
 SPANS = (
     workflow(1, task="sum"),
@@ -100,17 +97,14 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
     policy = CarrierPolicy()
     kept = keeping(load_settings({}))
     thread = StoreThread()
-    examiner = Examiner(
+    committer = Committer(
         source=MemorySource(),
         store=bench.verdicts,
         thread=thread,
-        prepare=nothing,
-        analyst=ANALYST,
-        kept=kept,
         leaving=Leaving(policy=policy, wall_ns=lambda: START, wake_outbox=lambda: None),
     )
     second = SecondOpinions(
-        commits=examiner,
+        commits=committer,
         store=bench.verdicts,
         opinions=OpinionStore(bench.db),
         beside=bench.beside,

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from analyzer.analyses.load import Rows
 from benchmarks.hostile.attack_requests import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
 from collector_processor.core.fair import FairQueue, Places, Turns
@@ -38,7 +39,6 @@ from collector_processor.otlp import (
     TraceKey,
 )
 from collector_processor.otlp.otlp_json import to_protobuf
-from collector_processor.pipeline.load import Rows
 from collector_processor.rebuild.decode import decode
 from collector_processor.receivers.admission import TurnedAwayError
 from collector_processor.receivers.decompression import Unpacking

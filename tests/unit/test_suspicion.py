@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.lineage.clue import least_suspicion, weigh
 from analyzer.lineage.figures import figures
 from analyzer.methods.attribution import Attributor

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.cli.judged_runs import as_labels_say, judge
 from analyzer.cli.recorded_runs import RecordedRun
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.models.scripted import ScriptedModel
 from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.labels.opinion_store import Opinion, OpinionStore

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.executor.codec import read_prepared, write_prepared
+from analyzer.analyses.codec import read_prepared, write_prepared
+from analyzer.analyses.examine import Done, Examined, Glanced
+from analyzer.analyses.load import Others
+from analyzer.analyses.prepare import Prepared, TraceBytes, claimed_trials
 from analyzer.experiment.running.kept_trials import TrialIds
 from collector_processor.assembly.assembler import Released
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.examine import Done, Examined, Glanced
-from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import Prepared, TraceBytes, claimed_trials
 from collector_processor.rebuild.encode import encode
 from collector_processor.store.verdicts import RunStore
 from semconv.attributes import TRIAL

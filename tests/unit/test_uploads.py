@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from analyzer.executor.codec import write_run
+from analyzer.analyses.codec import write_run
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.uploads import json_bytes, read_runs, unpacked
 from collector_processor.rebuild.encode import encode

@@ -12,9 +12,14 @@ from typing import Any
 
 import pytest
 
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.codec import read_prepared, read_traces, write_prepared, write_traces
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.codec import read_prepared, read_traces, write_prepared, write_traces
+from analyzer.analyses.commit import Committer, Leaving
+from analyzer.analyses.examine import Examiner
+from analyzer.analyses.load import Others
+from analyzer.analyses.models.scripted import ScriptedModel
+from analyzer.analyses.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
+from analyzer.analyses.run_comparison import RunComparison
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
@@ -22,20 +27,9 @@ from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from collector_processor.assembly.assembler import Released
-from collector_processor.core.analysis import AnalysisLostError, Earned, KeptRun
+from collector_processor.core.analysis import AnalysisLostError, Earned, KeptRun, ReadEarned, nothing_earned
 from collector_processor.core.records import CONFIRMED, Commit, StoredVerdict, VerdictSummary
 from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
-from collector_processor.pipeline.commit import Leaving
-from collector_processor.pipeline.examine import (
-    Around,
-    Compare,
-    Examiner,
-    ReadEarned,
-    nothing_earned,
-    without_others,
-)
-from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
@@ -92,7 +86,7 @@ class Way:
     source: MemorySource
     by: RunAnalyst = field(default_factory=analyst)
     prepared_by: Callable[[Preparer, TraceBytes], Prepared] = here
-    compare: Compare = without_others
+    compare: RunComparison | None = None
     earned: ReadEarned = nothing_earned
     prepared: list[Prepared] = field(default_factory=list)
     kept: list[KeptRun] = field(default_factory=list)
@@ -104,13 +98,10 @@ class Way:
 
     def __post_init__(self) -> None:
         self.thread = StoreThread(self._pause)
-        self.examiner = Examiner(
+        committer = Committer(
             source=self.source,
             store=self.store,
             thread=self.thread,
-            prepare=self._prepare,
-            analyst=self.by,
-            kept=KEPT,
             leaving=Leaving(
                 policy=CarrierPolicy(),
                 wall_ns=lambda: AT_NS,
@@ -119,7 +110,14 @@ class Way:
                 tell=lambda summary, verdict: self.announced.append((summary, verdict)),
                 count_redacted=self._count,
             ),
-            around=Around(compare=self.compare, earned=self._earned),
+        )
+        self.examiner = Examiner(
+            committer=committer,
+            prepare=self._prepare,
+            analyst=self.by,
+            kept=KEPT,
+            comparison=self.compare,
+            earned=self._earned,
         )
 
     async def _earned(self, tenant: Tenant) -> Earned:
@@ -307,7 +305,7 @@ async def test_a_verdict_that_a_person_confirmed_meanwhile_stands(way: Way) -> N
         way.between = None
         document = json.dumps({**way.verdict().fields, CONFIRMED: True})
         confirmed = replace(way.verdict(), document=document)
-        await way.examiner.in_turn(way.store.commit, Commit(analysed=(), verdicts=(confirmed,)))
+        await way.examiner.committer.in_turn(way.store.commit, Commit(analysed=(), verdicts=(confirmed,)))
 
     way.between = confirm
     await way.examine(analyses=1)
@@ -343,7 +341,7 @@ async def test_a_model_that_labels_show_right_moves_the_blame_for_their_tenant_a
     with opened(tmp_path, by=analyst(model)) as way:
         labels, opinions = LabelStore(way.store._db), OpinionStore(way.store._db)
         way.earned = TrackRecords(
-            lambda tenant: way.examiner.in_db(track_records, labels, way.store, opinions, tenant),
+            lambda tenant: way.thread.run(track_records, labels, way.store, opinions, tenant),
             iter(range(0, 10_000, 100)).__next__,
         )
 
@@ -359,7 +357,7 @@ async def test_a_model_that_labels_show_right_moves_the_blame_for_their_tenant_a
         for number in range(1, 31):
             verdict = await judged(number)
             kept = replace(label_of(verdict), step=3, span_id=SpanId(f"{12:016x}"), agent="clerk")
-            await way.examiner.in_db(labels.add, kept)
+            await way.thread.run(labels.add, kept)
         last = (await judged(31)).fields
         assert (last["step"], last["agent"], last["reason"][:6]) == (3, "clerk", "astray")
         assert last["pooled"] == first.fields["pooled"] | {

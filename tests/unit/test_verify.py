@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.method import Reply
 from analyzer.methods.verify import Criterion, Verify, read_rulings
 from semconv.model import Abstention, Blame, Status, Trajectory, Verdict

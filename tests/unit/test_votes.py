@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from analyzer.executor.models.scripted import ScriptedModel
+from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnknownMethod
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.judge import Judge

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.executor.analyst import LocalOpinions, RunAnalyst
+from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.fix_reports import IssueFix
 from analyzer.issues.issue_store import DAY_NS, IssueStore

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from aiohttp import ClientSession, CookieJar, FormData
 
-from analyzer.executor.composition import open_analyst
+from analyzer.analyses.composition import open_analyst
 from analyzer.service.halves import AnalyzerHalf
 from collector_processor.settings import load_settings
 from tests.web.test_pages import OURS

@@ -26,7 +26,7 @@ class CommandKind(StrEnum):
     """What a command asks for."""
 
     EXPERIMENT = "experiment"
-    """Commit the result of an experiment; the document is the attribution, as ``executor/codec.py`` writes
+    """Commit the result of an experiment; the document is the attribution, as ``analyses/codec.py`` writes
     it."""
     OPINION = "opinion"
     """Commit a second opinion; the document has the choice, the analysed run and the attribution."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.executor.composition import open_analyst
+from analyzer.analyses.composition import open_analyst
 from analyzer.inquiry.intervals import wilson
 from analyzer.recordings.uploads import read_runs
 from collector_processor.settings import load_settings

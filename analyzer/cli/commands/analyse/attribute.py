@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from analyzer.analyses.composition import open_analyst
 from analyzer.cli.judged_runs import JudgedRun, judge, settings_here, show, some_failed
 from analyzer.cli.output import (
     FormatOption,
@@ -22,7 +23,6 @@ from analyzer.cli.recorded_runs import (
     RecordedRuns,
 )
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
-from analyzer.executor.composition import open_analyst
 from analyzer.inquiry.explanation import proof_command
 from analyzer.inquiry.present import console
 from semconv.model import Blame

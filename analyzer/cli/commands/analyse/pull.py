@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from analyzer.analyses.composition import open_analyst
 from analyzer.cli.judged_runs import JudgedRun, judge, settings_here, show, some_failed
 from analyzer.cli.output import (
     CommandFailed,
@@ -24,7 +25,6 @@ from analyzer.cli.output import (
 )
 from analyzer.cli.recorded_runs import RecordedRun, runs_of
 from analyzer.cli.shared_options import FloorOption, MethodOption, ModelOption
-from analyzer.executor.composition import open_analyst
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.present import console, counted, plain
 from analyzer.pulling import BACKENDS

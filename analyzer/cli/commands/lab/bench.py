@@ -12,6 +12,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from analyzer.analyses.composition import budget_of, model_names, open_analyst, open_model
+from analyzer.analyses.models.budget import HourlyBudget
+from analyzer.analyses.models.reply_cache import ReplyCache, cached, open_cache, place_of_models
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -24,9 +27,6 @@ from analyzer.cli.output import (
     progress_bar,
 )
 from analyzer.cli.shared_options import METHOD_HELP, FloorOption, ModelOption, WithReferenceOption
-from analyzer.executor.composition import budget_of, model_names, open_analyst, open_model
-from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.models.reply_cache import ReplyCache, cached, open_cache, place_of_models
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.render import content_marker
 from analyzer.lab.evaluation import bench_tables as tables

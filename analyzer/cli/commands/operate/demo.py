@@ -19,10 +19,10 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.composition import open_analyst
 from analyzer.cli.demo_run import play
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.executor.analyst import RunAnalyst
-from analyzer.executor.composition import open_analyst
 from analyzer.inquiry.present import attributes_table, console, run_heading, steps_table, verdict_panel
 from analyzer.service.all_in_one import Running, running_service
 from analyzer.web.run_api import run_document
@@ -69,10 +69,6 @@ class _RecordingAnalyst:
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Analyse a run that is still in progress."""
         return self.analyst.glance(trajectory)
-
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return the error verdict on a run that could not be analysed."""
-        return self.analyst.excuse(trajectory, reason)
 
 
 def demo(

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from analyzer.analyses.models.completion import require_litellm
 from analyzer.cli.experiment_options import MaxCallsOption, words_of
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, complain, optional
-from analyzer.executor.models.completion import require_litellm
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.programs.auto_instrument import (
     advice,

@@ -16,6 +16,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from analyzer.analyses.composition import kept_texts, open_cleaner
 from analyzer.cli.kept_runs import DataDirOption, open_kept, opened_store
 from analyzer.cli.output import (
     CommandFailed,
@@ -27,7 +28,6 @@ from analyzer.cli.output import (
     optional,
     print_json,
 )
-from analyzer.executor.composition import kept_texts, open_cleaner
 from analyzer.inquiry.present import console, counted, plain
 from analyzer.issues.beside_verdicts import NO_INDEX, text_row
 from analyzer.issues.labels.kept_run import searched_text

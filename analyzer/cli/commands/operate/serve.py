@@ -19,11 +19,11 @@ from typing import Annotated, Any, Final
 import typer
 import uvloop
 
+from analyzer.analyses.composition import budget_of, open_analyst, prepare_model
+from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.cli.output import FormatOption, OutputFormat, WrongUsage, optional, print_json
-from analyzer.executor.composition import budget_of, open_analyst, prepare_model
 from analyzer.inquiry.present import console
 from analyzer.service.all_in_one import Running, running_service
-from analyzer.service.analyses import open_pool, stepping_in
 from analyzer.service.garbage import collecting_rarely
 from analyzer.service.halves import (
     STOP_S,

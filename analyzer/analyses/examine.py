@@ -8,103 +8,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
-from collector_processor.assembly.assembler import Released
-from collector_processor.core.analysis import (
-    NOTHING_EARNED,
-    Analysis,
-    AnalysisLostError,
-    Analyst,
-    Earned,
-    KeepRun,
-    KeptRun,
-)
-from collector_processor.core.disk import Condition
-from collector_processor.core.records import AbsentParent, HistoryRow, RunOutcome
-from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.commit import EVICTED, Claim, Committer, ErrorVerdicts, HeldRows, Leaving
-from collector_processor.pipeline.decide import AnalysedTraces, decide_provisionally
-from collector_processor.pipeline.early_looks import MOST_BYTES
-from collector_processor.pipeline.load import (
+from analyzer.analyses.commit import EVICTED, AnalysedTraces, Claim, Committer
+from analyzer.analyses.early import MOST_BYTES, EarlyWarning
+from analyzer.analyses.load import (
     MAX_ANALYSES,
     MAX_JOINS,
     Loaded,
     Loader,
     Others,
     Prepare,
-    TraceSource,
     absent_parents,
 )
-from collector_processor.pipeline.prepare import Analysed, Changed, Open
+from analyzer.analyses.prepare import Analysed, Changed, Open
+from analyzer.analyses.run_comparison import Finding, RunComparison
+from collector_processor.assembly.assembler import Released
+from collector_processor.core.analysis import AnalysisLostError, Analyst, KeepRun, ReadEarned, nothing_earned
+from collector_processor.core.records import AbsentParent
+from collector_processor.otlp import Tenant, TraceKey
 from collector_processor.rebuild.runs import RecentRuns, note
-from collector_processor.store.database.thread import StoreThread
-from collector_processor.store.verdicts import RunStore
 from semconv.model import Completion
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-Finding: TypeAlias = tuple[Analysis, KeptRun]
-ReadRuns: TypeAlias = Callable[[Tenant, str, str, int], Awaitable[Sequence[HistoryRow]]]
-"""Returns the newest runs with a known outcome of a service's workflow, up to the given number."""
-Compare: TypeAlias = Callable[[Tenant, Changed, Finding, ReadRuns], Awaitable[Finding]]
-"""Returns a finding, corrected by what the other runs of the workflow say."""
 Findings: TypeAlias = dict[bytes, Finding]
 """Findings by the digest of the analysed content."""
-
-ReadOutcomes: TypeAlias = Callable[[Tenant, Sequence[str]], Awaitable[Sequence[RunOutcome]]]
-"""Returns how runs ended, by their ids."""
-Early: TypeAlias = Callable[[Tenant, Open, ReadOutcomes], Awaitable[Analysis | None]]
-"""Returns the analysis of an unfinished run, with a warning in its notes; ``None`` if there is no warning."""
-
-
-async def no_warning(_tenant: Tenant, _run: Open, _read: ReadOutcomes) -> None:
-    """Give no warning."""
-
-
-async def without_others(_tenant: Tenant, _run: Changed, finding: Finding, _read: ReadRuns) -> Finding:
-    """Compare no run with others."""
-    return finding
-
-
-ReadEarned: TypeAlias = Callable[[Tenant], Awaitable[Earned]]
-"""Returns what each model has earned with a tenant."""
-
-
-async def nothing_earned(_tenant: Tenant) -> Earned:
-    """Know nothing of any model."""
-    return NOTHING_EARNED
 
 
 def owns_all(_key: TraceKey) -> bool:
     """Return true: one process has all traces."""
     return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What the service around an examiner knows of its runs."""
-
-    compare: Compare = without_others
-    """Compares failed runs with others, before their verdicts are committed."""
-    early: Early = no_warning
-    """Warns of runs that have not ended."""
-    earned: ReadEarned = nothing_earned
-    """Returns what models have earned with a tenant."""
-    owns: Callable[[TraceKey], bool] = owns_all
-    """Returns whether this process has a trace's spans; another one judges it if not (Kafka)."""
-
-
-ALONE: Final = Around()
-
-
-class HeldTraces(TraceSource, HeldRows, Protocol):
-    """Source of the bytes of agent traces, some of them held back: the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,54 +82,45 @@ class Examiner:
     def __init__(
         self,
         *,
-        source: HeldTraces,
-        store: RunStore,
-        thread: StoreThread,
+        committer: Committer,
         prepare: Prepare,
         analyst: Analyst,
         kept: KeepRun,
-        leaving: Leaving,
-        around: Around = ALONE,
+        comparison: RunComparison | None = None,
+        early: EarlyWarning | None = None,
+        earned: ReadEarned = nothing_earned,
+        owns: Callable[[TraceKey], bool] = owns_all,
     ) -> None:
         """Create an examiner from its parts.
 
         Args:
-            source: reads traces.
-            store: where verdicts are committed.
-            thread: makes all calls on the store.
+            committer: commits verdicts; its source and store are read.
             prepare: runs step 1.
             analyst: runs step 2, for runs that step 1 does not decide.
             kept: returns the stored form of those runs.
-            leaving: actions around a commit.
-            around: what the service around it knows.
+            comparison: compares failed runs with others, before their verdicts are committed.
+            early: warns of runs that have not ended.
+            earned: returns what models have earned with a tenant.
+            owns: returns whether this process has a trace's spans; another one judges it if not (Kafka).
         """
-        self._source: Final = source
-        self._store: Final = store
+        self.committer: Final = committer
+        self._store: Final = committer.store
+        self._thread: Final = committer.thread
+        self._wall_ns: Final = committer.leaving.wall_ns
         self._analyst: Final = analyst
         self._kept: Final = kept
-        self._around: Final = around
-        self.owns: Final = around.owns
-        """Return whether this process has a trace's spans."""
-        self._wall_ns: Final = leaving.wall_ns
+        self._comparison: Final = comparison
+        self.early: Final = early
+        self._earned: Final = earned
+        self.owns: Final = owns
         self._recent: Final = RecentRuns()
-        self._thread: Final = thread
-        committer = self._committer = Committer(held=source, store=store, thread=thread, leaving=leaving)
-        errors = ErrorVerdicts(
-            source=source, store=store, thread=thread, analyst=analyst, committer=committer, leaving=leaving
-        )
         self._loader: Final = Loader(
-            source=source, store=store, thread=thread, prepare=prepare, wall_ns=leaving.wall_ns
+            source=committer.source,
+            store=committer.store,
+            thread=committer.thread,
+            prepare=prepare,
+            wall_ns=self._wall_ns,
         )
-        self.committed: Final = leaving.committed
-        """Report verdicts that were committed through ``in_turn``, and start sending their spans."""
-        self.let_go: Final = source.release_held
-        """Release the rest of a trace's held rows unchanged."""
-        self.finish_rewrites: Final = committer.finish_rewrites
-        """Apply rewrites that were committed but perhaps not carried out."""
-        self.give_up: Final = errors.record
-        """Record an ``error`` verdict for a trace that cannot be analysed, unless it has a verdict."""
-        self.give_up_evicted: Final = errors.record_evicted
-        """The same for traces whose spans are gone and were never analysed."""
 
     async def analyses_of(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, tuple[int, int]]:
         """Return each trace's number of analyses and the highest journal row seen; (0, -1) if never."""
@@ -216,7 +143,7 @@ class Examiner:
         try:
             return await self._examine(released, others, claim)
         except AnalysisLostError as error:
-            await self.give_up(released.key, str(error))
+            await self.committer.give_up(released.key, str(error))
             return Done(frozenset((released.key,)))
 
     async def _examine(self, released: Released, others: Others, claim: Claim) -> Examined:
@@ -246,7 +173,7 @@ class Examiner:
             findings, analysed = await self._findings(released.key.tenant, news, findings), loaded
             kept = [found for _, found in findings.values()]
             proposed = _proposed(released.key.tenant, loaded, news, findings)
-            if await self._committer.commit_if_unchanged(proposed, kept, claim):
+            if await self.committer.commit_if_unchanged(proposed, kept, claim):
                 return Done(frozenset(loaded.upto))
 
     async def look_early(self, key: TraceKey, others: Others) -> None:
@@ -258,15 +185,16 @@ class Examiner:
         released = Released(key=key, completion=Completion.IDLE_OPEN)
         loaded = await self._loader.load(released, others, MOST_BYTES)
         if warned := await self._warned(key.tenant, loaded):
-            await self._commit_provisionally(key.tenant, loaded, list(warned.values()))
+            await self.committer.commit_provisionally(key.tenant, loaded, list(warned.values()))
 
     async def _warned(self, tenant: Tenant, loaded: Loaded) -> Mapping[str, Open]:
         """Return the runs with an early warning, by their ids, with the warning in their analyses.
 
         A run that was analysed has ended once: what is added to it comes too late for a warning.
         """
-        runs = () if loaded.analyses else loaded.unfinished
-        found = [(one, await self._around.early(tenant, one, self._outcomes)) for one in runs]
+        if loaded.analyses or self.early is None:
+            return {}
+        found = [(one, await self.early.warn(tenant, one)) for one in loaded.unfinished]
         return {
             one.run.identity.run_id: replace(one, analysis=analysis)
             for one, analysis in found
@@ -298,12 +226,12 @@ class Examiner:
             tenant = released.key.tenant
             warned = await self._warned(tenant, loaded)
             runs = [warned.get(one.run.identity.run_id, one) for one in loaded.unfinished]
-            await self._commit_provisionally(tenant, loaded, runs)
+            await self.committer.commit_provisionally(tenant, loaded, runs)
             return Glanced(frozenset(loaded.upto))
         if released.key not in loaded.upto:
             return await self._nothing_left(released.key)
         if loaded.prepared.fault:
-            await self.give_up(released.key, loaded.prepared.fault)
+            await self.committer.give_up(released.key, loaded.prepared.fault)
         if loaded.prepared.fault or await self._is_settled(loaded):
             return Done(frozenset(loaded.upto))
         is_last = loaded.analyses >= MAX_ANALYSES
@@ -321,62 +249,33 @@ class Examiner:
     async def _finding(self, tenant: Tenant, one: Changed) -> Finding:
         before = self._recent.before(one.news.continuation, tenant)
         found = await self._analysed(tenant, one)
-        analysis, kept = await self._around.compare(tenant, one, found, self._told)
+        if self.early is not None:
+            self.early.end(tenant, one)
+        if self._comparison is not None:
+            found = await self._comparison(tenant, one, found)
+        analysis, kept = found
         return analysis.with_note(note(before)) if before else analysis, kept
 
     async def _analysed(self, tenant: Tenant, one: Changed) -> Finding:
         if isinstance(one, Analysed):
             analysis, kept = one.analysis, one.kept
         else:
-            earned = await self._around.earned(tenant)
-            analysis = await self._analyst.analyse(one.run.trajectory, earned)
+            analysis = await self._analyst.analyse(one.run.trajectory, await self._earned(tenant))
             kept = await asyncio.to_thread(self._kept, one.run.trajectory, analysis)
         news = one.news
         return analysis, replace(kept, spans=news.kept_spans, totals=news.totals, facts=news.facts)
 
-    async def _told(self, tenant: Tenant, service: str, workflow: str, limit: int) -> Sequence[HistoryRow]:
-        return await self._thread.insist(self._store.history.told, tenant, service, workflow, limit)
-
-    async def _outcomes(self, tenant: Tenant, run_ids: Sequence[str]) -> Sequence[RunOutcome]:
-        return await self._thread.insist(self._store.history.outcomes, tenant, run_ids)
-
-    @property
-    def condition(self) -> Condition:
-        """Whether the store takes calls."""
-        return self._thread.condition
-
-    async def in_db(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make one call on the store's thread."""
-        return await self._thread.run(call, *args, **kwargs)
-
-    async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a call that may commit verdicts on the store's thread; meanwhile no analysis commits."""
-        async with self._committer.turn:
-            return await self._thread.run(call, *args, **kwargs)
-
     async def _nothing_left(self, key: TraceKey) -> Examined:
         """Record that a trace's spans are gone before any analysis; log records alone are not a run."""
         analyses, _ = (await self.analyses_of([key]))[key]
-        if self.owns(key) and not analyses and not (await self._source.read_whole([key]))[0][1]:
-            await self.give_up(key, EVICTED)
+        if self.owns(key) and not analyses and not (await self.committer.source.read_whole([key]))[0][1]:
+            await self.committer.give_up(key, EVICTED)
         return Done(frozenset((key,)))
 
     async def _is_settled(self, loaded: Loaded) -> bool:
         """Return whether another examination of the same run covered this trace and has committed."""
-        async with self._committer.turn:
+        async with self.committer.turn:
             return loaded.is_covered
-
-    async def _commit_provisionally(self, tenant: Tenant, loaded: Loaded, runs: Sequence[Open]) -> None:
-        """Commit provisional verdicts, unless the traces were analysed after they were read."""
-        async with self._committer.turn:
-            run_ids = [one.run.identity.run_id for one in runs]
-            known = await self._thread.run(self._store.standing, tuple(loaded.seen), tenant, run_ids)
-            if known.seen != loaded.seen:
-                return
-            commit = await asyncio.to_thread(
-                decide_provisionally, tenant, runs, known.verdicts, self._wall_ns()
-            )
-            await self._thread.insist(self._store.commit, commit)
 
 
 def _proposed(tenant: Tenant, loaded: Loaded, news: Sequence[Changed], findings: Findings) -> AnalysedTraces:

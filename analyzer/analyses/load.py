@@ -13,12 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from collector_processor.assembly.assembler import Released
-from collector_processor.core.records import AbsentParent, RunIdentity
-from collector_processor.core.runs import TRACE_KEY
-from collector_processor.otlp import TraceKey
-from collector_processor.pipeline.batcher import Batcher
-from collector_processor.pipeline.prepare import (
+from analyzer.analyses.prepare import (
     MAX_KEYS,
     Analysed,
     Changed,
@@ -29,6 +24,11 @@ from collector_processor.pipeline.prepare import (
     TraceBytes,
     Trial,
 )
+from collector_processor.assembly.assembler import Released
+from collector_processor.core.fair import Batcher
+from collector_processor.core.records import AbsentParent, RunIdentity
+from collector_processor.core.runs import TRACE_KEY
+from collector_processor.otlp import TraceKey
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.verdicts import MAX_JOINED, RunStore
 from semconv.model import Completion, TraceId
@@ -59,11 +59,23 @@ Prepare: TypeAlias = Callable[[TraceBytes], Awaitable[Prepared]]
 """Runs step 1; raises ``AnalysisLostError`` if the trace crashes worker processes."""
 
 
-class TraceSource(Protocol):
-    """Reads traces from the journal."""
+class HeldTraces(Protocol):
+    """The bytes of agent traces, some of them held back until their verdict: the journal."""
 
     async def read_whole(self, keys: Sequence[TraceKey]) -> Sequence[tuple[Rows, Rows]]:
         """Return each trace's rows of spans and rows of log records; empty once they are reclaimed."""
+        ...
+
+    async def held_rows(self, key: TraceKey) -> Rows:
+        """Return the trace's held rows."""
+        ...
+
+    async def release_held(self, key: TraceKey) -> None:
+        """Release the trace's held rows unchanged."""
+        ...
+
+    async def rewrite_held(self, seq: int, body: bytes) -> None:
+        """Release one held row as ``body``; no effect if the row is gone already."""
         ...
 
 
@@ -197,7 +209,7 @@ class Loader:
     def __init__(
         self,
         *,
-        source: TraceSource,
+        source: HeldTraces,
         store: RunStore,
         thread: StoreThread,
         prepare: Prepare,

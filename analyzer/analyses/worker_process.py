@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import IO, Final, Self
 
-from analyzer.executor.codec import LENGTH_BYTES, length_of, read_prepared, with_length, write_traces
+from analyzer.analyses.codec import LENGTH_BYTES, length_of, read_prepared, with_length, write_traces
+from analyzer.analyses.prepare import Prepared, TraceBytes
 from collector_processor.otlp import CollectorError
-from collector_processor.pipeline.prepare import Prepared, TraceBytes
 
 logger = logging.getLogger(__name__)
 

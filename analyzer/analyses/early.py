@@ -1,9 +1,15 @@
-"""Early warnings: compares the arrived part of a run with earlier runs of its workflow. Not pure.
+"""Early warnings: when open traces are looked at, and which of their runs look likely to fail. Not pure.
 
-Which workflow a run belongs to is known at its end, when its root arrives. So a part is compared with each
-workflow of its service and release with which it shares agents, and a warning needs all of them to agree.
-Releases stay apart: all runs of a new one may be unlike those of the one before. Parts are kept in this
-process alone: after a restart, warnings begin again when enough passing runs have been seen.
+The arrived part of a run is compared with earlier runs of its workflow. Which workflow a run belongs to is
+known at its end, when its root arrives. So a part is compared with each workflow of its service and release
+with which it shares agents, and a warning needs all of them to agree. Releases stay apart: all runs of a new
+one may be unlike those of the one before. Parts are kept in this process alone: after a restart, warnings
+begin again when enough passing runs have been seen.
+
+A look is due at each of a trace's first eight spans, and then whenever the trace has grown by a quarter, so
+all looks at a trace together read at most about five times its bytes. Looks wait while complete traces wait
+for a place, and a look is followed by a pause as long as it took: a storm of open traces delays no verdict.
+It delays no other tenant's looks either: tenants take turns, and a storm's own traces are forgotten first.
 """
 
 from __future__ import annotations
@@ -16,23 +22,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from analyzer.analyses.prepare import Changed, Open
 from analyzer.history.early import EarlyAlarm, KnownPart, Part, Warned, early_alarm, part_of
 from analyzer.history.elements import Element, unpack
 from analyzer.history.known_runs import from_text, has_shared_agents
 from analyzer.history.spectrum import Said
 from analyzer.issues.recurrence import Notice, NoticeKind
-from analyzer.service.lifetime import Lifetime
-from collector_processor.core.analysis import Analysis
+from collector_processor.core.analysis import Analysis, AnalysisLostError
 from collector_processor.core.disk import StoreError
-from collector_processor.core.fair import FairTable
+from collector_processor.core.fair import FairQueue, FairTable
 from collector_processor.core.records import RunOutcome
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.early_looks import EarlyLooks
-from collector_processor.pipeline.examine import Compare, Examiner, Finding, ReadOutcomes, ReadRuns
-from collector_processor.pipeline.load import Others
-from collector_processor.pipeline.prepare import Changed, Open
-from collector_processor.pipeline.scheduler import Pipeline
-from collector_processor.settings import Settings
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import agent_in_prose
 from semconv.record import record
@@ -51,6 +51,8 @@ MOST_OPEN: Final = 10_000
 """Parts of runs that have not ended, and warnings that were given; a tenant with more than its share forgets
 its oldest."""
 
+ReadOutcomes: TypeAlias = Callable[[Tenant, Sequence[str]], Awaitable[Sequence[RunOutcome]]]
+"""Returns how runs ended, by their ids."""
 Announce: TypeAlias = Callable[[Notice], Awaitable[None]]
 
 
@@ -120,6 +122,7 @@ class EarlyWarning:
     def __init__(
         self,
         *,
+        read: ReadOutcomes,
         share: float,
         announce: Announce,
         clock: Callable[[], float] = time.monotonic,
@@ -128,11 +131,13 @@ class EarlyWarning:
         """Create it without any runs.
 
         Args:
+            read: reads how runs ended.
             share: highest share of passing runs that may get a warning.
             announce: queues a notice for receivers.
             clock: returns seconds of a monotonic clock.
             now_ns: returns Unix ns.
         """
+        self._read_outcomes: Final = read
         self._share: Final = share
         self._announce: Final = announce
         self._clock: Final = clock
@@ -144,16 +149,9 @@ class EarlyWarning:
         self.warnings = 0
         """Runs with a warning so far."""
 
-    def noting(self, compare: Compare) -> Compare:
-        """Return a comparison of ended runs that also notes their workflows."""
-
-        async def noted(tenant: Tenant, one: Changed, finding: Finding, read: ReadRuns) -> Finding:
-            self._end(tenant, one.run.identity.run_id, one.news.totals.workflow)
-            return await compare(tenant, one, finding, read)
-
-        return noted
-
-    def _end(self, tenant: Tenant, run_id: str, workflow: str) -> None:
+    def end(self, tenant: Tenant, one: Changed) -> None:
+        """Note the workflow of a run that has ended."""
+        run_id, workflow = one.run.identity.run_id, one.news.totals.workflow
         self._given.pop(tenant, run_id)
         seen = self._open.pop(tenant, run_id)
         if seen is None:
@@ -165,7 +163,7 @@ class EarlyWarning:
             runs.popitem(last=False)
         self._ended.put(tenant, seen.service, runs)
 
-    async def warn(self, tenant: Tenant, one: Open, read: ReadOutcomes) -> Analysis | None:
+    async def warn(self, tenant: Tenant, one: Open) -> Analysis | None:
         """Return the analysis of an open run with a warning in its notes; ``None`` without a warning."""
         run_id = one.run.identity.run_id
         if not one.so_far:
@@ -173,7 +171,7 @@ class EarlyWarning:
         part = await asyncio.to_thread(_read, one.so_far, self._open.get(tenant, run_id))
         self._open.put(tenant, run_id, part.seen)
         if self._given.get(tenant, run_id) is None:
-            warned = await self._warned(tenant, part, read)
+            warned = await self._warned(tenant, part)
             if warned is not None and self._given.get(tenant, run_id) is None:  # another look may have warned
                 steps = one.run.trajectory.steps
                 agent = next((step.agent for step in steps if step.index == warned.step), "")
@@ -182,8 +180,8 @@ class EarlyWarning:
         given = self._given.get(tenant, run_id)
         return None if given is None else one.analysis.with_warning(given.document, given.note)
 
-    async def _warned(self, tenant: Tenant, part: _Read, read: ReadOutcomes) -> Warned | None:
-        known = await self._workflows(tenant, part.seen.service, read)
+    async def _warned(self, tenant: Tenant, part: _Read) -> Warned | None:
+        known = await self._workflows(tenant, part.seen.service)
         kin = [
             one
             for one in known
@@ -193,13 +191,13 @@ class EarlyWarning:
         agreed = [one for one in found if one is not None]
         return min(agreed, key=lambda one: one.score) if agreed and len(agreed) == len(found) else None
 
-    async def _workflows(self, tenant: Tenant, service: str, read: ReadOutcomes) -> Sequence[_Workflow]:
+    async def _workflows(self, tenant: Tenant, service: str) -> Sequence[_Workflow]:
         runs = dict(self._ended.get(tenant, service) or {})
         if not runs:
             return ()
         now, counted = self._clock(), self._counted.get(tenant, service)
         if counted is None or now - counted.at_s >= FRESH_S:
-            outcomes = await read(tenant, list(runs))
+            outcomes = await self._read_outcomes(tenant, list(runs))
             counted = _Counted(await asyncio.to_thread(_workflows_of, runs, outcomes, self._share), now)
             self._counted.put(tenant, service, counted)
         return counted.workflows
@@ -256,45 +254,130 @@ def _note(warned: Warned, agent: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyLane:
-    """Early warnings of a running service."""
+MOST_TRACES: Final = 10_000
+"""Bound on open traces whose spans are counted, and on traces no longer looked at; beyond it, a tenant with
+more than its share loses the ones longest without new spans."""
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a trace and the traces joined to it, above which it is no longer looked at."""
+_EACH: Final = 8
+_GROWTH: Final = 1.25
+_BUSY_S: Final = 0.2
+"""Seconds until the next check whether complete traces still wait."""
 
-    looks: EarlyLooks
-    warning: EarlyWarning
-    pipeline: Pipeline
+
+@dataclass(slots=True)
+class _Growing:
+    spans: int = 0
+    bytes: int = 0
+    due: int = 1
+    """Number of spans at which it is looked at next."""
+
+
+class EarlyLooks:
+    """Looks at open traces; used on one event loop."""
+
+    def __init__(
+        self,
+        look: Callable[[TraceKey], Awaitable[None]],
+        *,
+        is_busy: Callable[[], bool],
+        monotonic: Callable[[], float],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Create it without any traces.
+
+        Args:
+            look: looks at one open trace.
+            is_busy: returns whether complete traces wait for a place.
+            monotonic: returns seconds of a monotonic clock.
+            pause: sleeps for the given seconds.
+        """
+        self._look: Final = look
+        self._is_busy: Final = is_busy
+        self._monotonic: Final = monotonic
+        self._pause: Final = pause
+        self._traces: Final[FairTable[Tenant, TraceKey, _Growing]] = FairTable(MOST_TRACES)
+        self._over: Final[FairTable[Tenant, TraceKey, bool]] = FairTable(MOST_TRACES)
+        """Traces that are not looked at again: their root has ended, or they crash worker processes."""
+        self._waiting: Final[FairQueue[Tenant, TraceKey, None]] = FairQueue()
+        self._queued: Final[set[TraceKey]] = set()
+        self._wake: Final = asyncio.Event()
+        self.done = 0
+        """Looks so far."""
+        self.skipped = 0
+        """Looks left out because the trace was forgotten while it waited."""
 
     @property
-    def warnings(self) -> int:
-        """Runs with a warning so far."""
-        return self.warning.warnings
+    def counted(self) -> int:
+        """Open traces whose spans are counted."""
+        return len(self._traces)
+
+    @property
+    def waiting(self) -> int:
+        """Traces that wait for a look."""
+        return len(self._queued)
 
     def feed(self, arrival: TraceArrival) -> None:
-        """Pass on spans that are durable now: first to the verdicts, then to the warnings."""
-        self.pipeline.feed(arrival)
-        self.looks.feed(arrival)
+        """Count durable spans of an agent's trace. Called on the event loop; never blocks."""
+        key = arrival.key
+        if any(not parent_id for _, parent_id, *_ in arrival.notes):
+            self._end(key)
+        if not arrival.notes or self._over.get(key.tenant, key):
+            return
+        counted = self._traces.get(key.tenant, key) or _Growing()
+        counted.spans += len(arrival.notes)
+        counted.bytes += arrival.byte_count
+        if gone := self._traces.put(key.tenant, key, counted):
+            self.skipped += self._unqueue(gone[1])
+        if counted.spans >= counted.due and counted.bytes <= MOST_BYTES:
+            self._queue(key)
 
+    def _queue(self, key: TraceKey) -> None:
+        if key not in self._queued:
+            self._queued.add(key)
+            self._waiting.put(key.tenant, key, None)
+            self._wake.set()
 
-def open_early_warning(settings: Settings, announce: Announce) -> EarlyWarning | None:
-    """Return the early warning of runs; ``None`` if the settings turn it off."""
-    share = settings.early_false_alarms
-    return EarlyWarning(share=share, announce=announce) if share else None
+    def _unqueue(self, key: TraceKey) -> bool:
+        """Stop waiting for a look; return whether the trace waited."""
+        is_waiting = key in self._queued
+        if is_waiting:
+            self._queued.discard(key)
+            self._waiting.discard(key.tenant, key)
+        return is_waiting
 
+    def _end(self, key: TraceKey) -> None:
+        self._over.put(key.tenant, key, item=True)
+        self._traces.pop(key.tenant, key)
+        self._unqueue(key)
 
-def start_early_looks(
-    lifetime: Lifetime, warning: EarlyWarning | None, examiner: Examiner, pipeline: Pipeline
-) -> EarlyLane | None:
-    """Start looking at open traces; ``None`` if early warnings are off."""
-    if warning is None:
-        return None
+    async def run(self) -> None:
+        """Look at traces until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while (taken := self._waiting.take()) is not None:
+                _, key, _ = taken
+                self._queued.discard(key)
+                await self.look_at(key)
 
-    async def look(key: TraceKey) -> None:
-        if examiner.owns(key) and pipeline.is_unsettled(key):
-            await examiner.look_early(key, Others(is_open=pipeline.is_unsettled))
-
-    looks = EarlyLooks(look, is_busy=lambda: pipeline.oldest_actionable_s > 0, monotonic=time.monotonic)
-    lifetime.background(looks.run())
-    return EarlyLane(looks=looks, warning=warning, pipeline=pipeline)
-
-
-__all__ = ["EarlyLane", "EarlyWarning", "open_early_warning", "start_early_looks"]
+    async def look_at(self, key: TraceKey) -> None:
+        """Look at one trace as soon as no complete trace waits, then rest for as long as it took."""
+        while self._is_busy():
+            await self._pause(_BUSY_S)
+        counted = self._traces.get(key.tenant, key)
+        if counted is None:
+            return
+        counted.due = counted.spans + max(
+            1, int((_GROWTH - 1) * counted.spans) if counted.spans >= _EACH else 1
+        )
+        begun = self._monotonic()
+        try:
+            await self._look(key)
+        except StoreError as error:
+            logger.warning("early look skipped", extra={"reason": str(error)})
+        except AnalysisLostError:
+            self._end(key)
+            return
+        self.done += 1
+        await self._pause(self._monotonic() - begun)

@@ -8,29 +8,44 @@ machine. Step 2 is an ``Analyst``, step 3 ``decide``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from collector_processor.core.analysis import Analysis, KeepRun, KeptRun
+from analyzer.analyses.composition import kept_texts, notice_text, open_span_keeper
+from analyzer.history.early import elements_so_far
+from analyzer.history.elements import elements_of
+from analyzer.history.known_runs import FailedRun, facts_of, failed_run, release_of, to_text
+from analyzer.inquiry.verdict import NOTHING_SAYS_SO
+from analyzer.issues.counting import noted_run
+from analyzer.issues.issue_store import noted_document
+from analyzer.issues.labels.kept_run import pack, searched_text, task_alone
+from analyzer.methods.history import COMPARED
+from analyzer.methods.registry import AUTO
+from collector_processor.core.analysis import Analysis, Analyst, KeepRun, KeptRun
 from collector_processor.core.records import AbsentParent, RunFacts, RunIdentity
 from collector_processor.core.runs import TRACE_KEY, Run, RunTotals
-from collector_processor.otlp import MalformedRequestError, TraceKey
+from collector_processor.mapping_files import open_reader
+from collector_processor.otlp import NO_TENANT, MalformedRequestError, TraceKey
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
-from collector_processor.rebuild.redaction import Cleaner, redact
+from collector_processor.rebuild.redaction import Cleaner, omit, redact
 from collector_processor.rebuild.runs import Continuation, continuation_of, keep_run_ids, run_keys, total_up
 from collector_processor.rebuild.stages import rebuild
+from collector_processor.settings import Settings
 from collector_processor.store.small_tables import MAX_TRIAL_CHARS
 from collector_processor.store.verdicts import MAX_JOINED
 from collector_processor.wire.facts import kind_of
 from collector_processor.writeback.evaluations import is_taken
-from collector_processor.writeback.outgoing import SERVICE_NAME
+from collector_processor.writeback.outgoing import SERVICE_NAME, service_of
 from collector_processor.writeback.span_places import pack_steps
 from semconv.attributes import TRIAL
 from semconv.dialects import USUAL, Reader
-from semconv.model import BLAMELESS, Completion, Span, Step, Trace, TraceId, Trajectory
+from semconv.model import BLAMELESS, Completion, Span, Status, Step, Trace, TraceId, Trajectory
+
+logger = logging.getLogger(__name__)
 
 _MOST_ERROR: Final = 300
 """Characters of an error that are kept, for the kind of failure."""
@@ -157,29 +172,8 @@ class Prepared:
     """Reason why the bytes cannot be read; if set, all other fields are empty."""
 
 
-Facts: TypeAlias = Callable[[Run], RunFacts | None]
-"""Returns the facts by which a run is compared with other runs. Pure."""
 Look: TypeAlias = Callable[[Trajectory], Analysis | None]
 """Returns the analysis of a run; ``None`` if a model or another process must be asked."""
-Compared: TypeAlias = Callable[[Run, Analysis], str]
-"""Returns the parts of an analysed run that are compared with other runs; may be empty. Pure."""
-SoFar: TypeAlias = Callable[[Run], str]
-"""Returns the parts of an unfinished run that are compared with other runs; may be empty. Pure."""
-
-
-def no_facts(_run: Run) -> None:
-    """Store nothing for comparisons with other runs."""
-    return
-
-
-def no_comparison(_run: Run, _analysis: Analysis) -> str:
-    """Compare no run with others."""
-    return ""
-
-
-def nothing_so_far(_run: Run) -> str:
-    """Compare no run before its end."""
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +191,8 @@ class Preparer:
     """Packs the spans of runs that are kept."""
     reader: Reader = USUAL
     """Reads the spans; with the user's mappings."""
-    facts: Facts = no_facts
-    compared: Compared = no_comparison
-    so_far: SoFar = nothing_so_far
+    compared: Collection[Status] = frozenset()
+    """Statuses of the verdicts that are compared with other runs."""
 
     def __call__(self, trace: TraceBytes) -> Prepared:
         """Prepare the runs of a trace, in the order of their first spans."""
@@ -250,7 +243,7 @@ class Preparer:
         )
         if trace.completion is Completion.IDLE_OPEN:
             analysis = self.glance(run.trajectory)
-            return Open(run=_without_texts(rebuilt), analysis=analysis, so_far=self.so_far(run))
+            return Open(run=_without_texts(rebuilt), analysis=analysis, so_far=_so_far(run))
         known = {(one.run_id, one.digest) for one in trace.before}
         if (rebuilt.identity.run_id, rebuilt.identity.digest) in known:
             return Unchanged(run=rebuilt)
@@ -261,7 +254,7 @@ class Preparer:
         news = News(
             place=pack_steps(run),
             totals=total_up(run),
-            facts=self.facts(run),
+            facts=facts_of(run.trajectory, run.trace.spans),
             continuation=continuation_of(run.trace, run.trajectory),
         )
         if analysis is None:
@@ -271,8 +264,78 @@ class Preparer:
             news=news,
             analysis=analysis,
             kept=self.kept(run.trajectory, analysis),
-            compared=self.compared(run, analysis),
+            compared=self._compared(run, analysis),
         )
+
+    def _compared(self, run: Run, analysis: Analysis) -> str:
+        """Return the parts of a run that are compared with other runs; empty if it is not compared."""
+        verdict = analysis.attribution.verdict
+        has_passed = verdict.status is Status.NO_FAILURE and verdict.reason != NOTHING_SAYS_SO
+        if verdict.status not in self.compared or has_passed:
+            return ""
+        return to_text(failed_run(run.trajectory, service_of(run)))
+
+
+def _so_far(run: Run) -> str:
+    """Return the parts of an unfinished run that are compared with other runs."""
+    elements = elements_so_far(elements_of(run.trajectory))
+    release = release_of(run.trace.spans)
+    return to_text(FailedRun(service=service_of(run), elements=elements, release=release))
+
+
+def prepare_each(preparer: Preparer, traces: Sequence[TraceBytes]) -> list[Prepared | None]:
+    """Prepare several traces; ``None`` for those that raised an exception."""
+    return [_prepared(preparer, trace) for trace in traces]
+
+
+def _prepared(preparer: Preparer, trace: TraceBytes) -> Prepared | None:
+    try:
+        return preparer(trace)
+    except Exception:
+        logger.debug("preparation failed", extra={"trace_id": trace.key.trace_id}, exc_info=True)
+        return None
+
+
+def preparer_of(settings: Settings, analyst: Analyst, unasked: Look, cleaner: Cleaner) -> Preparer:
+    """Return the preparer of traces; ``unasked`` analyses runs that need no model."""
+    # Other runs may say that a run failed of which nothing says so itself.
+    silent = {Status.NO_FAILURE} if settings.suspect_false_alarms else set()
+    return Preparer(
+        unasked=unasked,
+        glance=analyst.glance,
+        kept=keeping(settings),
+        cleaner=cleaner,
+        spans=open_span_keeper(settings),
+        reader=open_reader(settings.mappings),
+        compared={*COMPARED, *silent} if settings.method == AUTO else frozenset(),
+    )
+
+
+def passed_by(unasked: Look) -> Look:
+    """Return a function that analyses successful runs; all others are left to the analyzers."""
+
+    def look(trajectory: Trajectory) -> Analysis | None:
+        analysis = unasked(trajectory)
+        is_done = analysis and analysis.attribution.status in {*BLAMELESS, Status.UNREADABLE}
+        return analysis if is_done else None
+
+    return look
+
+
+def keeping(settings: Settings) -> KeepRun:
+    """Return a function that produces the stored form of an analysed run."""
+    texts, noticed = kept_texts(settings), notice_text(settings)
+
+    def kept(trajectory: Trajectory, analysis: Analysis) -> KeptRun:
+        is_failure = analysis.attribution.status not in BLAMELESS
+        # Successful runs keep only task, agents and order: most runs succeed, and cleaning text takes time.
+        packed = pack(trajectory, texts) if is_failure else pack(trajectory, omit, clean_task=texts)
+        noted = noted_document(noted_run(NO_TENANT, trajectory, analysis, noticed))
+        has_steps = is_failure or settings.keep_passed_bytes > 0
+        text = (searched_text if has_steps else task_alone)(trajectory, texts)
+        return KeptRun(run_id=trajectory.run_id, is_failure=is_failure, packed=packed, noted=noted, text=text)
+
+    return kept
 
 
 def _with_spans(run: PreparedRun, packed: bytes | None) -> PreparedRun:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from analyzer.analyses.prepare import Analysed, Changed, RebuiltRun
 from analyzer.history.known_runs import CountedRuns, FailedRun, KnownRun, failed_run, from_text
 from analyzer.history.spectrum import Comparison, Said
 from analyzer.inquiry.calibration import Worth
@@ -24,11 +25,9 @@ from analyzer.issues.issue_store import noted_document
 from analyzer.methods.attribution import as_labelled, doubted, may_be_corrected
 from analyzer.methods.history import COMPARED, pooled_with, suspected
 from analyzer.signals.checked import checked
-from collector_processor.core.analysis import Analysis
+from collector_processor.core.analysis import Analysis, KeptRun
 from collector_processor.core.records import HistoryRow, RunFacts
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.pipeline.examine import Finding, ReadRuns
-from collector_processor.pipeline.prepare import Analysed, Changed, RebuiltRun
 from collector_processor.writeback.outgoing import service_of
 from semconv.model import Attribution, Status, Trajectory
 
@@ -38,6 +37,9 @@ FRESH_S: Final = 30.0
 _MOST_WORKFLOWS: Final = 32
 
 
+Finding: TypeAlias = tuple[Analysis, KeptRun]
+ReadRuns: TypeAlias = Callable[[Tenant, str, str, int], Awaitable[Sequence[HistoryRow]]]
+"""Returns the newest runs with a known outcome of a service's workflow, up to the given number."""
 ReadWorths: TypeAlias = Callable[[Tenant], Awaitable[Mapping[str, Worth]]]
 """Returns what a tenant's labels said of verdicts by signals, by their mode."""
 
@@ -61,6 +63,7 @@ class RunComparison:
     def __init__(
         self,
         *,
+        read: ReadRuns,
         clean: Callable[[str], str],
         least_confidence: float,
         clock: Callable[[], float],
@@ -69,18 +72,20 @@ class RunComparison:
         """Create it without any runs.
 
         Args:
+            read: reads the runs of a workflow.
             clean: returns the form of a reason that receivers may read.
             least_confidence: verdicts below it are withheld.
             clock: returns seconds of a monotonic clock.
             worths: returns what labels said of evidence, by tenant.
         """
+        self._read: Final = read
         self._worths: Final = worths
         self._clean: Final = clean
         self._least: Final = least_confidence
         self._clock: Final = clock
         self._known: Final[OrderedDict[tuple[Tenant, str, str], _Read]] = OrderedDict()
 
-    async def __call__(self, tenant: Tenant, one: Changed, finding: Finding, read: ReadRuns) -> Finding:
+    async def __call__(self, tenant: Tenant, one: Changed, finding: Finding) -> Finding:
         """Return the finding as labels correct it, pooled with the kept runs if any step stands out."""
         finding = await self._as_labelled(tenant, one.run.trajectory, finding)
         status = finding[0].attribution.status
@@ -90,7 +95,7 @@ class RunComparison:
             return finding
         own = from_text(compared) if compared else await asyncio.to_thread(_taken, one.run)
         workflow = one.news.totals.workflow
-        known = await self._runs((tenant, own.service, workflow), read)
+        known = await self._runs((tenant, own.service, workflow))
         if not known.is_enough:
             return finding
         trajectory, facts = one.run.trajectory, one.news.facts
@@ -105,11 +110,11 @@ class RunComparison:
         corrected = as_labelled(attribution, await self._worths(tenant))
         return finding if corrected is attribution else self._rewritten(corrected, trajectory, finding)
 
-    async def _runs(self, workflow: tuple[Tenant, str, str], read: ReadRuns) -> CountedRuns:
+    async def _runs(self, workflow: tuple[Tenant, str, str]) -> CountedRuns:
         now = self._clock()
         found = self._known.get(workflow)
         if found is None or now - found.at_s >= FRESH_S:
-            rows = await read(*workflow, MOST_RUNS)
+            rows = await self._read(*workflow, MOST_RUNS)
             found = self._known[workflow] = _Read(CountedRuns(map(_known, rows)), now)
         self._known.move_to_end(workflow)
         if len(self._known) > _MOST_WORKFLOWS:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from analyzer.executor.analyst import LocalOpinions, RunAnalyst
-from analyzer.executor.models.budget import HourlyBudget
-from analyzer.executor.models.completion import LiteLLM, Patience, require_litellm
+from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
+from analyzer.analyses.models.budget import HourlyBudget
+from analyzer.analyses.models.completion import LiteLLM, Patience, require_litellm
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Model
 from analyzer.lineage.clue import least_suspicion

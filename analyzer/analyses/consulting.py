@@ -66,7 +66,6 @@ Stepping: TypeAlias = Callable[[Order, Sequence[Answer]], Awaitable[StepResult]]
 """Continues an analysis from its answers to its next question, or its end.
 
 Raises ``AnalysisLostError`` if that takes too long or crashes."""
-Begin: TypeAlias = Callable[[Order], Steps]
 
 
 @dataclass(slots=True)
@@ -80,7 +79,7 @@ class _Held:
 class Stepper:
     """Runs steps in the calling thread; keeps the generators of recent analyses."""
 
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: Callable[[Order], Steps]) -> None:
         """Start without analyses; ``begin`` starts one."""
         self._begin: Final = begin
         self._held: Final[OrderedDict[str, _Held]] = OrderedDict()
@@ -117,7 +116,7 @@ def _next(steps: Steps, answer: Answer, *, is_first: bool = False) -> StepResult
 class ThreadSteps:
     """Runs steps in threads of this process."""
 
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: Callable[[Order], Steps]) -> None:
         """Start without analyses."""
         self._stepper: Final = Stepper(begin)
 

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from analyzer.executor.analyst import RunAnalyst, analysis_of
-from analyzer.executor.codec import (
+from analyzer.analyses.analyst import RunAnalyst, analysis_of
+from analyzer.analyses.codec import (
     Progress,
     read_answer,
     read_offer,
@@ -221,10 +221,6 @@ class JobAnalyst:
     def glance(self, trajectory: Trajectory) -> Analysis:
         """Triage and attribute at once, without a model."""
         return self.local.glance(trajectory)
-
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return an ``error`` verdict: we could not analyse, and why."""
-        return self.local.excuse(trajectory, reason)
 
 
 class JobOpinions:

@@ -16,12 +16,8 @@ from typing import Annotated, Final, Self, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from analyzer.executor.consulting import Order, StepResult
-from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
-from analyzer.inquiry.method import Answer, Question, Reply
-from analyzer.methods.choice import Choice, Offer
-from collector_processor.core.analysis import Earned, TrackRecord
-from collector_processor.pipeline.prepare import (
+from analyzer.analyses.consulting import Order, StepResult
+from analyzer.analyses.prepare import (
     Analysed,
     Open,
     Prepared,
@@ -30,6 +26,10 @@ from collector_processor.pipeline.prepare import (
     TraceBytes,
     Unchanged,
 )
+from analyzer.inquiry.errors import ModelError, ModelFailure, UnreadableInput
+from analyzer.inquiry.method import Answer, Question, Reply
+from analyzer.methods.choice import Choice, Offer
+from collector_processor.core.analysis import Earned, TrackRecord
 from semconv.model import Attribution, Blame, Status, Trajectory
 
 Record = TypeVar("Record")

@@ -22,7 +22,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-from analyzer.executor.consulting import ModelFacts, Order, Stepping, ThreadSteps
+from analyzer.analyses.consulting import ModelFacts, Order, Stepping, ThreadSteps
 from analyzer.inquiry.errors import ModelError, ModelFailure
 from analyzer.inquiry.method import Answer, DelegatingModel, Model, Prompt, Question, Reply, asking
 from analyzer.inquiry.verdict import TRIAGE, to_json
@@ -186,10 +186,6 @@ class RunAnalyst:
             return self._analysis(_passed(trajectory, finding), trajectory, _IN_PROGRESS)
         return self._analysis(self.attributor.at_once(trajectory), trajectory)
 
-    def excuse(self, trajectory: Trajectory, reason: str) -> Analysis:
-        """Return an ``error`` verdict: the run could not be analysed, and why."""
-        return analysis_of(_abstained(trajectory, Status.ERROR, reason), trajectory)
-
 
 def _facts(model: Model) -> ModelFacts:
     return ModelFacts(name=model.name, context_tokens=model.context_tokens)
@@ -206,6 +202,11 @@ def _abstained(trajectory: Trajectory, status: Status, reason: str) -> Attributi
 
 def _passed(trajectory: Trajectory, finding: Finding) -> Attribution:
     return _abstained(trajectory, finding.status, finding.reason)
+
+
+def error_analysis(trajectory: Trajectory, reason: str) -> Analysis:
+    """Return an ``error`` verdict: the run could not be analysed, and why."""
+    return analysis_of(_abstained(trajectory, Status.ERROR, reason), trajectory)
 
 
 def analysis_of(attribution: Attribution, trajectory: Trajectory) -> Analysis:

@@ -4,6 +4,10 @@ One task owns the assembler and the hold deadlines (``arrivals.Holds``); examina
 a bound, and one at a time for each trace. Errors here do not affect the fast lane, which acknowledges and
 forwards: telemetry never waits for the slow lane in late mode, and at most ``hold_max`` in hold mode.
 
+Arrivals go from the inbox into the assembler in batches, each with its number of earlier analyses, so that
+one query to the store serves hundreds of traces. Timers go on between batches: a tenant that sends without
+pause delays no other tenant's traces.
+
 In a flood, traces are evicted by the retention quota faster than single verdicts can be stored, so many are
 recorded in one transaction.
 """
@@ -13,31 +17,49 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
+from analyzer.analyses.arrivals import ExaminationOrder, Holds, Inbox, Waits
+from analyzer.analyses.early import EarlyLooks
+from analyzer.analyses.examine import Awaits, Done, Examined, Examiner, Glanced, TooEarly
+from analyzer.analyses.load import MAX_ANALYSES, Others
 from collector_processor.assembly.assembler import Assembler, AssemblerLimits, Released
-from collector_processor.core.disk import STORE_RETRY_S, is_refusal, patiently
+from collector_processor.core.disk import STORE_RETRY_S, StoreError, is_refusal, patiently
 from collector_processor.core.fair import FairQueue, Places
 from collector_processor.otlp import Tenant, TraceKey
-from collector_processor.pipeline.arrivals import Arrivals, ExaminationOrder, Holds, Inbox, Waits
-from collector_processor.pipeline.examine import Awaits, Done, Examined, Examiner, Glanced, TooEarly
-from collector_processor.pipeline.load import Others
 from collector_processor.wire.facts import TraceArrival
 from semconv.model import Completion
 
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 500
-"""Traces looked up with one query to the store at the start."""
+"""Arrivals looked up with one query to the store."""
 _AT_ONCE: Final = 64
-"""Due traces or releases handled before other tasks get the event loop: some milliseconds."""
+"""Arrivals, due traces or releases handled before other tasks get the event loop: some milliseconds."""
+_NOTES_AT_ONCE: Final = 1_000
+"""The same for notes of spans."""
 _COMPANY_S: Final = 0.02
 """Seconds between checks for arrivals and due traces: traces that complete together are examined together."""
+
+_MAX_TOGETHER: Final = 500
+"""Maximum number of evicted traces recorded in one transaction."""
+_MAX_WAITING: Final = 100_000
+"""Bound on evicted traces that wait for a full disk; those beyond get no verdict but are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +89,7 @@ class Pipeline:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._examiner: Final = examiner
+        self._committer: Final = examiner.committer
         self._limits: Final = limits
         self._monotonic: Final = monotonic
         self._pause: Final = pause
@@ -82,22 +105,22 @@ class Pipeline:
         self._waiting: Final = Waits()
         self._order: Final = ExaminationOrder()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._holds: Final = Holds(limits.hold_max_s, examiner.let_go)
-        self._arrivals: Final = Arrivals(
-            self._inbox,
-            self._assembler,
-            self._holds,
-            analyses_of=examiner.analyses_of,
-            is_examined=self._is_examined,
-            owns=self._owns,
-            monotonic=monotonic,
-        )
-        self._evictions: Final = Evictions(self._record_evicted, self._start)
-
-    @property
-    def evictions(self) -> int:
+        self._holds: Final = Holds(limits.hold_max_s, examiner.committer.source.release_held)
+        self._absorbing: frozenset[TraceKey] = frozenset()
+        """Traces being looked up: no longer in the inbox, and not yet in the assembler."""
+        self._unrecorded: Final[OrderedDict[TraceKey, None]] = OrderedDict()
+        """Evicted traces without a verdict yet."""
+        self._is_recording = False
+        self.evictions = 0
         """Number of traces evicted before they were analysed."""
-        return self._evictions.count
+        self.looks: Final = (
+            None
+            if examiner.early is None
+            else EarlyLooks(
+                self._look_early, is_busy=lambda: self.oldest_actionable_s > 0, monotonic=monotonic
+            )
+        )
+        """Looks at open traces; ``None`` if early warnings are off."""
 
     @property
     def open_traces(self) -> int:
@@ -121,11 +144,16 @@ class Pipeline:
 
     def feed(self, arrival: TraceArrival) -> None:
         """Record spans that are durable now. Called on the event loop; never blocks."""
+        self._feed(arrival)
+        if self.looks is not None:
+            self.looks.feed(arrival)
+
+    def _feed(self, arrival: TraceArrival) -> None:
         if arrival.is_held:  # at once: a shutdown also releases traces that have not been looked up yet
             self._holds.hold(arrival.key, self._monotonic())
         for oldest in self._inbox.put(arrival):
             # Treated as new: its examination finds out how often it was analysed (``too_early``).
-            for _ in self._arrivals.open_or_add(oldest, 0):
+            for _ in self._open_or_add(oldest, 0):
                 pass
         self._wake.set()
 
@@ -149,17 +177,21 @@ class Pipeline:
                 self._wake.set()
         if unanalysed:
             logger.warning("traces evicted before their analysis", extra={"traces": len(unanalysed)})
-            self._evictions.add(unanalysed)
+            self._record_evicted(unanalysed)
         self._look_again(gone)
 
     def is_unsettled(self, key: TraceKey) -> bool:
         """Return whether a trace is open, or its analysis is not committed yet."""
-        is_open = self._assembler.is_open(key) or key in self._inbox or key in self._arrivals.absorbing
+        is_open = self._assembler.is_open(key) or key in self._inbox or key in self._absorbing
         return is_open or self._is_examined(key)
 
     def _is_examined(self, key: TraceKey) -> bool:
         """Return whether a trace is being examined, or waits for that or for another trace."""
         return key in self._busy or key in self._waiting
+
+    async def _look_early(self, key: TraceKey) -> None:
+        if self._owns(key) and self.is_unsettled(key):
+            await self._examiner.look_early(key, Others(is_open=self.is_unsettled))
 
     def abandon(self, keys: Iterable[TraceKey]) -> None:
         """Forget traces without a verdict: another process has their spans now."""
@@ -181,7 +213,7 @@ class Pipeline:
         Args:
             arrivals: agent traces that are still in the journal, oldest first.
         """
-        await self._examiner.finish_rewrites()
+        await self._committer.finish_rewrites()
         absent = await self._examiner.absent_parents()
         arriving = await self._examiner.arriving_parents()
         self._assembler.learned.recall(((one.tenant, one.kind) for one in absent), arriving)
@@ -194,12 +226,12 @@ class Pipeline:
                 if is_decided:
                     self._assembler.remember(arrival.key, arrival.notes, self._monotonic())
                 else:
-                    self.feed(arrival)
+                    self._feed(arrival)
                 # Killed before it was released, or held by a process that ran in hold mode.
                 if arrival.is_held and (is_decided or self._holds.is_off):
                     freed.add(arrival.key)
-            await asyncio.gather(*map(self._examiner.let_go, freed))
-            await self._arrivals.absorb()  # the inbox cannot hold all traces that are kept for analysis
+            await asyncio.gather(*map(self._committer.source.release_held, freed))
+            await self._absorb()  # the inbox cannot hold all traces that are kept for analysis
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -211,11 +243,76 @@ class Pipeline:
     async def turn(self) -> None:
         """Do all work that is due now, without waiting for the examinations that it starts."""
         await self._resume()
-        await self._arrivals.absorb(self._release_due)
+        await self._absorb(self._release_due)
         if arrived := self._assembler.learned.take_arrived():
             self._start(self._examiner.parents_arrived(arrived))
         await self._release_due()
         await self._holds.release_overdue(self._monotonic())
+
+    async def _absorb(self, release: Callable[[Container[Tenant]], Awaitable[None]] | None = None) -> None:
+        """Move arrivals from the inbox into the assembler.
+
+        Args:
+            release: called between batches with the tenants that have further arrivals; releases the due
+                traces of all others.
+        """
+        for at in range(0, len(self._inbox), _BATCH):  # not those that arrive meanwhile: timers are due
+            if at and release:
+                await release(self._inbox.tenants)
+            batch = self._inbox.take(_BATCH)
+            self._absorbing = frozenset([arrival.key for arrival in batch])
+            await self._take_up(batch, await self._analyses(self._absorbing))
+            self._absorbing = frozenset()
+
+    async def _take_up(self, batch: Sequence[TraceArrival], before: Mapping[TraceKey, int]) -> None:
+        """Add the spans of arrivals to their traces; those of traces analysed too often are only let go."""
+        for number, arrival in enumerate(batch, start=1):
+            key = arrival.key
+            analyses = before.get(key, 0)  # does not matter if the trace is open
+            if analyses < MAX_ANALYSES or self._assembler.is_open(key):
+                for _ in self._open_or_add(arrival, analyses):
+                    await asyncio.sleep(0)
+            elif arrival.is_held:
+                await self._holds.release(key)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _open_or_add(self, arrival: TraceArrival, analyses: int) -> Iterator[None]:
+        """Add the spans of an arrival to its trace; yields after each thousand.
+
+        If another process has the trace's spans now (Kafka), they are dropped: the root arrives there, so the
+        trace would stay open here.
+        """
+        key, now, notes = arrival.key, self._monotonic(), arrival.notes
+        if not self._owns(key):
+            return
+        if arrival.is_held:
+            self._holds.hold(key, now)
+        byte_count = arrival.byte_count
+        for at in range(0, max(1, len(notes)), _NOTES_AT_ONCE):
+            self._assembler.receive(
+                key,
+                notes[at : at + _NOTES_AT_ONCE],
+                byte_count,
+                now,
+                analyses=analyses,
+                received_ns=arrival.received_ns,
+            )
+            byte_count = 0
+            if at + _NOTES_AT_ONCE < len(notes):
+                yield
+
+    async def _analyses(self, keys: Iterable[TraceKey]) -> Mapping[TraceKey, int]:
+        """Return each trace's number of analyses; one that is running or postponed counts as the first."""
+        closed = {key: self._is_examined(key) for key in keys if not self._assembler.is_open(key)}
+        if not closed:
+            return {}
+        try:
+            known = await self._examiner.analyses_of(closed)
+        except StoreError as error:  # timers do not wait for the disk, and an examination checks it again
+            logger.warning("earlier analyses cannot be looked up", extra={"reason": str(error)})
+            return closed
+        return {key: max(known[key][0], was_complete) for key, was_complete in closed.items()}
 
     async def _release_due(self, but: Container[Tenant] = ()) -> None:
         now = self._monotonic()
@@ -253,7 +350,7 @@ class Pipeline:
         if self._holds.claimed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.rewrites_max_s):
-                    await patiently(self._examiner.finish_rewrites, self._pause)
+                    await patiently(self._committer.finish_rewrites, self._pause)
                     await self._holds.release_all(self._holds.claimed)
 
     async def _sleep(self) -> None:
@@ -335,7 +432,7 @@ class Pipeline:
             logger.exception("examination failed", extra={"trace_id": key.trace_id})
             reason = f"internal error: {type(error).__name__}"
             for one in (key, *released.along):
-                await patiently(partial(self._examiner.give_up, one, reason), self._pause)
+                await patiently(partial(self._committer.give_up, one, reason), self._pause)
             self._look_again(frozenset((key, *released.along)))
         return True
 
@@ -345,9 +442,26 @@ class Pipeline:
             self._assembler.glance_again(key, self._monotonic())
             self._wake.set()
 
-    async def _record_evicted(self, keys: Collection[TraceKey]) -> None:
-        await patiently(partial(self._examiner.give_up_evicted, keys), self._pause)
-        await self._holds.release_all(keys)
+    def _record_evicted(self, keys: Collection[TraceKey]) -> None:
+        """Schedule the verdicts of evicted traces, many in one transaction."""
+        self.evictions += len(keys)
+        self._unrecorded.update(dict.fromkeys(keys))
+        while len(self._unrecorded) > _MAX_WAITING:
+            self._unrecorded.popitem(last=False)
+        if not self._is_recording:
+            self._is_recording = True
+            self._start(self._record_all_evicted())
+
+    async def _record_all_evicted(self) -> None:
+        try:
+            while self._unrecorded:
+                keys = tuple(islice(self._unrecorded, _MAX_TOGETHER))
+                for key in keys:
+                    del self._unrecorded[key]
+                await patiently(partial(self._committer.give_up_evicted, keys), self._pause)
+                await self._holds.release_all(keys)
+        finally:
+            self._is_recording = False
 
     def _note_glance(self, released: Released, examined: Examined, begun: float) -> None:
         """Record the traces that have a provisional verdict now: they need no other until spans arrive."""
@@ -415,51 +529,3 @@ class Pipeline:
         """Open a trace again, or delay its release, unless another process has its spans now."""
         if self._owns(key):
             self._assembler.receive(key, (), 0, self._monotonic(), analyses=analyses)
-
-
-_MAX_TOGETHER: Final = 500
-"""Maximum number of evicted traces recorded in one transaction."""
-_MAX_WAITING: Final = 100_000
-"""Bound on evicted traces that wait for a full disk; those beyond get no verdict but are counted."""
-
-
-class Evictions:
-    """Evicted traces that are not recorded yet; used on one event loop."""
-
-    def __init__(
-        self,
-        record: Callable[[Collection[TraceKey]], Awaitable[None]],
-        start: Callable[[Coroutine[None, None, None]], None],
-    ) -> None:
-        """Create an empty queue.
-
-        Args:
-            record: stores the verdicts of evicted traces; never called concurrently.
-            start: runs a coroutine in the background.
-        """
-        self._record: Final = record
-        self._start: Final = start
-        self._waiting: Final[OrderedDict[TraceKey, None]] = OrderedDict()
-        self._is_recording = False
-        self.count = 0
-        """Number of traces evicted so far."""
-
-    def add(self, keys: Collection[TraceKey]) -> None:
-        """Schedule evicted traces to be recorded."""
-        self.count += len(keys)
-        self._waiting.update(dict.fromkeys(keys))
-        while len(self._waiting) > _MAX_WAITING:
-            self._waiting.popitem(last=False)
-        if not self._is_recording:
-            self._is_recording = True
-            self._start(self._record_all())
-
-    async def _record_all(self) -> None:
-        try:
-            while self._waiting:
-                keys = tuple(islice(self._waiting, _MAX_TOGETHER))
-                for key in keys:
-                    del self._waiting[key]
-                await self._record(keys)
-        finally:
-            self._is_recording = False

@@ -21,12 +21,12 @@ from enum import StrEnum
 from time import monotonic
 from typing import Final, Protocol, TypeAlias
 
-from analyzer.executor.codec import StepAsked, read_result, write_step
-from analyzer.executor.consulting import Order, Stepping, StepResult
-from analyzer.executor.worker_process import OVER_CPU_TIME, WorkerLostError
+from analyzer.analyses.codec import StepAsked, read_result, write_step
+from analyzer.analyses.consulting import Order, Stepping, StepResult
+from analyzer.analyses.prepare import Prepared, ToAsk, TraceBytes
+from analyzer.analyses.worker_process import OVER_CPU_TIME, WorkerLostError
 from analyzer.inquiry.method import Answer
 from collector_processor.core.analysis import AnalysisLostError
-from collector_processor.pipeline.prepare import Prepared, ToAsk, TraceBytes
 
 logger = logging.getLogger(__name__)
 
@@ -156,12 +156,23 @@ class Pool:
         async with self._worker(min(slots, key=lambda slot: (slot.load, slot.worker is None))) as worker:
             return [None] * len(traces) if worker is None else await worker.prepare(traces)
 
-    async def step(self, order: Order, answers: Sequence[Answer]) -> StepResult | None:
-        """Run a step of an analysis; ``None`` if no process can be started.
+    async def step(self, order: Order, answers: Sequence[Answer], *, instead: Stepping) -> StepResult:
+        """Run a step of an analysis; ``instead`` runs it if no process can be started.
 
         Raises:
-            WorkerLostError: the process ended.
+            AnalysisLostError: it used up its CPU time, or crashed processes.
         """
+        for _ in range(TRIES):
+            try:
+                result = await self._step(order, answers)
+            except WorkerLostError as error:
+                if error.used_up_cpu:
+                    raise AnalysisLostError(OVER_CPU_TIME) from error
+            else:
+                return await instead(order, answers) if result is None else result
+        raise AnalysisLostError(f"the analysis crashed its worker process {TRIES} times")
+
+    async def _step(self, order: Order, answers: Sequence[Answer]) -> StepResult | None:
         slot = self._slots[zlib.crc32(order.id.encode()) % len(self._slots)]
         async with self._worker(slot) as worker:
             if worker is None:
@@ -240,28 +251,3 @@ class Pool:
         if worker is not None:
             self.counters.processes -= 1
             await worker.end()
-
-
-class PoolSteps:
-    """Runs the steps of analyses in a pool; in threads if no process can be started."""
-
-    def __init__(self, pool: Pool, instead: Stepping) -> None:
-        """Use ``instead`` while no process can be started."""
-        self._pool: Final = pool
-        self._instead: Final = instead
-
-    async def __call__(self, order: Order, answers: Sequence[Answer]) -> StepResult:
-        """Run a step.
-
-        Raises:
-            AnalysisLostError: it used up its CPU time, or crashed processes.
-        """
-        for _ in range(TRIES):
-            try:
-                result = await self._pool.step(order, answers)
-            except WorkerLostError as error:
-                if error.used_up_cpu:
-                    raise AnalysisLostError(OVER_CPU_TIME) from error
-            else:
-                return await self._instead(order, answers) if result is None else result
-        raise AnalysisLostError(f"the analysis crashed its worker process {TRIES} times")

@@ -13,17 +13,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
-from analyzer.executor.pool import TRIES, Pool
-from analyzer.executor.worker_process import OVER_CPU_TIME, WorkerLostError
-from collector_processor.core.analysis import AnalysisLostError
-from collector_processor.core.fair import Turns
+from analyzer.analyses.analyst import RunAnalyst
+from analyzer.analyses.consulting import ThreadSteps
+from analyzer.analyses.job_client import JobAnalyst
+from analyzer.analyses.pool import TRIES, Pool
+from analyzer.analyses.prepare import (
+    Look,
+    Prepared,
+    Preparer,
+    TraceBytes,
+    passed_by,
+    prepare_each,
+    preparer_of,
+)
+from analyzer.analyses.worker import worker_settings
+from analyzer.analyses.worker_process import OVER_CPU_TIME, WorkerLostError, WorkerProcess, command_of
+from collector_processor.core.analysis import AnalysisLostError, Analyst
+from collector_processor.core.fair import Batcher, Turns
 from collector_processor.otlp import Tenant
-from collector_processor.pipeline.batcher import Batcher
-from collector_processor.pipeline.prepare import Prepared, Preparer, TraceBytes
+from collector_processor.rebuild.redaction import Cleaner
+from collector_processor.settings import Settings
+from collector_processor.settings.machine import usable_cores
 
 logger = logging.getLogger(__name__)
 
@@ -40,19 +56,6 @@ FORGET_S: Final = 60.0
 
 Answer: TypeAlias = Prepared | AnalysisLostError | None
 """``None`` if an exception was raised or a text is not Unicode; a second try in a thread shows which."""
-
-
-def prepare_each(preparer: Preparer, traces: Sequence[TraceBytes]) -> list[Prepared | None]:
-    """Prepare several traces; ``None`` for those that raised an exception."""
-    return [_prepared(preparer, trace) for trace in traces]
-
-
-def _prepared(preparer: Preparer, trace: TraceBytes) -> Prepared | None:
-    try:
-        return preparer(trace)
-    except Exception:
-        logger.debug("preparation failed", extra={"trace_id": trace.key.trace_id}, exc_info=True)
-        return None
 
 
 def _can_travel(trace: TraceBytes) -> bool:
@@ -185,3 +188,55 @@ class Executor:
 
     async def _ask(self, traces: Sequence[TraceBytes]) -> Sequence[Prepared | None]:
         return await self._pool.prepare(traces, is_large=traces[0].byte_count > LARGE_BYTES)
+
+
+AnyAnalyst = TypeVar("AnyAnalyst", bound=Analyst)
+
+COMMAND: Final = command_of("analyzer.analyses.worker")
+MOST_PROCESSES: Final = 8
+"""Limit of the default; the setting may exceed it."""
+
+
+def open_pool(settings: Settings, analyst: Analyst) -> Pool:
+    """Return the pool of worker processes; none is started yet."""
+    return Pool(_start_worker(settings, analyst), size=processes(settings))
+
+
+def open_executor(settings: Settings, analyst: Analyst, cleaner: Cleaner, pool: Pool) -> Executor:
+    """Return the executor that prepares traces, in threads and in worker processes."""
+    return Executor(preparer_of(settings, analyst, _look_of(analyst), cleaner), pool)
+
+
+def stepping_in(pool: Pool, analyst: AnyAnalyst) -> AnyAnalyst:
+    """Return the analyst with the steps of its analyses in the pool."""
+    if not isinstance(analyst, RunAnalyst):
+        return analyst
+    return replace(analyst, stepping=partial(pool.step, instead=ThreadSteps(analyst.steps)))
+
+
+def processes(settings: Settings, cores: Callable[[], float] = usable_cores) -> int:
+    """Return the number of worker processes, without the one for large traces.
+
+    By default one fewer than cores, 1 to 8, and not above ``concurrency``.
+    """
+    if settings.analysis_processes is not None:
+        return settings.analysis_processes
+    return max(1, min(MOST_PROCESSES, settings.concurrency, int(cores()) - 1))
+
+
+def _look_of(analyst: Analyst) -> Look:
+    match analyst:
+        case RunAnalyst():
+            return analyst.unasked
+        case JobAnalyst():
+            return passed_by(analyst.local.unasked)
+        case _:
+            return lambda _trajectory: None
+
+
+def _start_worker(settings: Settings, analyst: Analyst) -> Callable[[], Awaitable[WorkerProcess]] | None:
+    """Return a function that starts worker processes; ``None`` for an analyst that they do not know."""
+    local = analyst.local if isinstance(analyst, JobAnalyst) else analyst
+    if not isinstance(local, RunAnalyst):
+        return None
+    return partial(WorkerProcess.start, worker_settings(settings, local.attributor.ranker), COMMAND)

@@ -1,1 +1,0 @@
-"""The slow lane: schedules and loads complete traces, runs their analysis, commits verdicts."""
