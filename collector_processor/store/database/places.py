@@ -55,7 +55,7 @@ def connected(place: StorePlace) -> StoreConnection:
 
 
 def open_database(place: Path | str) -> Database:
-    """Return the database in a file, or at a URL ``postgresql+psycopg://…``.
+    """Return the database in a file, or at a URL ``postgresql://…``.
 
     Raises:
         CollectorError: the URL cannot be used.

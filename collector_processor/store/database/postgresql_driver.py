@@ -7,6 +7,7 @@ while the server is down, each statement is refused with ``StoreError``.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import psycopg
 from psycopg.types.string import StrDumper
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, PoolProxiedConnection, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from collector_processor.core.disk import StoreError
@@ -49,6 +50,10 @@ _AT_ONCE_S: Final = 1.0
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 2.0
 """Seconds between attempts to connect; doubled after each."""
+_DIALECT: Final = "postgresql+psycopg://"
+"""As which SQLAlchemy opens each URL, whichever scheme it has."""
+_URL: Final = re.compile(r"(?s)\A([^@]*@)?([^/?]*)(.*)")
+"""User and password, servers, and the rest of a URL after its scheme."""
 _BEGIN: Final = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITERS})"
 _MAY_PASS: Final = (
     psycopg.OperationalError,
@@ -92,7 +97,7 @@ def open_engine(url: str) -> Engine:
     """Return an engine for the connections of one process; it does not connect yet.
 
     Raises:
-        CollectorError: the URL is not for PostgreSQL through psycopg.
+        CollectorError: the URL cannot be used.
     """
     arguments = {
         "autocommit": True,
@@ -105,7 +110,7 @@ def open_engine(url: str) -> Engine:
     }
     try:
         engine = create_engine(
-            make_url(url),
+            _read_url(url),
             connect_args=arguments,
             pool_size=_POOL,
             pool_pre_ping=True,
@@ -115,6 +120,17 @@ def open_engine(url: str) -> Engine:
         return engine  # noqa: TRY300 - listening can fail too
     except (SQLAlchemyError, ImportError) as error:
         raise CollectorError(f"BLAMESPAN_STORE_URL cannot be used: {error}") from error
+    except ValueError as error:
+        raise CollectorError("BLAMESPAN_STORE_URL cannot be used: expected a number as port") from error
+
+
+def _read_url(url: str) -> URL:
+    """Return a URL of PostgreSQL; as in libpq, it may name several servers, ``host:port,host:port``."""
+    ((user, hosts, rest),) = _URL.findall(url.partition("://")[2])
+    if "," not in hosts:
+        return make_url(f"{_DIALECT}{user}{hosts}{rest}")
+    servers = [("host", host) for host in hosts.split(",")]
+    return make_url(f"{_DIALECT}{user}{rest}").update_query_pairs(servers, append=True)
 
 
 def _connect(_dialect: object, _record: object, values: Any, named: Any) -> _Connection:
