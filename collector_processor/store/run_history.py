@@ -137,10 +137,8 @@ def _row(row: Sequence[Any]) -> HistoryRow:
 
 
 _OF_VERDICT: Final = ("tenant", "run_id", "version", "decided_ns", "status", "agent", "service", "confidence")
-_CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in _OF_VERDICT[2:])
 _WRITE_TOTALS: Final = (
-    f"INSERT INTO run_totals ({', '.join(_OF_VERDICT)}) VALUES {{rows}}"  # noqa: S608 - our own words
-    f" ON CONFLICT (tenant, run_id) DO UPDATE SET {_CHANGES} WHERE excluded.version >= run_totals.version"
+    upsert("run_totals", ", ".join(_OF_VERDICT), keys=2) + " WHERE excluded.version >= run_totals.version"
 )
 _TOTAL: Final = (
     "UPDATE run_totals SET workflow = ?, steps = ?, started_ns = ?, duration_ns = ?, input_tokens = ?,"

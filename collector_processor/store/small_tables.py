@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from collector_processor.core.records import AbsentParent, fields_of
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import Flush, StoreConnection, insert, upsert
 
 MAX_ABSENT: Final = 2_000
 """Bound on each of the two kinds of rows; the oldest are dropped and learned again if needed."""
@@ -22,12 +22,7 @@ MAX_TRIAL_CHARS: Final = 64
 """Longest id of a trial that is looked up; issued ones have 32 characters."""
 _ROUNDING_USD: Final = 1e-9
 """Sums of fractions of a cent are not exact; the budget is."""
-_WRITE: Final = (
-    "INSERT INTO absent_parent (tenant, kind, service, scope, name, since_ns, has_arrived)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind) DO UPDATE SET service = excluded.service,"
-    " scope = excluded.scope, name = excluded.name, since_ns = excluded.since_ns,"
-    " has_arrived = excluded.has_arrived"
-)
+_WRITE: Final = upsert("absent_parent", "tenant, kind, service, scope, name, since_ns, has_arrived", keys=2)
 
 
 class AbsentRows:
@@ -39,7 +34,7 @@ class AbsentRows:
     def add(self, absent: Iterable[AbsentParent]) -> None:
         """Store kinds of spans whose parents did not arrive during the wait."""
         with self._db.transaction():
-            self._db.executemany(
+            self._db.write_each(
                 _WRITE,
                 [
                     (one.tenant, one.kind, one.service, one.scope, one.name, one.since_ns, False)
@@ -51,7 +46,7 @@ class AbsentRows:
     def arrived(self, kinds: Iterable[tuple[Tenant, int]], now_ns: int) -> None:
         """Store kinds of spans whose parents arrived, late or for the first time."""
         with self._db.transaction(Flush.LATER):
-            self._db.executemany(_WRITE, [(tenant, kind, "", "", "", now_ns, True) for tenant, kind in kinds])
+            self._db.write_each(_WRITE, [(tenant, kind, "", "", "", now_ns, True) for tenant, kind in kinds])
             self._prune(has_arrived=True)
 
     def arriving(self) -> list[tuple[Tenant, int]]:
@@ -154,7 +149,6 @@ class TrialRows:
 
 MOST_BYTES: Final = 64 << 20
 """Packed bytes of all kept trials; the oldest experiments' trials are deleted first."""
-_ARM_COLUMNS: Final = "tenant, run_id, id, step, is_changed, has_passed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +167,10 @@ class TrialArm:
     """Whether the trial passed the experiment's check."""
 
 
+_ARM: Final = tuple(TrialArm.__dataclass_fields__)
+_ARM_COLUMNS: Final = ", ".join(_ARM)
+
+
 class TrialArmRows:
     """Rows of ``trial_arm``."""
 
@@ -189,25 +187,14 @@ class TrialArmRows:
         with self._db.transaction():
             for tenant, run_id in sorted({(arm.tenant, arm.run_id) for arm, _ in arms}):
                 self._db.execute("DELETE FROM trial_arm WHERE tenant = ? AND run_id = ?", (tenant, run_id))
-            self._db.executemany(
-                f"INSERT INTO trial_arm ({_ARM_COLUMNS}, kept_ns, size, packed)"  # noqa: S608 - our own words
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self._db.write_rows(
+                insert("trial_arm", f"{_ARM_COLUMNS}, kept_ns, size, packed"),
                 [
-                    (
-                        arm.tenant,
-                        arm.run_id,
-                        arm.id,
-                        arm.step,
-                        arm.is_changed,
-                        arm.has_passed,
-                        now_ns,
-                        len(packed),
-                        packed,
-                    )
+                    (*(getattr(arm, name) for name in _ARM), now_ns, len(packed), packed)
                     for arm, packed in arms
                 ],
             )
-            self._prune()
+            self._db.keep_bytes("trial_arm", "kept_ns DESC, id DESC", self._most_bytes)
 
     def of(self, tenant: Tenant, run_id: str) -> tuple[TrialArm, ...]:
         """Return the kept trials of a run, the one with the recorded answer first."""
@@ -224,13 +211,6 @@ class TrialArmRows:
             (trial,),
         ).fetchone()
         return None if row is None else (_arm(row), bytes(row[-1]))
-
-    def _prune(self) -> None:
-        self._db.execute(
-            "DELETE FROM trial_arm WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER"
-            " (ORDER BY kept_ns DESC, id DESC) AS taken FROM trial_arm) AS sized WHERE taken > ?)",
-            (self._most_bytes,),
-        )
 
 
 MOST_PROOFS: Final = 10_000
@@ -261,6 +241,7 @@ class StoredProof:
 
 _PROOF: Final = tuple(StoredProof.__dataclass_fields__)
 _PROOF_COLUMNS: Final = ", ".join(_PROOF)
+_WRITE_PROOF: Final = upsert("proof", _PROOF_COLUMNS, keys=3)
 
 
 class ProofRows:
@@ -278,17 +259,8 @@ class ProofRows:
         if len(proof.document) > MOST_PROOF_CHARS:
             return False
         with self._db.transaction():
-            self._db.execute(
-                f"INSERT INTO proof ({_PROOF_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own words
-                " ON CONFLICT (tenant, subject, kind) DO UPDATE SET service = excluded.service,"
-                " ended_ns = excluded.ended_ns, document = excluded.document",
-                [getattr(proof, name) for name in _PROOF],
-            )
-            self._db.execute(
-                "DELETE FROM proof WHERE ended_ns <="
-                " (SELECT ended_ns FROM proof ORDER BY ended_ns DESC LIMIT 1 OFFSET ?)",
-                (MOST_PROOFS,),
-            )
+            self._db.write_rows(_WRITE_PROOF, [[getattr(proof, name) for name in _PROOF]])
+            self._db.keep_newest("proof", "ended_ns", MOST_PROOFS)
         return True
 
     def of(self, tenant: Tenant, subject: str) -> tuple[StoredProof, ...]:

@@ -32,14 +32,16 @@ _MOST_KEYS: Final = 512
 """Keys in one statement that reads: each statement is a round trip to a server."""
 
 
+def insert(table: str, columns: str) -> str:
+    """Return a statement for ``write_rows`` that adds rows."""
+    return f"INSERT INTO {table} ({columns}) VALUES {{rows}}"  # noqa: S608 - our own words
+
+
 def upsert(table: str, columns: str, keys: int) -> str:
     """Return a statement for ``write_rows`` that replaces rows with equal first ``keys`` columns."""
     names = columns.split(", ")
     changes = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
-    return (
-        f"INSERT INTO {table} ({columns}) VALUES {{rows}}"  # noqa: S608 - our own words
-        f" ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
-    )
+    return f"{insert(table, columns)} ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
 
 
 class Rows(Protocol):
@@ -158,6 +160,29 @@ class StoreConnection:
         """
         for marks, values in _slices(rows):
             self.execute(sql.replace("{rows}", marks), values)
+
+    def write_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """As ``write_rows``, one row after another: two of them may have the same key."""
+        for marks, _ in _slices(rows[:1]):
+            self.executemany(sql.replace("{rows}", marks), rows)
+
+    def keep_newest(self, table: str, column: str, most: int) -> None:
+        """Delete the rows beyond the ``most`` with the largest values of a column."""
+        self.execute(
+            f"DELETE FROM {table} WHERE {column} <="  # noqa: S608 - our own words
+            f" (SELECT {column} FROM {table} ORDER BY {column} DESC LIMIT 1 OFFSET ?)",
+            (most,),
+        )
+
+    def keep_bytes(
+        self, table: str, order: str, most_bytes: int, where: str = "true", *values: object
+    ) -> None:
+        """Delete the last rows of an order, of those for which a condition holds, beyond a sum of sizes."""
+        self.execute(
+            f"DELETE FROM {table} WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER (ORDER BY {order})"  # noqa: S608
+            f" AS taken FROM {table} WHERE {where}) AS sized WHERE taken > ?)",
+            (*values, most_bytes),
+        )
 
     def read_rows(
         self, columns: str, table: str, keys: str, rows: Sequence[Sequence[Any]], rest: str = "", *values: Any
