@@ -1,4 +1,4 @@
-"""A backend's response, interpreted by the OTLP specification; TLS of requests.
+"""A backend's response, interpreted by the OTLP specification; TLS of requests, which are not traced.
 
 Source: opentelemetry.io/docs/specs/otlp, "OTLP/gRPC Response", "OTLP/HTTP Response". By it,
 ``RESOURCE_EXHAUSTED`` without ``RetryInfo`` is permanent. gRPC servers also return it for a message "larger
@@ -7,11 +7,17 @@ than max"; the forwarder then bisects the request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
+
+from opentelemetry import context
+
+# Not public, but the SDK's own exporters and all instrumentation libraries use it.
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
 from collector_processor.otlp import (
     Delivered,
@@ -178,3 +184,13 @@ def open_tls(destination: Destination) -> ClientTls:
         key=destination.client_key,
     )
     return open_client_tls(files, DestinationError)
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Suppress instrumentation of this process in the block: each export would create a span to export."""
+    token = context.attach(context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+    try:
+        yield
+    finally:
+        context.detach(token)
