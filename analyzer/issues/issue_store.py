@@ -17,8 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, Notice, read_notice
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, insert, upsert
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import Flush, StorePlace, connected, insert, upsert
 from semconv.model import Status
 
 

@@ -27,8 +27,14 @@ from collector_processor.core.records import (
 from collector_processor.core.runs import TRACE_KEY
 from collector_processor.core.scores import LANES, Lane
 from collector_processor.otlp import Signal, Tenant, TraceKey
-from collector_processor.store.database.connection import Flush, StoreConnection, insert, upsert
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import (
+    Flush,
+    StoreConnection,
+    StorePlace,
+    connected,
+    insert,
+    upsert,
+)
 from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
 from collector_processor.store.run_history import RunHistoryRows, RunTotalsRows
 from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows

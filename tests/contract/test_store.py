@@ -30,8 +30,7 @@ from collector_processor.core.records import Place as RunPlace
 from collector_processor.core.runs import RunTotals
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.database.postgresql_driver import open_engine
 from collector_processor.store.database.upgrade import SCHEMA
 from collector_processor.store.deletion import delete_run

@@ -18,8 +18,7 @@ from typing import Final
 from analyzer.issues.labels.run_label import Label, LabelKind
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, insert, upsert
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import Flush, StorePlace, connected, insert, upsert
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from semconv.model import SpanId
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from collector_processor.core.records import fields_of
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import StoreConnection, insert
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import StoreConnection, StorePlace, connected, insert
 
 MAX_OF_A_RUN: Final = 50
 MAX_OPINIONS: Final = 20_000
