@@ -1,6 +1,6 @@
-"""New SQLite stores of tests begin as copies of one that the migrations made.
+"""New SQLite stores of tests begin as copies of one.
 
-Migrating takes 60 ms of CPU time, and the tests open thousands of stores.
+Making the tables takes tens of milliseconds, and the tests open thousands of stores.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ def quick_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def migrations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a test's new stores made by the migrations."""
+    """Have a test's new stores made, not copied."""
     monkeypatch.setattr(SqliteDatabase, "connect", _connect)

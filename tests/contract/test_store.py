@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -84,10 +85,25 @@ class Trace:
 
 def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
     assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (SCHEMA,)
+    assert _differences(place) == []
+
+
+def test_a_store_of_the_first_schema_is_brought_to_what_the_tables_say(tmp_path: Path) -> None:
+    """Fails if a table is changed without a migration; the file has what the first schema was."""
+    with closing(sqlite3.connect(tmp_path / RUNS)) as old:
+        old.executescript(Path(__file__).with_name("store_s6.sql").read_text())
+    with closing(open_database(tmp_path / RUNS)) as database, closing(database.connect()) as db:
+        RunStore(db).commit(Trace().commit())
+        assert [one.run_id for one in RunStore(db).recent(9)] == ["run-1"]
+    assert _differences(tmp_path / RUNS) == []
+
+
+def _differences(place: Path | str) -> list[Any]:
     engine = create_engine(f"sqlite:///{place}") if isinstance(place, Path) else open_engine(place)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+        found: list[Any] = compare_metadata(MigrationContext.configure(connection), METADATA)
     engine.dispose()
+    return found
 
 
 def test_labels_and_proofs_say_what_a_model_has_earned_with_its_tenant(bench: Bench) -> None:
