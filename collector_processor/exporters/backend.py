@@ -30,7 +30,7 @@ from collector_processor.otlp import (
 )
 from collector_processor.otlp.answers import MediaType, RpcCode, read_reason, read_retry_delay, read_success
 from collector_processor.otlp.destination import Destination, DestinationError
-from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
+from collector_processor.otlp.tls import ClientFiles, ClientTls, reason_of
 
 RETRYABLE_HTTP: Final = frozenset({429, 502, 503, 504})
 
@@ -183,7 +183,11 @@ def open_tls(destination: Destination) -> ClientTls:
         certificate=destination.client_certificate,
         key=destination.client_key,
     )
-    return open_client_tls(files, DestinationError)
+    try:
+        return ClientTls(files)
+    except (OSError, ValueError) as error:
+        shown = ", ".join(map(str, files.paths))
+        raise DestinationError(f"certificate {shown}: {reason_of(error)}") from error
 
 
 @contextmanager
