@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -94,6 +95,14 @@ class Driver(Protocol):
 
     def give_back(self) -> int:
         """Return some of the file's free space to the disk; return the number of bytes."""
+        ...
+
+    def own(self) -> None:
+        """Keep other services out; raises ``CollectorError`` if another one uses the database."""
+        ...
+
+    def share(self) -> None:
+        """Keep out services that need the database for themselves alone; raises as ``own``."""
         ...
 
     def leads(self) -> bool:
@@ -235,8 +244,18 @@ def _slices(rows: Sequence[Sequence[Any]], most: int = _MOST_ROWS) -> Iterator[t
         yield ", ".join([marks] * len(some)), [value for row in some for value in row]
 
 
-class Database(Protocol):
+class Database:
     """Location of the store; opens connections, from any thread."""
+
+    def __init__(self, open_driver: Callable[[], Driver], close: Callable[[], object]) -> None:
+        """Store how to open it.
+
+        Args:
+            open_driver: brings the schema up to date and returns a connection's driver.
+            close: closes everything that connections have left open.
+        """
+        self._open: Final = open_driver
+        self.close: Final = close
 
     def connect(self) -> StoreConnection:
         """Bring the schema up to date and return a connection.
@@ -244,15 +263,17 @@ class Database(Protocol):
         Raises:
             CollectorError: the database cannot be used, or this version cannot read it; the message says so.
         """
-        ...
+        return StoreConnection(self._open())
 
     def own(self) -> StoreConnection:
-        """Return a connection that keeps other services out.
+        """Return a connection that keeps other services out: two would send the same verdicts.
 
         Raises:
             CollectorError: as for ``connect``; or another service uses the database.
         """
-        ...
+        driver = self._open()
+        driver.own()
+        return StoreConnection(driver)
 
     def share(self) -> StoreConnection:
         """Return a connection that keeps out services that need the database for themselves alone.
@@ -260,11 +281,9 @@ class Database(Protocol):
         Raises:
             CollectorError: as for ``connect``; or another service uses the database alone.
         """
-        ...
-
-    def close(self) -> None:
-        """Close everything that connections have left open."""
-        ...
+        driver = self._open()
+        driver.share()
+        return StoreConnection(driver)
 
 
 StorePlace: TypeAlias = "Path | StoreConnection"
@@ -288,12 +307,16 @@ def open_database(place: Path | str) -> Database:
     """
     # Importing SQLAlchemy takes 0.2 s, which commands without a store should not pay; psycopg is an extra.
     if isinstance(place, Path):
-        from collector_processor.store.database.sqlite_driver import SqliteDatabase  # noqa: PLC0415
+        from collector_processor.store.database.sqlite_driver import open_file  # noqa: PLC0415
 
-        return SqliteDatabase(place)
+        return Database(partial(open_file, place), lambda: None)
     try:
-        from collector_processor.store.database.postgresql_driver import PostgresDatabase  # noqa: PLC0415
+        from collector_processor.store.database.postgresql_driver import (  # noqa: PLC0415
+            open_engine,
+            open_server,
+        )
     except ImportError as error:
         message = "BLAMESPAN_STORE_URL needs psycopg: pip install '.[server,postgres]' in a checkout"
         raise CollectorError(message) from error
-    return PostgresDatabase(place)
+    engine = open_engine(place)
+    return Database(partial(open_server, engine), engine.dispose)

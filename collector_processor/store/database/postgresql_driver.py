@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush, Rows, StoreConnection
+from collector_processor.store.database.connection import Flush, Rows
 from collector_processor.store.database.upgrade import SCHEMA, reason_of, schema_of, upgrade
 
 if TYPE_CHECKING:
@@ -284,59 +284,21 @@ def schema_connection(engine: Engine) -> Connection:
     return connection
 
 
-class PostgresDatabase:
-    """A PostgreSQL database; thread-safe."""
+def open_server(engine: Engine) -> PostgresDriver:
+    """Bring a server's schema up to date, and return a connection.
 
-    def __init__(self, url: str) -> None:
-        """Store its location; it does not connect yet.
-
-        Raises:
-            CollectorError: the URL cannot be used.
-        """
-        self._engine: Final = open_engine(url)
-
-    def connect(self) -> StoreConnection:
-        """Bring the schema up to date and return a connection.
-
-        Raises:
-            CollectorError: the server cannot be reached, or this version cannot read the database.
-        """
-        return StoreConnection(self._ready())
-
-    def own(self) -> StoreConnection:
-        """Return a connection that keeps other services out: two would send the same verdicts.
-
-        Raises:
-            CollectorError: as for ``connect``; or another service uses the database.
-        """
-        driver = self._ready()
-        driver.own()
-        return StoreConnection(driver)
-
-    def share(self) -> StoreConnection:
-        """Return a connection that keeps out services that use the database alone.
-
-        Raises:
-            CollectorError: as for ``connect``; or another service uses the database alone.
-        """
-        driver = self._ready()
-        driver.share()
-        return StoreConnection(driver)
-
-    def close(self) -> None:
-        """Close the idle connections of the pool."""
-        self._engine.dispose()
-
-    def _ready(self) -> PostgresDriver:
-        driver = PostgresDriver(self._engine)
-        try:
-            schema = schema_of(driver)
-            if schema != SCHEMA:
-                upgrade(lambda: schema_connection(self._engine), schema, "the store", "use another database")
-        except BaseException:
-            driver.close()
-            raise
-        return driver
+    Raises:
+        CollectorError: the server cannot be reached, or this version cannot read the database.
+    """
+    driver = PostgresDriver(engine)
+    try:
+        schema = schema_of(driver)
+        if schema != SCHEMA:
+            upgrade(lambda: schema_connection(engine), schema, "the store", "use another database")
+    except BaseException:
+        driver.close()
+        raise
+    return driver
 
 
 @cache
