@@ -23,8 +23,8 @@ from benchmarks.hostile.attack_requests import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
 from collector_processor.core.fair import FairQueue, Places, Turns
 from collector_processor.journal.chunks import Queue
-from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import SegmentDirectory
+from collector_processor.journal.dispatch import Deliveries
 from collector_processor.journal.keeper import JournalKeeper
 from collector_processor.journal.recovery import recover_segments
 from collector_processor.journal.segment_accounts import Place
