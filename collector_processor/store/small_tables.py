@@ -22,7 +22,8 @@ MAX_TRIAL_CHARS: Final = 64
 """Longest id of a trial that is looked up; issued ones have 32 characters."""
 _ROUNDING_USD: Final = 1e-9
 """Sums of fractions of a cent are not exact; the budget is."""
-_WRITE: Final = upsert("absent_parent", "tenant, kind, service, scope, name, since_ns, has_arrived", keys=2)
+_ABSENT: Final = tuple(AbsentParent.__dataclass_fields__)
+_WRITE: Final = upsert("absent_parent", ", ".join((*_ABSENT, "has_arrived")), keys=2)
 
 
 class AbsentRows:
@@ -35,11 +36,7 @@ class AbsentRows:
         """Store kinds of spans whose parents did not arrive during the wait."""
         with self._db.transaction():
             self._db.write_each(
-                _WRITE,
-                [
-                    (one.tenant, one.kind, one.service, one.scope, one.name, one.since_ns, False)
-                    for one in absent
-                ],
+                _WRITE, [(*(getattr(one, name) for name in _ABSENT), False) for one in absent]
             )
             self._prune(has_arrived=False)
 
@@ -64,15 +61,10 @@ class AbsentRows:
     def all(self) -> list[AbsentParent]:
         """Return the kinds of spans whose parents never arrive, newest first."""
         rows = self._db.execute(
-            "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent"
+            f"SELECT {', '.join(_ABSENT)} FROM absent_parent"  # noqa: S608 - our own words
             " WHERE NOT has_arrived ORDER BY since_ns DESC"
         )
-        return [
-            AbsentParent(
-                tenant=Tenant(row[0]), kind=row[1], service=row[2], scope=row[3], name=row[4], since_ns=row[5]
-            )
-            for row in rows
-        ]
+        return [AbsentParent(**dict(zip(_ABSENT, row, strict=True))) for row in rows]
 
 
 class SpendingRows:
@@ -285,14 +277,8 @@ def new_trial() -> str:
     return secrets.token_hex(16)
 
 
-def _arm(row: Sequence[object]) -> TrialArm:
-    tenant, run_id, trial, step, is_changed, has_passed = row[:6]
-    assert isinstance(step, int)
+def _arm(row: Sequence[Any]) -> TrialArm:
+    fields = dict(zip(_ARM, row, strict=False))  # the packed spans may follow
     return TrialArm(
-        tenant=Tenant(str(tenant)),
-        run_id=str(run_id),
-        id=str(trial),
-        step=step,
-        is_changed=bool(is_changed),
-        has_passed=bool(has_passed),
+        **fields | {"is_changed": bool(fields["is_changed"]), "has_passed": bool(fields["has_passed"])}
     )

@@ -428,4 +428,5 @@ def post(db: StoreConnection, entries: Iterable[Outgoing]) -> None:
 
 
 def _verdict(row: Sequence[Any]) -> StoredVerdict:
-    return StoredVerdict(**(dict(zip(_COLUMNS, row, strict=True)) | {"is_provisional": bool(row[10])}))
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    return StoredVerdict(**fields | {"is_provisional": bool(fields["is_provisional"])})
