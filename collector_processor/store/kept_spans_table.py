@@ -1,7 +1,7 @@
 """Kept spans and logs of runs: a table of the store. Synchronous; one thread at a time.
 
 Failed and passed runs have a quota of bytes each; the oldest are deleted first. ``rebuild/kept_spans.py``
-packs them.
+packs them. Every call raises ``StoreError`` if the store refuses.
 """
 
 from __future__ import annotations
@@ -52,11 +52,7 @@ class KeptSpansRows:
         self._unpruned: Final = {True: 0, False: 0}
 
     def keep_all(self, runs: Sequence[PackedSpans], now_ns: int) -> None:
-        """Keep runs, each replacing what was kept of it before, in the open transaction.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Keep runs, each replacing what was kept of it before, in the open transaction."""
         self._db.write_each(
             _WRITE,
             [(run.tenant, run.run_id, run.is_failure, now_ns, len(run.packed), run.packed) for run in runs],
@@ -80,11 +76,7 @@ class KeptSpansRows:
         )
 
     def expire(self, now_ns: int) -> None:
-        """Delete data older than the limit: spans, experiments, and steps of runs without a label.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Delete data older than the limit: spans, experiments, and steps of runs without a label."""
         oldest_ns = now_ns - self._limits.days * _DAY_NS
         with self._db.transaction(Flush.LATER):
             self._db.execute("DELETE FROM trial_arm WHERE kept_ns < ?", (oldest_ns,))
@@ -99,11 +91,7 @@ class KeptSpansRows:
                 )
 
     def prune_all(self) -> None:
-        """Apply the quotas; they may have shrunk since the last start.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Apply the quotas; they may have shrunk since the last start."""
         with self._db.transaction(Flush.LATER):
             for is_failure in (True, False):
                 self.prune(is_failure=is_failure)

@@ -2,7 +2,8 @@
 
 A model call is recorded before it is made. The collector half uses no model; the table is here because the
 store is. A trial is not a production run: the spans kept of it are in their own table, which no list, count,
-issue, spectrum or alert reads. Synchronous; used on the store's thread.
+issue, spectrum or alert reads. Synchronous; used on the store's thread. Every call raises ``StoreError`` if
+the store refuses.
 """
 
 from __future__ import annotations
@@ -79,9 +80,6 @@ class SpendingRows:
         """Record the maximum cost of a model call before it is made; return the entry's id.
 
         Returns ``None`` if all calls of all processes on this store would then exceed ``most_usd``.
-
-        Raises:
-            StoreError: the disk refuses.
         """
         with self._db.transaction():
             self._db.execute("DELETE FROM spending WHERE at_ns < ?", (forget_before_ns,))
@@ -93,11 +91,7 @@ class SpendingRows:
         return entry
 
     def settle(self, entry: int, usd: float) -> None:
-        """Record the actual cost of a call; does nothing if the entry has been deleted.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Record the actual cost of a call; does nothing if the entry has been deleted."""
         with self._db.transaction():
             self._db.execute("UPDATE spending SET usd = ? WHERE id = ?", (usd, entry))
 
@@ -120,11 +114,7 @@ class TrialRows:
         self._db: Final = db
 
     def issue(self, tenant: Tenant, trial: str, expires_ns: int, now_ns: int) -> None:
-        """Store the id of a trial that is about to begin; expired ones are deleted.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Store the id of a trial that is about to begin; expired ones are deleted."""
         with self._db.transaction():
             self._db.execute("DELETE FROM trial WHERE expires_ns <= ?", (now_ns,))
             self._db.execute(
@@ -171,11 +161,7 @@ class TrialArmRows:
         self._most_bytes: Final = most_bytes
 
     def keep(self, arms: Sequence[tuple[TrialArm, bytes]], now_ns: int) -> None:
-        """Keep the trials of one experiment, packed, in place of an earlier one's on the same run.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Keep the trials of one experiment, packed, in place of an earlier one's on the same run."""
         with self._db.transaction():
             for tenant, run_id in sorted({(arm.tenant, arm.run_id) for arm, _ in arms}):
                 self._db.execute("DELETE FROM trial_arm WHERE tenant = ? AND run_id = ?", (tenant, run_id))
@@ -243,11 +229,7 @@ class ProofRows:
         self._db: Final = db
 
     def keep(self, proof: StoredProof) -> bool:
-        """Keep a result in place of an earlier one; return whether it is short enough.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Keep a result in place of an earlier one; return whether it is short enough."""
         if len(proof.document) > MOST_PROOF_CHARS:
             return False
         with self._db.transaction():
