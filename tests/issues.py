@@ -20,8 +20,7 @@ from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import StoreConnection, StorePlace, connected
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Abstention, Attribution, Blame, Status, StepKind, Trajectory
 from tests.runs import run, step

@@ -38,8 +38,7 @@ from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, Signal, Tenant
 from collector_processor.rebuild.kept_spans import KeptSpans
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.verdicts import RunStore
 from semconv.dialects import USUAL, Reader
 

@@ -24,8 +24,7 @@ from collector_processor.core.analysis import Earned
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.settings import Settings, load_settings
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import StoreConnection, open_database
 from collector_processor.store.verdicts import RunStore
 
 TenantOption = Annotated[

@@ -17,8 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, Notice, read_notice
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, upsert
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import Flush, StorePlace, connected, insert, upsert
 from semconv.model import Status
 
 
@@ -150,6 +149,8 @@ _RUN_COLUMNS: Final = (
     " status, settled_ns, rules"
 )
 _WRITE_RUN: Final = upsert("counted_run", _RUN_COLUMNS, keys=2)
+_WRITE_TARGET: Final = upsert("target", "name, attempts, next_ns", keys=1)
+_WRITE_CURSOR: Final = upsert("cursor", "name, value", keys=1)
 
 
 class IssueStore:
@@ -282,10 +283,8 @@ class IssueStore:
 
     def queue_notice(self, target: str, notice: Notice) -> None:
         """Queue a notice for a receiver; call it in a transaction."""
-        self.db.execute(
-            "INSERT INTO notice (target, issue, noted_ns, document) VALUES (?, ?, ?, ?)",
-            (target, f"{notice.tenant}/{notice.issue_id}", notice.at_ns, notice.to_json()),
-        )
+        row = (target, f"{notice.tenant}/{notice.issue_id}", notice.at_ns, notice.to_json())
+        self.db.write_rows(insert("notice", "target, issue, noted_ns, document"), [row])
 
     def unsent(self, target: str, limit: int = 500) -> list[UnsentNotice]:
         """Return a receiver's unsent notices, oldest first."""
@@ -314,11 +313,7 @@ class IssueStore:
     def postpone(self, target: str, attempts: int, next_ns: int) -> None:
         """Store the time of the next attempt for a receiver."""
         with self.transaction():
-            self.db.execute(
-                "INSERT INTO target (name, attempts, next_ns) VALUES (?, ?, ?) ON CONFLICT (name)"
-                " DO UPDATE SET attempts = excluded.attempts, next_ns = excluded.next_ns",
-                (target, attempts, next_ns),
-            )
+            self.db.write_rows(_WRITE_TARGET, [(target, attempts, next_ns)])
 
     def next_attempt(self, target: str) -> tuple[int, int]:
         """Return the number of failed attempts for a receiver, and the time of the next attempt."""
@@ -332,11 +327,7 @@ class IssueStore:
 
     def move_cursor(self, name: str, value: int) -> None:
         """Store the position up to which ``name`` was read; call it in a transaction."""
-        self.db.execute(
-            "INSERT INTO cursor (name, value) VALUES (?, ?) ON CONFLICT (name)"
-            " DO UPDATE SET value = excluded.value",
-            (name, value),
-        )
+        self.db.write_rows(_WRITE_CURSOR, [(name, value)])
 
     def prune(self, now_ns: int) -> None:
         """Delete rows that are too old or too many, in batches; resolved issues go first."""
@@ -350,10 +341,7 @@ class IssueStore:
                 " (SELECT decided_ns FROM counted_run ORDER BY decided_ns DESC LIMIT 1 OFFSET ?)",
                 (MAX_RUNS,),
             )
-            self.db.execute(
-                "DELETE FROM notice WHERE id <= (SELECT id FROM notice ORDER BY id DESC LIMIT 1 OFFSET ?)",
-                (MAX_OUTBOX,),
-            )
+            self.db.keep_newest("notice", "id", MAX_OUTBOX)
             self.db.execute(
                 "DELETE FROM issue WHERE (tenant, id) IN (SELECT tenant, id FROM issue"
                 " ORDER BY state = ?, last_ns DESC LIMIT ? OFFSET ?)",

@@ -19,8 +19,7 @@ from collector_processor.journal import Journal, RelaxedDisk, clear_journal, ope
 from collector_processor.journal.chunks import JournalLimits
 from collector_processor.otlp import CollectorError
 from collector_processor.settings import Settings
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.kept_spans_table import KeepLimits
 from collector_processor.store.verdicts import RunStore

@@ -19,8 +19,7 @@ from typing import Any, Final
 from analyzer.analyses.job_client import InDb
 from collector_processor.core.disk import StoreError
 from collector_processor.settings import Settings
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.jobs import BEAT_S, ReplicaRows
 

@@ -49,7 +49,7 @@ from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
-from collector_processor.store.database.places import Database
+from collector_processor.store.database.connection import Database
 from collector_processor.store.database.thread import StoreThread
 from collector_processor.store.run_text import RunTextRows
 from collector_processor.store.verdicts import RunStore

@@ -26,8 +26,7 @@ from analyzer.web.reads.page_records import RunQuery
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import StoreConnection, open_database
 from collector_processor.store.run_text import RunText, RunTextRows, folded
 from collector_processor.store.verdicts import RunStore
 from tests.verdicts import stored

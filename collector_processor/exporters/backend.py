@@ -1,4 +1,4 @@
-"""A backend's response, interpreted by the OTLP specification; TLS of requests.
+"""A backend's response, interpreted by the OTLP specification; TLS of requests, which are not traced.
 
 Source: opentelemetry.io/docs/specs/otlp, "OTLP/gRPC Response", "OTLP/HTTP Response". By it,
 ``RESOURCE_EXHAUSTED`` without ``RetryInfo`` is permanent. gRPC servers also return it for a message "larger
@@ -7,11 +7,17 @@ than max"; the forwarder then bisects the request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
+
+from opentelemetry import context
+
+# Not public, but the SDK's own exporters and all instrumentation libraries use it.
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 
 from collector_processor.otlp import (
     Delivered,
@@ -24,7 +30,7 @@ from collector_processor.otlp import (
 )
 from collector_processor.otlp.answers import MediaType, RpcCode, read_reason, read_retry_delay, read_success
 from collector_processor.otlp.destination import Destination, DestinationError
-from collector_processor.otlp.tls import ClientFiles, ClientTls, open_client_tls
+from collector_processor.otlp.tls import ClientFiles, ClientTls, reason_of
 
 RETRYABLE_HTTP: Final = frozenset({429, 502, 503, 504})
 
@@ -177,4 +183,18 @@ def open_tls(destination: Destination) -> ClientTls:
         certificate=destination.client_certificate,
         key=destination.client_key,
     )
-    return open_client_tls(files, DestinationError)
+    try:
+        return ClientTls(files)
+    except (OSError, ValueError) as error:
+        shown = ", ".join(map(str, files.paths))
+        raise DestinationError(f"certificate {shown}: {reason_of(error)}") from error
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Suppress instrumentation of this process in the block: each export would create a span to export."""
+    token = context.attach(context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+    try:
+        yield
+    finally:
+        context.detach(token)

@@ -10,13 +10,13 @@ from urllib.parse import SplitResult, urlsplit
 import grpc
 import grpc.aio
 
-from collector_processor.core.untraced import untraced
 from collector_processor.exporters.backend import (
     GrpcFailure,
     delivered,
     grpc_outcome,
     hide_credentials,
     open_tls,
+    untraced,
 )
 from collector_processor.otlp import FRAME_BYTES, SendOutcome, Signal, Tenant, grpc_path
 from collector_processor.otlp.answers import read_success

@@ -15,7 +15,6 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from collector_processor.core.untraced import untraced
 from collector_processor.exporters.backend import (
     HttpAnswer,
     hide_credentials,
@@ -23,6 +22,7 @@ from collector_processor.exporters.backend import (
     open_tls,
     unanswered,
     unreached,
+    untraced,
 )
 from collector_processor.otlp import MalformedRequestError, Rejected, SendOutcome, Signal, Tenant, http_path
 from collector_processor.otlp.answers import MediaType

@@ -32,11 +32,11 @@ from collector_processor.journal.chunks import (
     commits_of,
     segment_of,
 )
-from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import DirectoryLock, SegmentDirectory
 from collector_processor.journal.dispatch import (
     ENDED_RETRY_S,
     Append,
+    Deliveries,
     Dispatch,
     HeldRows,
     Note,

@@ -35,7 +35,7 @@ from collector_processor.journal.log_format import (
 from collector_processor.journal.open_files import OpenFiles
 from collector_processor.journal.segment_accounts import Keep, Place
 from collector_processor.otlp import CollectorError, Signal
-from collector_processor.wire.by_trace import TraceIndex, extract
+from collector_processor.wire.split import TraceIndex, extract
 from semconv.model import TraceId
 
 logger = logging.getLogger(__name__)

@@ -28,11 +28,11 @@ from typing import Final
 
 from collector_processor.core.disk import Condition
 from collector_processor.journal.chunks import DiskFullError, JournalLimits, first_seq, segment_of
-from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import SegmentDirectory, check_reserve
 from collector_processor.journal.dispatch import (
     Append,
     Command,
+    Deliveries,
     Detach,
     Flush,
     Note,

@@ -23,9 +23,8 @@ from collector_processor.otlp import (
     Tenant,
     tenant_headers,
 )
-from collector_processor.wire.by_trace import TraceIndex
 from collector_processor.wire.protobuf import some_fields
-from collector_processor.wire.split import split_by_size
+from collector_processor.wire.split import TraceIndex, split_by_size
 
 Headers = Sequence[tuple[str, bytes | str | None]]
 _MOST_BYTES: Final = 90 << 10

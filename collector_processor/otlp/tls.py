@@ -20,8 +20,6 @@ from typing import Any, Final, Generic, TypeVar
 
 import grpc
 
-from collector_processor.otlp import CollectorError
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -203,15 +201,6 @@ class ClientTls:
     def identity(self) -> ClientIdentity:
         """Return the newest identity; callers reconnect if it is a different object than before."""
         return self._identity.get()
-
-
-def open_client_tls(files: ClientFiles, refusal: type[CollectorError]) -> ClientTls:
-    """Return the identity of these files; raises ``refusal`` if one cannot be read or is invalid."""
-    try:
-        return ClientTls(files)
-    except (OSError, ValueError) as error:
-        shown = ", ".join(map(str, files.paths))
-        raise refusal(f"certificate {shown}: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:

@@ -27,10 +27,9 @@ from collector_processor.otlp import (
     TraceKey,
 )
 from collector_processor.wire.agent_markers import USUAL_HINTS, Hints, TooCostlyError
-from collector_processor.wire.by_trace import TraceIndex, exclude
 from collector_processor.wire.facts import ScanResult, TraceArrival, TraceNote
 from collector_processor.wire.scan import scan_request
-from collector_processor.wire.split import drop_invalid, drop_oversize, split_for_reading
+from collector_processor.wire.split import TraceIndex, drop_invalid, drop_oversize, exclude, split_for_reading
 from semconv.model import TraceId
 from semconv.record import record, replace
 

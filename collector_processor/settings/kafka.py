@@ -26,6 +26,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "message.max.bytes": r"[1-9][0-9]{4,8}",
 }
 """Properties that may be set, each with a pattern of its values: others could load code or lose records."""
+_STORE_SCHEMES: Final = ("postgresql://", "postgres://", "postgresql+psycopg://")
 _TOPICS: Final = "topics"
 _DEFAULT_TOPICS: Final = "otlp_spans,otlp_logs,otlp_metrics"
 """Topics of traces, logs and metrics, as the Collector's exporter names them."""
@@ -134,7 +135,7 @@ class KafkaSettings(BaseModel):
     )
     store_url: str | None = Field(
         None,
-        description="`postgresql+psycopg://user:password@host/database`, shared by one collector or"
+        description="`postgresql://user:password@host/database`, percent-encoded, shared by one collector or"
         " `serve` (with Kafka: its group), and any number of analyzers and `serve pages`; default: a file in"
         " the data directory",
         repr=False,
@@ -143,8 +144,12 @@ class KafkaSettings(BaseModel):
     @field_validator("store_url")
     @classmethod
     def _is_url_of_postgresql(cls, value: str | None) -> str | None:
-        if value and not value.startswith("postgresql+psycopg://"):
-            raise ValueError("expected postgresql+psycopg://…, or nothing for a file in the data directory")
+        if value and not value.startswith(_STORE_SCHEMES):
+            raise ValueError("expected postgresql://…, or nothing for a file in the data directory")
+        if (
+            value and value.count("@") > 1
+        ):  # the part of a password after @ would pass for a host, and be logged
+            raise ValueError("expected user and password percent-encoded: %40 for @")
         return value or None
 
     @field_validator("queue")
@@ -160,7 +165,7 @@ class KafkaSettings(BaseModel):
     def _kafka_needs_a_shared_store(self) -> Self:
         if self.kafka and self.store_url is None:
             raise ValueError(
-                "BLAMESPAN_QUEUE=kafka://… expects BLAMESPAN_STORE_URL=postgresql+psycopg://…:"
+                "BLAMESPAN_QUEUE=kafka://… expects BLAMESPAN_STORE_URL=postgresql://…:"
                 " all processors of the group share its verdicts"
             )
         return self

@@ -16,8 +16,7 @@ import aiohttp
 from yarl import URL
 
 from collector_processor.core.scores import ScoreChange, unpack_change
-from collector_processor.core.untraced import untraced
-from collector_processor.exporters.backend import read_retry_after, unanswered, unreached
+from collector_processor.exporters.backend import read_retry_after, unanswered, unreached, untraced
 from collector_processor.otlp import Delivered, Rejected, SendOutcome, Tenant, TryLater
 from collector_processor.settings.scores import ScoreTarget
 from collector_processor.sinks import SINKS

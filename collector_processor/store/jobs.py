@@ -5,7 +5,8 @@ another analyzer claims the job. Every claim has a number, and an answer is acce
 claim, so a job has one answer. Times are those of the database's clock: replicas' clocks may differ.
 
 On PostgreSQL, ``FOR UPDATE SKIP LOCKED`` lets analyzers claim at the same time without waiting for each
-other; SQLite serializes writers. Synchronous; used on a store's thread.
+other; SQLite serializes writers. Synchronous; used on a store's thread. Every call raises ``StoreError`` if
+the store refuses.
 """
 
 from __future__ import annotations
@@ -87,11 +88,7 @@ class JobRows:
         )
 
     def ask(self, id_: str, choice: Mapping[str, str], body: bytes) -> None:
-        """Add a job, unless it is there already, and delete expired ones.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Add a job, unless it is there already, and delete expired ones."""
         self._db.execute(
             f"DELETE FROM job WHERE answered_ns BETWEEN 1 AND {self._now} - ?"  # noqa: S608 - our own words
             f" OR asked_ns < {self._now} - ?",
@@ -104,11 +101,7 @@ class JobRows:
         )
 
     def claim(self, lease_s: float) -> Job | None:
-        """Claim the job that has waited longest; ``None`` if there is none.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Claim the job that has waited longest; ``None`` if there is none."""
         row = self._db.execute(
             f"UPDATE job SET claims = claims + 1, lease_ns = {self._now} + ?"  # noqa: S608 - as above
             f" WHERE id = (SELECT id FROM job WHERE {self._claimable}"
@@ -123,35 +116,20 @@ class JobRows:
         """Extend a claim; return ``False`` if it is no longer valid and the work should stop.
 
         ``progress`` is what the analyzer tells the collector.
-
-        Raises:
-            StoreError: the store refuses.
         """
         return self._changed(job, f"lease_ns = {self._now} + ?, progress = ?", int(lease_s * _NS), progress)
 
     def progress(self, id_: str) -> str:
-        """Return what an analyzer last told of a job; empty if nothing.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Return what an analyzer last told of a job; empty if nothing."""
         row = self._db.execute("SELECT progress FROM job WHERE id = ?", (id_,)).fetchone()
         return "" if row is None else str(row[0])
 
     def answer(self, job: Job, answer: bytes) -> bool:
-        """Store the answer of the newest claim, and delete the run's text; return whether it was accepted.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Store the answer of the newest claim, and delete the run's text; return whether it was accepted."""
         return self._changed(job, f"answer = ?, answered_ns = {self._now}, body = ?", answer, b"")
 
     def give_back(self, job: Job) -> bool:
-        """Return a claimed job without an answer, for another analyzer; the claim does not count.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Return a claimed job without an answer, for another analyzer; the claim does not count."""
         return self._changed(job, "lease_ns = 0, returned = returned + 1")
 
     def _changed(self, job: Job, change: str, *values: object) -> bool:
@@ -163,29 +141,17 @@ class JobRows:
         return row is not None
 
     def answered(self, ids: Iterable[str]) -> dict[str, bytes | None]:
-        """Return the available answers of these jobs; ``None`` for jobs that crash analyzers.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Return the available answers of these jobs; ``None`` for jobs that crash analyzers."""
         over = f"AND (answer IS NOT NULL OR (claims - returned >= {MOST_CLAIMS} AND lease_ns < {self._now}))"
         rows = self._db.read_rows("id, answer", "job", "id", [(id_,) for id_ in ids], over)
         return {id_: None if answer is None else bytes(answer) for id_, answer in rows}
 
     def forget(self, id_: str) -> None:
-        """Delete a job: an analyzer that works on it stops at its next renewal.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Delete a job: an analyzer that works on it stops at its next renewal."""
         self._db.execute("DELETE FROM job WHERE id = ?", (id_,))
 
     def waiting(self) -> Waiting:
-        """Return how many jobs wait for an analyzer, and for how long.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Return how many jobs wait for an analyzer, and for how long."""
         row = self._db.execute(
             f"SELECT count(*), coalesce(max({self._now} - asked_ns), 0)"  # noqa: S608 - as above
             f" FROM job WHERE {self._claimable}"
@@ -201,11 +167,7 @@ class ReplicaRows:
         self._now: Final = _NOW[db.is_postgresql]
 
     def announce(self, id_: str, kind: str, version: str, clock_ns: int, facts: Mapping[str, Any]) -> None:
-        """Record that a replica lives, and what its clock says; delete rows of replicas that ended long ago.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Record that a replica lives, and its clock; delete rows of replicas that ended long ago."""
         self._db.execute(
             f"DELETE FROM replica WHERE seen_ns < {self._now} - ?",  # noqa: S608 - our own words
             (int(KEPT_REPLICA_S * _NS),),
@@ -219,19 +181,11 @@ class ReplicaRows:
         )
 
     def leave(self, id_: str) -> None:
-        """Delete the row of a replica that ends.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Delete the row of a replica that ends."""
         self._db.execute("DELETE FROM replica WHERE id = ?", (id_,))
 
     def seen(self, within_s: float) -> list[Replica]:
-        """Return the replicas that announced themselves within these seconds, the latest first.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Return the replicas that announced themselves within these seconds, the latest first."""
         rows = self._db.execute(
             f"SELECT id, kind, version, {self._now} - seen_ns, clock_ns - seen_ns, facts FROM replica"  # noqa: S608
             f" WHERE seen_ns > {self._now} - ? ORDER BY seen_ns DESC, id",

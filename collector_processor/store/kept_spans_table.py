@@ -1,7 +1,7 @@
 """Kept spans and logs of runs: a table of the store. Synchronous; one thread at a time.
 
 Failed and passed runs have a quota of bytes each; the oldest are deleted first. ``rebuild/kept_spans.py``
-packs them.
+packs them. Every call raises ``StoreError`` if the store refuses.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import Flush, StoreConnection, upsert
 
 _DAY_NS: Final = 86_400 * 10**9
+_WRITE: Final = upsert("kept_spans", "tenant, run_id, is_failure, kept_ns, size, packed", keys=2)
 _PRUNE_EVERY: Final = 1 / 16
 """Share of a quota that may be written between two checks of the quota."""
 
@@ -51,16 +52,9 @@ class KeptSpansRows:
         self._unpruned: Final = {True: 0, False: 0}
 
     def keep_all(self, runs: Sequence[PackedSpans], now_ns: int) -> None:
-        """Keep runs, each replacing what was kept of it before, in the open transaction.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
-        self._db.executemany(
-            "INSERT INTO kept_spans (tenant, run_id, is_failure, kept_ns, size, packed)"
-            " VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (tenant, run_id) DO UPDATE SET is_failure = excluded.is_failure,"
-            " kept_ns = excluded.kept_ns, size = excluded.size, packed = excluded.packed",
+        """Keep runs, each replacing what was kept of it before, in the open transaction."""
+        self._db.write_each(
+            _WRITE,
             [(run.tenant, run.run_id, run.is_failure, now_ns, len(run.packed), run.packed) for run in runs],
         )
         for is_failure in (True, False):
@@ -82,11 +76,7 @@ class KeptSpansRows:
         )
 
     def expire(self, now_ns: int) -> None:
-        """Delete data older than the limit: spans, experiments, and steps of runs without a label.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Delete data older than the limit: spans, experiments, and steps of runs without a label."""
         oldest_ns = now_ns - self._limits.days * _DAY_NS
         with self._db.transaction(Flush.LATER):
             self._db.execute("DELETE FROM trial_arm WHERE kept_ns < ?", (oldest_ns,))
@@ -101,11 +91,7 @@ class KeptSpansRows:
                 )
 
     def prune_all(self) -> None:
-        """Apply the quotas; they may have shrunk since the last start.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Apply the quotas; they may have shrunk since the last start."""
         with self._db.transaction(Flush.LATER):
             for is_failure in (True, False):
                 self.prune(is_failure=is_failure)
@@ -113,9 +99,5 @@ class KeptSpansRows:
     def prune(self, *, is_failure: bool) -> None:
         """Delete the oldest failed or passed runs until the rest fits into the quota."""
         self._unpruned[is_failure] = 0
-        self._db.execute(
-            "DELETE FROM kept_spans WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER"
-            " (ORDER BY kept_ns DESC, id DESC) AS taken FROM kept_spans WHERE is_failure = ?) AS sized"
-            " WHERE taken > ?)",
-            (is_failure, self._limits.bytes_of(is_failure=is_failure)),
-        )
+        most_bytes = self._limits.bytes_of(is_failure=is_failure)
+        self._db.keep_bytes("kept_spans", "kept_ns DESC, id DESC", most_bytes, "is_failure = ?", is_failure)

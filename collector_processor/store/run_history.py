@@ -117,12 +117,15 @@ class RunHistoryRows:
 
     def forget(self, runs: Sequence[tuple[Tenant, str]]) -> None:
         """Delete the rows of these runs, except runs that still have a verdict, in the open transaction."""
-        self._db.executemany(
-            "DELETE FROM run_history WHERE tenant = ? AND run_id = ? AND NOT EXISTS"
-            " (SELECT 1 FROM verdict WHERE verdict.tenant = run_history.tenant"
-            " AND verdict.run_id = run_history.run_id)",
-            runs,
-        )
+        _forget(self._db, "run_history", runs)
+
+
+def _forget(db: StoreConnection, table: str, runs: Sequence[tuple[Tenant, str]]) -> None:
+    db.executemany(
+        f"DELETE FROM {table} WHERE tenant = ? AND run_id = ? AND NOT EXISTS (SELECT 1 FROM verdict"  # noqa: S608
+        f" WHERE verdict.tenant = {table}.tenant AND verdict.run_id = {table}.run_id)",
+        runs,
+    )
 
 
 def _columns_of(facts: RunFacts) -> tuple[Any, ...]:
@@ -137,10 +140,8 @@ def _row(row: Sequence[Any]) -> HistoryRow:
 
 
 _OF_VERDICT: Final = ("tenant", "run_id", "version", "decided_ns", "status", "agent", "service", "confidence")
-_CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in _OF_VERDICT[2:])
 _WRITE_TOTALS: Final = (
-    f"INSERT INTO run_totals ({', '.join(_OF_VERDICT)}) VALUES {{rows}}"  # noqa: S608 - our own words
-    f" ON CONFLICT (tenant, run_id) DO UPDATE SET {_CHANGES} WHERE excluded.version >= run_totals.version"
+    upsert("run_totals", ", ".join(_OF_VERDICT), keys=2) + " WHERE excluded.version >= run_totals.version"
 )
 _TOTAL: Final = (
     "UPDATE run_totals SET workflow = ?, steps = ?, started_ns = ?, duration_ns = ?, input_tokens = ?,"
@@ -169,12 +170,7 @@ class RunTotalsRows:
 
     def forget(self, runs: Sequence[tuple[Tenant, str]]) -> None:
         """Delete the rows of these runs, except runs that still have a verdict, in the open transaction."""
-        self._db.executemany(
-            "DELETE FROM run_totals WHERE tenant = ? AND run_id = ? AND NOT EXISTS"
-            " (SELECT 1 FROM verdict WHERE verdict.tenant = run_totals.tenant"
-            " AND verdict.run_id = run_totals.run_id)",
-            runs,
-        )
+        _forget(self._db, "run_totals", runs)
 
 
 def verdict_row(verdict: StoredVerdict) -> tuple[Any, ...]:

@@ -4,6 +4,8 @@ A row has the first characters of a run's redacted texts, case-folded. SQLite's 
 all trigrams of a search, and the text itself is compared then: an index without the trigrams' places is a
 third as large and takes less time to write. PostgreSQL's ``pg_trgm`` does both for ``LIKE``. The index is no
 part of the schema, because a database may be unable to have one: then no texts are written.
+
+Every call raises ``StoreError`` if the store refuses, and nothing is written.
 """
 
 from __future__ import annotations
@@ -104,11 +106,7 @@ class RunTextRows:
         self._db: Final = db
 
     def create_index(self) -> bool:
-        """Create the index unless there is one; return whether there is one now.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Create the index unless there is one; return whether there is one now."""
         if self.is_indexed():
             return True
         is_server = self._db.is_postgresql
@@ -125,11 +123,7 @@ class RunTextRows:
         return bool(self._db.execute(has).fetchone()[0])
 
     def write(self, texts: Sequence[RunText]) -> None:
-        """Write the texts of runs that still have a verdict, each in place of an earlier one.
-
-        Raises:
-            StoreError: the store refuses, and none is written.
-        """
+        """Write the texts of runs that still have a verdict, each in place of an earlier one."""
         with self._db.transaction(Flush.LATER):
             for one in texts:
                 name = (one.tenant, one.run_id)
@@ -158,9 +152,6 @@ class RunTextRows:
             after: number of the last row of the call before; 0 to begin.
             most_read: rows to look at.
             most_deleted: rows to delete; each takes about a millisecond.
-
-        Raises:
-            StoreError: the store refuses.
         """
         gone = self._db.execute(
             f"SELECT id, {_HAS_VERDICT} AND {IS_KEPT} FROM run_text WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608
@@ -175,11 +166,7 @@ class RunTextRows:
         return Swept(after=gone[-1][0] if len(gone) == most_read else 0, has_stopped=False)
 
     def clear(self) -> None:
-        """Delete all texts, to write them anew.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Delete all texts, to write them anew."""
         with self._db.transaction():
             if not self._db.is_postgresql:  # at once, instead of row by row
                 for name in ("TRIGGER IF EXISTS run_text_added", "TRIGGER IF EXISTS run_text_deleted"):

@@ -1,7 +1,8 @@
 """Tables of the store: verdicts and their outbox, labels and kept runs, issues, spending.
 
-SQLAlchemy metadata, the same for SQLite and PostgreSQL. ``migrations/`` creates this schema, and a
-test compares the two. Times are nanoseconds since the Unix epoch.
+SQLAlchemy metadata, the same for SQLite and PostgreSQL, from which new stores are made. A change here needs
+a migration in ``migrations/versions/`` that makes the same of an older store; a test compares the two. Times
+are nanoseconds since the Unix epoch.
 
 Text sorts by its bytes on both (collation C). No column may be null unless its definition says so. The
 migrations build their columns with the functions here. A change of one would change migrations that were
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from alembic import op
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -78,22 +78,14 @@ def flag(name: str) -> Column[bool]:
     return Column(name, Boolean, nullable=False, server_default=false())
 
 
-def has_rowid(*columns: Column[Any] | Index) -> bool:
-    """Return whether SQLite numbers a table's rows; a key that begins with a text orders them instead."""
-    first = columns[0]
-    return not (isinstance(first, Column) and first.primary_key and isinstance(first.type, Text))
-
-
-def create_table(name: str, *columns: Column[Any] | Index, **options: Any) -> None:
-    """Create a table and its indexes, as a step of a migration."""
-    op.create_table(name, *columns, sqlite_with_rowid=has_rowid(*columns), **options)
-
-
 METADATA: Final = MetaData()
 
 
 def _table(name: str, *columns: Column[Any] | Index, **options: Any) -> None:
-    Table(name, METADATA, *columns, sqlite_with_rowid=has_rowid(*columns), **options)
+    first = columns[0]
+    # SQLite numbers the rows of a table; a key that begins with a text orders them instead.
+    has_rowid = not (isinstance(first, Column) and first.primary_key and isinstance(first.type, Text))
+    Table(name, METADATA, *columns, sqlite_with_rowid=has_rowid, **options)
 
 
 _table(

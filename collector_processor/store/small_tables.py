@@ -2,7 +2,8 @@
 
 A model call is recorded before it is made. The collector half uses no model; the table is here because the
 store is. A trial is not a production run: the spans kept of it are in their own table, which no list, count,
-issue, spectrum or alert reads. Synchronous; used on the store's thread.
+issue, spectrum or alert reads. Synchronous; used on the store's thread. Every call raises ``StoreError`` if
+the store refuses.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from collector_processor.core.records import AbsentParent, fields_of
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import Flush, StoreConnection, insert, upsert
 
 MAX_ABSENT: Final = 2_000
 """Bound on each of the two kinds of rows; the oldest are dropped and learned again if needed."""
@@ -22,12 +23,8 @@ MAX_TRIAL_CHARS: Final = 64
 """Longest id of a trial that is looked up; issued ones have 32 characters."""
 _ROUNDING_USD: Final = 1e-9
 """Sums of fractions of a cent are not exact; the budget is."""
-_WRITE: Final = (
-    "INSERT INTO absent_parent (tenant, kind, service, scope, name, since_ns, has_arrived)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind) DO UPDATE SET service = excluded.service,"
-    " scope = excluded.scope, name = excluded.name, since_ns = excluded.since_ns,"
-    " has_arrived = excluded.has_arrived"
-)
+_ABSENT: Final = tuple(AbsentParent.__dataclass_fields__)
+_WRITE: Final = upsert("absent_parent", ", ".join((*_ABSENT, "has_arrived")), keys=2)
 
 
 class AbsentRows:
@@ -39,19 +36,15 @@ class AbsentRows:
     def add(self, absent: Iterable[AbsentParent]) -> None:
         """Store kinds of spans whose parents did not arrive during the wait."""
         with self._db.transaction():
-            self._db.executemany(
-                _WRITE,
-                [
-                    (one.tenant, one.kind, one.service, one.scope, one.name, one.since_ns, False)
-                    for one in absent
-                ],
+            self._db.write_each(
+                _WRITE, [(*(getattr(one, name) for name in _ABSENT), False) for one in absent]
             )
             self._prune(has_arrived=False)
 
     def arrived(self, kinds: Iterable[tuple[Tenant, int]], now_ns: int) -> None:
         """Store kinds of spans whose parents arrived, late or for the first time."""
         with self._db.transaction(Flush.LATER):
-            self._db.executemany(_WRITE, [(tenant, kind, "", "", "", now_ns, True) for tenant, kind in kinds])
+            self._db.write_each(_WRITE, [(tenant, kind, "", "", "", now_ns, True) for tenant, kind in kinds])
             self._prune(has_arrived=True)
 
     def arriving(self) -> list[tuple[Tenant, int]]:
@@ -69,15 +62,10 @@ class AbsentRows:
     def all(self) -> list[AbsentParent]:
         """Return the kinds of spans whose parents never arrive, newest first."""
         rows = self._db.execute(
-            "SELECT tenant, kind, service, scope, name, since_ns FROM absent_parent"
+            f"SELECT {', '.join(_ABSENT)} FROM absent_parent"  # noqa: S608 - our own words
             " WHERE NOT has_arrived ORDER BY since_ns DESC"
         )
-        return [
-            AbsentParent(
-                tenant=Tenant(row[0]), kind=row[1], service=row[2], scope=row[3], name=row[4], since_ns=row[5]
-            )
-            for row in rows
-        ]
+        return [AbsentParent(**dict(zip(_ABSENT, row, strict=True))) for row in rows]
 
 
 class SpendingRows:
@@ -92,9 +80,6 @@ class SpendingRows:
         """Record the maximum cost of a model call before it is made; return the entry's id.
 
         Returns ``None`` if all calls of all processes on this store would then exceed ``most_usd``.
-
-        Raises:
-            StoreError: the disk refuses.
         """
         with self._db.transaction():
             self._db.execute("DELETE FROM spending WHERE at_ns < ?", (forget_before_ns,))
@@ -106,11 +91,7 @@ class SpendingRows:
         return entry
 
     def settle(self, entry: int, usd: float) -> None:
-        """Record the actual cost of a call; does nothing if the entry has been deleted.
-
-        Raises:
-            StoreError: the disk refuses.
-        """
+        """Record the actual cost of a call; does nothing if the entry has been deleted."""
         with self._db.transaction():
             self._db.execute("UPDATE spending SET usd = ? WHERE id = ?", (usd, entry))
 
@@ -133,11 +114,7 @@ class TrialRows:
         self._db: Final = db
 
     def issue(self, tenant: Tenant, trial: str, expires_ns: int, now_ns: int) -> None:
-        """Store the id of a trial that is about to begin; expired ones are deleted.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Store the id of a trial that is about to begin; expired ones are deleted."""
         with self._db.transaction():
             self._db.execute("DELETE FROM trial WHERE expires_ns <= ?", (now_ns,))
             self._db.execute(
@@ -154,7 +131,6 @@ class TrialRows:
 
 MOST_BYTES: Final = 64 << 20
 """Packed bytes of all kept trials; the oldest experiments' trials are deleted first."""
-_ARM_COLUMNS: Final = "tenant, run_id, id, step, is_changed, has_passed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +149,10 @@ class TrialArm:
     """Whether the trial passed the experiment's check."""
 
 
+_ARM: Final = tuple(TrialArm.__dataclass_fields__)
+_ARM_COLUMNS: Final = ", ".join(_ARM)
+
+
 class TrialArmRows:
     """Rows of ``trial_arm``."""
 
@@ -181,33 +161,18 @@ class TrialArmRows:
         self._most_bytes: Final = most_bytes
 
     def keep(self, arms: Sequence[tuple[TrialArm, bytes]], now_ns: int) -> None:
-        """Keep the trials of one experiment, packed, in place of an earlier one's on the same run.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Keep the trials of one experiment, packed, in place of an earlier one's on the same run."""
         with self._db.transaction():
             for tenant, run_id in sorted({(arm.tenant, arm.run_id) for arm, _ in arms}):
                 self._db.execute("DELETE FROM trial_arm WHERE tenant = ? AND run_id = ?", (tenant, run_id))
-            self._db.executemany(
-                f"INSERT INTO trial_arm ({_ARM_COLUMNS}, kept_ns, size, packed)"  # noqa: S608 - our own words
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self._db.write_rows(
+                insert("trial_arm", f"{_ARM_COLUMNS}, kept_ns, size, packed"),
                 [
-                    (
-                        arm.tenant,
-                        arm.run_id,
-                        arm.id,
-                        arm.step,
-                        arm.is_changed,
-                        arm.has_passed,
-                        now_ns,
-                        len(packed),
-                        packed,
-                    )
+                    (*(getattr(arm, name) for name in _ARM), now_ns, len(packed), packed)
                     for arm, packed in arms
                 ],
             )
-            self._prune()
+            self._db.keep_bytes("trial_arm", "kept_ns DESC, id DESC", self._most_bytes)
 
     def of(self, tenant: Tenant, run_id: str) -> tuple[TrialArm, ...]:
         """Return the kept trials of a run, the one with the recorded answer first."""
@@ -224,13 +189,6 @@ class TrialArmRows:
             (trial,),
         ).fetchone()
         return None if row is None else (_arm(row), bytes(row[-1]))
-
-    def _prune(self) -> None:
-        self._db.execute(
-            "DELETE FROM trial_arm WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER"
-            " (ORDER BY kept_ns DESC, id DESC) AS taken FROM trial_arm) AS sized WHERE taken > ?)",
-            (self._most_bytes,),
-        )
 
 
 MOST_PROOFS: Final = 10_000
@@ -261,6 +219,7 @@ class StoredProof:
 
 _PROOF: Final = tuple(StoredProof.__dataclass_fields__)
 _PROOF_COLUMNS: Final = ", ".join(_PROOF)
+_WRITE_PROOF: Final = upsert("proof", _PROOF_COLUMNS, keys=3)
 
 
 class ProofRows:
@@ -270,25 +229,12 @@ class ProofRows:
         self._db: Final = db
 
     def keep(self, proof: StoredProof) -> bool:
-        """Keep a result in place of an earlier one; return whether it is short enough.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Keep a result in place of an earlier one; return whether it is short enough."""
         if len(proof.document) > MOST_PROOF_CHARS:
             return False
         with self._db.transaction():
-            self._db.execute(
-                f"INSERT INTO proof ({_PROOF_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - our own words
-                " ON CONFLICT (tenant, subject, kind) DO UPDATE SET service = excluded.service,"
-                " ended_ns = excluded.ended_ns, document = excluded.document",
-                [getattr(proof, name) for name in _PROOF],
-            )
-            self._db.execute(
-                "DELETE FROM proof WHERE ended_ns <="
-                " (SELECT ended_ns FROM proof ORDER BY ended_ns DESC LIMIT 1 OFFSET ?)",
-                (MOST_PROOFS,),
-            )
+            self._db.write_rows(_WRITE_PROOF, [[getattr(proof, name) for name in _PROOF]])
+            self._db.keep_newest("proof", "ended_ns", MOST_PROOFS)
         return True
 
     def of(self, tenant: Tenant, subject: str) -> tuple[StoredProof, ...]:
@@ -313,14 +259,8 @@ def new_trial() -> str:
     return secrets.token_hex(16)
 
 
-def _arm(row: Sequence[object]) -> TrialArm:
-    tenant, run_id, trial, step, is_changed, has_passed = row[:6]
-    assert isinstance(step, int)
+def _arm(row: Sequence[Any]) -> TrialArm:
+    fields = dict(zip(_ARM, row, strict=False))  # the packed spans may follow
     return TrialArm(
-        tenant=Tenant(str(tenant)),
-        run_id=str(run_id),
-        id=str(trial),
-        step=step,
-        is_changed=bool(is_changed),
-        has_passed=bool(has_passed),
+        **fields | {"is_changed": bool(fields["is_changed"]), "has_passed": bool(fields["has_passed"])}
     )

@@ -2,7 +2,7 @@
 
 One table of the store. A part is the spans, or log records, of one trace in neighbouring records of one
 partition; the number of the first record is part of its key, so writing it twice keeps it once. Synchronous;
-used on the store's thread.
+used on the store's thread. Every call raises ``StoreError`` if the store refuses.
 """
 
 from __future__ import annotations
@@ -35,11 +35,7 @@ class SpilledPartRows:
         self._db: Final = db
 
     def keep(self, parts: Sequence[SpilledPart], now_ns: int) -> None:
-        """Write parts durably, all or none; delete those of all processes that are too old.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Write parts durably, all or none; delete those of all processes that are too old."""
         rows = [
             (
                 one.topic,
@@ -99,9 +95,6 @@ class SpilledPartRows:
             partition: its partition.
             from_offset: the offset.
             until_ns: Unix ns; parts written later are kept: the next owner wrote them before this call came.
-
-        Raises:
-            StoreError: the store refuses.
         """
         self._db.execute(
             "DELETE FROM spilled_part"
@@ -110,10 +103,6 @@ class SpilledPartRows:
         )
 
     def forget(self, keys: Iterable[TraceKey]) -> None:
-        """Delete all parts of traces.
-
-        Raises:
-            StoreError: the store refuses.
-        """
+        """Delete all parts of traces."""
         with self._db.transaction():
             self._db.executemany("DELETE FROM spilled_part WHERE tenant = ? AND trace_id = ?", list(keys))

@@ -27,8 +27,14 @@ from collector_processor.core.records import (
 from collector_processor.core.runs import TRACE_KEY
 from collector_processor.core.scores import LANES, Lane
 from collector_processor.otlp import Signal, Tenant, TraceKey
-from collector_processor.store.database.connection import Flush, StoreConnection, upsert
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import (
+    Flush,
+    StoreConnection,
+    StorePlace,
+    connected,
+    insert,
+    upsert,
+)
 from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
 from collector_processor.store.run_history import RunHistoryRows, RunTotalsRows
 from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
@@ -56,7 +62,7 @@ _WRITE_REWRITE: Final = upsert("rewrite", "seq, body, tenant, late", keys=1)
 _COLUMNS: Final = tuple(StoredVerdict.__dataclass_fields__)
 _ALL_COLUMNS: Final = ", ".join(_COLUMNS)
 _WRITE_VERDICT: Final = upsert("verdict", _ALL_COLUMNS, keys=3)
-_WRITE_KEY: Final = "INSERT INTO run_key (tenant, key, trace_id) VALUES {rows} ON CONFLICT DO NOTHING"
+_WRITE_KEY: Final = insert("run_key", "tenant, key, trace_id") + " ON CONFLICT DO NOTHING"
 _READ_KEY: Final = f"SELECT trace_id FROM run_key WHERE tenant = ? AND key = ? LIMIT {MAX_JOINED + 1}"  # noqa: S608
 _LAST: Final = "\U0010ffff"
 """A character that sorts after all others."""
@@ -137,7 +143,7 @@ class RunStore:
             key = (place.tenant, place.run_id)
             self._db.execute("DELETE FROM place WHERE tenant = ? AND run_id = ?", key)
         write(
-            "INSERT INTO place (tenant, run_id, size, packed) VALUES {rows}",
+            insert("place", "tenant, run_id, size, packed"),
             [(place.tenant, place.run_id, len(place.packed), place.packed) for place in commit.places],
         )
         if commit.heeded is not None:
@@ -348,17 +354,10 @@ class RunStore:
 
     def _forget_places(self, keep: int, most_bytes: int) -> None:
         """Delete the span positions of the oldest runs beyond the bounds on runs and bytes."""
-        self._db.execute(
-            "DELETE FROM place WHERE id <= (SELECT id FROM place ORDER BY id DESC LIMIT 1 OFFSET ?)", (keep,)
-        )
+        self._db.keep_newest("place", "id", keep)
         taken = self._db.execute("SELECT coalesce(sum(size), 0) FROM place").fetchone()[0]
         if taken > most_bytes:
-            self._db.execute(
-                "DELETE FROM place WHERE id IN (SELECT id FROM"
-                " (SELECT id, sum(size) OVER (ORDER BY id DESC) AS taken FROM place) AS sized"
-                " WHERE taken > ?)",
-                (most_bytes,),
-            )
+            self._db.keep_bytes("place", "id DESC", most_bytes)
 
     def outbox(
         self, signal: Signal | Lane, skip: Iterable[Tenant] = (), *, limit: int = OUTBOX_BATCH
@@ -423,10 +422,11 @@ class RunStore:
 def post(db: StoreConnection, entries: Iterable[Outgoing]) -> None:
     """Add entries to the outbox."""
     db.write_rows(
-        "INSERT INTO outbox (tenant, signal, body, ended_ns) VALUES {rows}",
+        insert("outbox", "tenant, signal, body, ended_ns"),
         [(out.tenant, out.signal, out.body, out.ended_ns) for out in entries],
     )
 
 
 def _verdict(row: Sequence[Any]) -> StoredVerdict:
-    return StoredVerdict(**(dict(zip(_COLUMNS, row, strict=True)) | {"is_provisional": bool(row[10])}))
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    return StoredVerdict(**fields | {"is_provisional": bool(fields["is_provisional"])})

@@ -82,10 +82,9 @@ _LEAST_AGENT: Final = 12
 
 def carriers(judgement: Judgement, trace: Trace, policy: CarrierPolicy) -> tuple[Span, ...]:
     """Return the carriers of this verdict: under the decisive span first, then under the root."""
-    spans = {(span.trace_id, span.span_id): span for span in trace.spans}
-    made: list[Span] = []
+    spans, made = spans_of(trace), list[Span]()
     step, blame = judgement.decisive, judgement.attribution.verdict
-    decisive = find_span(spans, step.trace_id, step.span_id) if step else None
+    decisive = spans.get((step.trace_id, step.span_id)) if step else None
     root = root_of(judgement.trajectory, trace)
     shown = {
         each.name: finish(openinference_evaluation(each, judgement.failure_id), policy)
@@ -109,8 +108,7 @@ def withdrawal(
 
     The first is beside the old decisive carrier (if there was one), the second beside the old root carrier.
     """
-    spans = {(span.trace_id, span.span_id): span for span in trace.spans}
-    verdict = judgement.attribution.verdict
+    spans, verdict = spans_of(trace), judgement.attribution.verdict
     agent = verdict.agent if isinstance(verdict, Blame) else None
     attributes: dict[str, AttributeValue] = {
         names.RUN_ID: judgement.trajectory.run_id,
@@ -124,13 +122,13 @@ def withdrawal(
         names.FAILURE_AGENT_NAME: agent,
         names.FAILURE_METHOD: judgement.attribution.method,
     }
-    marked = find_span(spans, *withdrawn.marked) if withdrawn.marked else None
+    marked = spans.get(withdrawn.marked) if withdrawn.marked else None
     parents = dict.fromkeys(
         (span.trace_id, span.span_id)
         for span in (marked, root_of(judgement.trajectory, trace))
         if span is not None
     )
-    name = withdrawal_name(withdrawn.agent, agent)
+    name = _withdrawal_name(withdrawn.agent, agent)
     return tuple(_carrier(name, spans[key], judgement, finish(attributes, policy)) for key in parents)
 
 
@@ -144,7 +142,7 @@ def evaluation_logs(
     """
     if not policy.logs:
         return ()
-    spans = {(span.trace_id, span.span_id): span for span in trace.spans}
+    spans = spans_of(trace)
     made = evaluations(judgement, root_of(judgement.trajectory, trace))
     return tuple(
         LogRecord(
@@ -174,35 +172,33 @@ def _sentence(evaluation: Evaluation, judgement: Judgement) -> str:
 
 
 def _blaming(blame: Blame) -> str:
-    mode = f" ({blame.mode.replace('_', ' ')})" if blame.mode else ""
-    agent = agent_in_prose(blame.agent)
-    if blame.status is Status.SUSPECTED:
-        return f"{_suspected(blame)}: {agent} at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
-    return f"{agent} broke the run at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
-
-
-def _suspected(blame: Blame) -> str:
-    probability = blame.failed_probability
-    return "suspected failure" if probability is None else f"suspected failure ({probability:.2f})"
+    agent, mode = agent_in_prose(blame.agent), f" ({_words(blame.mode)})" if blame.mode else ""
+    if blame.status is not Status.SUSPECTED:
+        return f"{agent} broke the run at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
+    probability = "" if blame.failed_probability is None else f" ({blame.failed_probability:.2f})"
+    accused = f"{agent} at step {blame.step}{mode}, confidence {blame.confidence:.2f}"
+    return f"suspected failure{probability}: {accused}"
 
 
 def _decisive_name(blame: Blame) -> str:
+    """Return the name of the carrier under the decisive span, such as ``calculator: wrong computation``."""
     if blame.status is Status.SUSPECTED:
-        return suspected_name(blame.agent, blame.mode)
-    return decisive_name(blame.agent, blame.mode)
+        return _summary_name(blame)
+    return _fitted("", blame.agent, f": {_words(blame.mode) or 'decisive error'}")
 
 
 def _root_name(judgement: Judgement) -> str:
-    verdict, replacing = judgement.attribution.verdict, _replacing(judgement)
+    verdict = judgement.attribution.verdict
+    replacing = f", replaces verdict {judgement.version - 1}" if judgement.supersedes else ""
     if isinstance(verdict, Abstention):
         return _UNBLAMED[verdict.status] + replacing
-    if verdict.status is Status.SUSPECTED:
-        return suspected_name(verdict.agent, verdict.mode, replacing)
-    return root_name(verdict.agent, verdict.mode, replacing)
+    return _summary_name(verdict, replacing)
 
 
-def _replacing(judgement: Judgement) -> str:
-    return f", replaces verdict {judgement.version - 1}" if judgement.supersedes else ""
+def _summary_name(blame: Blame, replacing: str = "") -> str:
+    """Return a name such as ``failure: calculator (wrong computation)`` or ``suspected: analyst (…)``."""
+    before = "suspected: " if blame.status is Status.SUSPECTED else "failure: "
+    return _fitted(before, blame.agent, f" ({_words(blame.mode)})" if blame.mode else "", replacing)
 
 
 def _carrier(name: str, parent: Span, judgement: Judgement, attributes: Attributes) -> Span:
@@ -231,11 +227,9 @@ def _linked(carrier: Span, decisive: Span | None) -> Span:
     return replace(carrier, links=(link,))
 
 
-def find_span(
-    spans: Mapping[tuple[TraceId, SpanId], Span], trace_id: TraceId | None, span_id: SpanId | None
-) -> Span | None:
-    """Return a span by its ids; ``None`` if it is not there."""
-    return spans.get((trace_id, span_id)) if trace_id and span_id else None
+def spans_of(trace: Trace) -> Mapping[tuple[TraceId | None, SpanId | None], Span]:
+    """Return the spans by their trace's and their own id."""
+    return {(span.trace_id, span.span_id): span for span in trace.spans}
 
 
 def root_of(trajectory: Trajectory, trace: Trace) -> Span | None:
@@ -245,22 +239,7 @@ def root_of(trajectory: Trajectory, trace: Trace) -> Span | None:
     return found or min(trace.spans, key=lambda span: (span.start_ns, span.span_id), default=None)
 
 
-def decisive_name(agent: str, mode: str) -> str:
-    """Return the name of the carrier under the decisive span, such as ``calculator: wrong computation``."""
-    return _fitted("", agent, f": {_words(mode) or 'decisive error'}")
-
-
-def root_name(agent: str, mode: str, replacing: str = "") -> str:
-    """Return the name of the root's carrier, such as ``failure: calculator (wrong computation)``."""
-    return _fitted("failure: ", agent, f" ({_words(mode)})" if mode else "", replacing)
-
-
-def suspected_name(agent: str, mode: str, replacing: str = "") -> str:
-    """Return the name of a suspected failure's carriers, such as ``suspected: analyst (…)``."""
-    return _fitted("suspected: ", agent, f" ({_words(mode)})" if mode else "", replacing)
-
-
-def withdrawal_name(old: str, new: str | None) -> str:
+def _withdrawal_name(old: str, new: str | None) -> str:
     """Return the name of a withdrawal, such as ``withdrawn: researcher → calculator``."""
     if new is None:
         return _fitted("withdrawn: ", old, "")

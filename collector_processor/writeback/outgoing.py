@@ -33,7 +33,7 @@ from collector_processor.writeback.annotate import (
     decisive_attributes,
     root_attributes,
 )
-from collector_processor.writeback.carriers import carriers, evaluation_logs, root_of, withdrawal
+from collector_processor.writeback.carriers import carriers, evaluation_logs, root_of, spans_of, withdrawal
 from collector_processor.writeback.evaluations import TASK_SUCCESS, annotation, evaluations, score_entries
 from collector_processor.writeback.span_places import pack_place
 from semconv.attributes import ERROR
@@ -324,31 +324,23 @@ def _additions(
     """Return the attributes to append, by span: the verdict's, and its evaluations as annotations."""
     added: dict[SpanKey, dict[str, AttributeValue]] = {}
     trajectory, step = decision.run.trajectory, judgement.decisive
+    spans = spans_of(decision.run.trace)
     if trajectory.root_trace_id and trajectory.root_span_id:
         root = (trajectory.root_trace_id, trajectory.root_span_id)
         added[root] = root_attributes(judgement, policy)
     if step is not None and step.trace_id and step.span_id:
         key = (step.trace_id, step.span_id)
-        added[key] = added.get(key, {}) | _without_taken_error(
-            key, decisive_attributes(judgement, policy), decision
-        )
-    spans = {(span.trace_id, span.span_id): span for span in decision.run.trace.spans}
+        added[key] = added.get(key, {}) | decisive_attributes(judgement, policy)
+        if (
+            key in spans and ERROR in spans[key].attributes
+        ):  # the original has Jaeger's error mark, or a false one
+            added[key].pop(ERROR, None)
     for each in evaluations(judgement, root_of(trajectory, decision.run.trace)):
         key = (each.trace_id, each.span_id)
         is_shown = each.name == TASK_SUCCESS or judgement.decisive is not None
         if is_shown and key in spans and key in added:
             taken = {**spans[key].attributes, **added[key]}
             added[key] |= annotation(each, judgement, policy, taken)
-    return added
-
-
-def _without_taken_error(
-    key: SpanKey, added: dict[str, AttributeValue], decision: Decision
-) -> dict[str, AttributeValue]:
-    """Leave out Jaeger's error mark if the original has an attribute of that name."""
-    spans = (span for span in decision.run.trace.spans if (span.trace_id, span.span_id) == key)
-    if any(ERROR in span.attributes for span in spans):
-        added.pop(ERROR, None)
     return added
 
 

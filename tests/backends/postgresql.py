@@ -30,7 +30,7 @@ class PostgresServer:
     binaries: Path
 
     def url(self, database: str = "postgres") -> str:
-        return f"postgresql+psycopg://{_USER}@/{database}?host={self.folder}"
+        return f"postgresql://{_USER}@/{database}?host={self.folder}"
 
     def create(self, database: str) -> str:
         """Create a database and return its URL."""

@@ -11,8 +11,7 @@ from typing import Final
 import pytest
 
 from collector_processor.core.disk import RUNS
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from tests.backends.postgresql import PostgresServer, postgresql
 
 _NUMBERS: Final = count()

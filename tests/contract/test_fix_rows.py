@@ -18,8 +18,7 @@ from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, age, reso
 from analyzer.issues.report import iso
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import Flush, StoreConnection, open_database
 from tests.backends.postgresql import PostgresServer, postgresql
 from tests.contract.test_workflow_rows import HOUR_NS, NOW_NS, keep
 

@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.jobs import MOST_CLAIMS, Job, JobRows, ReplicaRows
 from collector_processor.store.small_tables import SpendingRows
 from tests.backends.postgresql import PostgresServer

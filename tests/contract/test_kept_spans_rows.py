@@ -20,8 +20,7 @@ from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import StoreConnection, open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows, PackedSpans
 from collector_processor.store.verdicts import RunStore

@@ -18,8 +18,7 @@ from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.page_records import RunQuery, Sort
 from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
 from collector_processor.store.run_text import RunText, RunTextRows, folded

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -30,8 +31,8 @@ from collector_processor.core.records import Place as RunPlace
 from collector_processor.core.runs import RunTotals
 from collector_processor.core.scores import Lane
 from collector_processor.otlp import NO_TENANT, CollectorError, Signal, Tenant, TraceKey
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database, open_database
+from collector_processor.store.database.connection import Database, StoreConnection, open_database
+from collector_processor.store.database.postgresql_driver import open_engine
 from collector_processor.store.database.upgrade import SCHEMA
 from collector_processor.store.deletion import delete_run
 from collector_processor.store.schema import METADATA
@@ -84,10 +85,25 @@ class Trace:
 
 def test_the_schema_is_what_the_tables_say(db: StoreConnection, place: Path | str) -> None:
     assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (SCHEMA,)
-    engine = create_engine(f"sqlite:///{place}" if isinstance(place, Path) else place)
+    assert _differences(place) == []
+
+
+def test_a_store_of_the_first_schema_is_brought_to_what_the_tables_say(tmp_path: Path) -> None:
+    """Fails if a table is changed without a migration; the file has what the first schema was."""
+    with closing(sqlite3.connect(tmp_path / RUNS)) as old:
+        old.executescript(Path(__file__).with_name("store_s6.sql").read_text())
+    with closing(open_database(tmp_path / RUNS)) as database, closing(database.connect()) as db:
+        RunStore(db).commit(Trace().commit())
+        assert [one.run_id for one in RunStore(db).recent(9)] == ["run-1"]
+    assert _differences(tmp_path / RUNS) == []
+
+
+def _differences(place: Path | str) -> list[Any]:
+    engine = create_engine(f"sqlite:///{place}") if isinstance(place, Path) else open_engine(place)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+        found: list[Any] = compare_metadata(MigrationContext.configure(connection), METADATA)
     engine.dispose()
+    return found
 
 
 def test_labels_and_proofs_say_what_a_model_has_earned_with_its_tenant(bench: Bench) -> None:
@@ -417,6 +433,36 @@ def test_processors_of_a_group_share_a_database_and_one_sends_for_all(server: Po
         assert wait_until(lambda: RunStore(other).outbox(Signal.TRACES), what="the other to send")
         other.close()
         wait_until(lambda: _is_free(database), what="the database to be free")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+@pytest.mark.parametrize("servers", ["?host={folder}", "?host=/nowhere&host={folder}"])
+def test_every_usual_scheme_opens_the_store(server: PostgresServer, scheme: str, servers: str) -> None:
+    url = f"{scheme}://postgres:hush@/postgres{servers.format(folder=server.folder)}"
+    with closing(open_database(url)) as database, closing(database.connect()) as db:
+        assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (SCHEMA,)
+
+
+@pytest.mark.parametrize(
+    ("servers", "given"),
+    [
+        pytest.param("db.example.com", {"host": "db.example.com"}, id="one"),
+        pytest.param("[::1]:6432", {"host": "::1", "port": 6432}, id="an address of IPv6"),
+        pytest.param("one:1,two:2", {"host": "one,two", "port": "1,2"}, id="several with ports"),
+        pytest.param("one,two", {"host": "one,two", "port": ","}, id="several"),
+    ],
+)
+def test_a_url_names_servers_as_libpq_reads_them(servers: str, given: dict[str, object]) -> None:
+    engine = open_engine(f"postgres://u:hush@{servers}/runs?sslmode=require")
+    _, arguments = engine.dialect.create_connect_args(engine.url)
+    del arguments["context"]
+    assert arguments == {"user": "u", "password": "hush", "dbname": "runs", "sslmode": "require"} | given
+
+
+def test_an_unusable_url_is_refused_without_its_password() -> None:
+    with pytest.raises(CollectorError, match="expected a number as port") as told:
+        open_database("postgresql://u:hush@db:tcp/runs")
+    assert "hush" not in str(told.value)
 
 
 def _is_free(database: Database) -> bool:

@@ -115,7 +115,7 @@ def test_processors_behind_kafka_find_topics_store_and_limits_that_fit() -> None
     (script,) = services["topics"]["command"]
     (topics,) = re.findall(r"for topic in (.+); do", script)
     assert topics.split() == list(access.topics.values())
-    assert settings.store_url == f"postgresql+psycopg://blamespan:{'x' * 16}@postgres/blamespan"
+    assert settings.store_url == f"postgresql://blamespan:{'x' * 16}@postgres/blamespan"
     exporter = yaml.safe_load((DEPLOY / "collector" / "kafka.yaml").read_text())["exporters"]["kafka"]
     broker = services["kafka"]["environment"]["KAFKA_MESSAGE_MAX_BYTES"]
     assert access.max_record_bytes == exporter["producer"]["max_message_bytes"] < broker

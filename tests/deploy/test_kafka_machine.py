@@ -6,7 +6,7 @@ import re
 import subprocess
 from contextlib import closing
 
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from tests.backends.postgresql import postgresql
 from tools.markdown_blocks import DOCS, blocks
 

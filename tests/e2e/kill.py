@@ -28,7 +28,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Signal
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.verdicts import RunStore
 from semconv.attributes import ERROR, FAILURE_ID, FAILURE_VERSION
 from tests.backends.postgresql import PostgresServer, postgresql

@@ -90,7 +90,7 @@ def test_a_kind_of_queue_or_store_that_there_is_not_is_refused_in_words(tmp_path
     for settings, words in (
         ({"queue": "amqp://broker:5672"}, ("BLAMESPAN_QUEUE", "expected sqlite, or kafka://")),
         ({"queue": "kafka://broker:9092"}, ("BLAMESPAN_QUEUE", "expects BLAMESPAN_STORE_URL")),
-        ({"store_url": "mysql://db/blame"}, ("BLAMESPAN_STORE_URL", "expected postgresql+psycopg")),
+        ({"store_url": "mysql://db/blame"}, ("BLAMESPAN_STORE_URL", "expected postgresql://")),
     ):
         code, found = consult(tmp_path, **settings)
         assert (code, list(found)) == (1, ["settings"])

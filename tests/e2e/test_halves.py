@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from analyzer.analyses.codec import write_run
 from analyzer.analyses.job_client import NO_ANALYZER, job_id
 from collector_processor.otlp import Signal
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.jobs import JobRows
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
 from semconv.model import Trajectory

@@ -210,7 +210,7 @@ def test_while_postgresql_is_away_nothing_is_spilled_and_nothing_is_lost(
 
 def spilled(server: PostgresServer) -> int:
     """Return how many parts of traces are in the store."""
-    with psycopg.connect(server.url().replace("+psycopg", "")) as db:
+    with psycopg.connect(server.url()) as db:
         row = db.execute("SELECT count(*) FROM spilled_part").fetchone()
     return 0 if row is None else int(row[0])
 
@@ -245,7 +245,7 @@ def test_halves_that_are_looked_up_during_a_rebalance_are_left_to_the_new_owner(
 ) -> None:
     """The survivor of a kill has all partitions, until a replacement joins and takes half of them over."""
     ids = [name(number) for number in range(48)]
-    with grpc_backend() as backend, psycopg.connect(server.url().replace("+psycopg", "")) as db:
+    with grpc_backend() as backend, psycopg.connect(server.url()) as db:
         first = start_processor(forward_endpoint=backend.url)
         wait_until(lambda: first.sample(OWNED), what="partitions")
         db.execute("LOCK TABLE analysed")  # the lookups wait
@@ -281,7 +281,7 @@ def arrived(backend: Backend) -> set[tuple[str, str]]:
 
 def verdict_versions(server: PostgresServer) -> Mapping[str, int]:
     """Return the version of each run's final verdict."""
-    with psycopg.connect(server.url().replace("+psycopg", "")) as db:
+    with psycopg.connect(server.url()) as db:
         return dict(
             db.execute("SELECT run_id, max(version) FROM verdict WHERE NOT is_provisional GROUP BY run_id")
         )
@@ -386,7 +386,7 @@ def test_while_postgresql_is_away_spans_flow_on(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        pytest.param({}, "expects BLAMESPAN_STORE_URL=postgresql+psycopg://", id="store in a file"),
+        pytest.param({}, "expects BLAMESPAN_STORE_URL=postgresql://", id="store in a file"),
         pytest.param(
             {"store_url": "postgresql+psycopg://nowhere/db", "write_back": "hold"},
             "BLAMESPAN_WRITE_BACK=hold: expected late",

@@ -29,7 +29,7 @@ from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from semconv.model import Trajectory
 from semconv.record import replace
 from tests.backends.supervise import accepts

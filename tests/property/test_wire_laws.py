@@ -13,7 +13,6 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collector_processor.otlp import MalformedRequestError, Signal
-from collector_processor.wire.by_trace import exclude, extract
 from collector_processor.wire.facts import AGENT_BIT, MARKED_BIT, TOP_BIT, SpanNote
 from collector_processor.wire.protobuf import write_varint
 from collector_processor.wire.scan import item_count, scan_request, scan_traces
@@ -21,6 +20,8 @@ from collector_processor.wire.split import (
     append_attributes,
     drop_invalid,
     drop_oversize,
+    exclude,
+    extract,
     halve,
     split_by_size,
 )

@@ -33,12 +33,13 @@ from collector_processor.rebuild.redaction import redact
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.receivers.admission import TurnedAwayError
 from collector_processor.receivers.decompression import decompress
-from collector_processor.wire.by_trace import exclude, extract
 from collector_processor.wire.scan import item_count, scan_request, scan_traces
 from collector_processor.wire.split import (
     append_attributes,
     drop_invalid,
     drop_oversize,
+    exclude,
+    extract,
     halve,
     split_by_size,
 )

@@ -32,8 +32,7 @@ from collector_processor.core.records import Commit, RunFacts, StoredVerdict
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import ALL_KINDS, keep, make_redactor
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import StoreConnection, open_database
 from collector_processor.store.verdicts import RunStore
 from semconv.model import SpanStatus, StepKind
 from tests.runs import failed_tool, run, step, tool

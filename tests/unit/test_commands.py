@@ -12,7 +12,7 @@ from analyzer.issues.labels.correcting import Outcome
 from analyzer.service.commands import CommandGiver, CommandTask, UnansweredError
 from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.database.thread import StoreThread
 from tests.factories import TRACE
 from tests.issues import START

@@ -14,7 +14,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.otlp_json import to_protobuf
 from collector_processor.wire.agent_markers import hints_of
-from collector_processor.wire.by_trace import exclude, extract
 from collector_processor.wire.facts import (
     AGENT_BIT,
     MARKED_BIT,
@@ -28,7 +27,7 @@ from collector_processor.wire.facts import (
 )
 from collector_processor.wire.protobuf import write_varint
 from collector_processor.wire.scan import item_count, scan_logs, scan_metrics, scan_traces
-from collector_processor.wire.split import drop_invalid
+from collector_processor.wire.split import drop_invalid, exclude, extract
 from semconv.markers import OWN_CALL_TRACE_PREFIX
 from tests.otlp_requests import (
     REMOTE_PARENT,

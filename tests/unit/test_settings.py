@@ -184,9 +184,19 @@ def test_a_shell_that_points_agents_at_us_changes_nothing_of_where_we_forward_to
             id="password in a URL",
         ),
         pytest.param(
-            {"BLAMESPAN_STORE_URL": "postgres://u:hush@h/db"},
-            "expected postgresql+psycopg",
+            {"BLAMESPAN_STORE_URL": "mysql://u:hush@h/db"},
+            "expected postgresql://",
             id="another store",
+        ),
+        pytest.param(
+            {"BLAMESPAN_STORE_URL": "postgresql+asyncpg://u:hush@h/db"},
+            "expected postgresql://",
+            id="another driver",
+        ),
+        pytest.param(
+            {"BLAMESPAN_STORE_URL": "postgres://u:p@hush@h/db"},
+            "percent-encoded: %40",
+            id="a password with the sign that ends it",
         ),
         pytest.param({"BLAMESPAN_QUEUE": "kafka://hush"}, "BLAMESPAN_QUEUE=…: ", id="no such queue"),
         pytest.param(

@@ -24,8 +24,8 @@ from benchmarks.hostile.attack_requests import agents, half_invalid, invalid
 from collector_processor.assembly.open_trace import MAX_GROUP, LinkedTraces
 from collector_processor.core.fair import FairQueue, Places, Turns
 from collector_processor.journal.chunks import Queue
-from collector_processor.journal.deliveries import Deliveries
 from collector_processor.journal.directory import SegmentDirectory
+from collector_processor.journal.dispatch import Deliveries
 from collector_processor.journal.keeper import JournalKeeper
 from collector_processor.journal.recovery import recover_segments
 from collector_processor.journal.segment_accounts import Place
@@ -45,10 +45,9 @@ from collector_processor.receivers.decompression import Unpacking
 from collector_processor.receivers.overload import BufferBudget
 from collector_processor.store.verdicts import MAX_JOINED
 from collector_processor.wire.agent_markers import TooCostlyError
-from collector_processor.wire.by_trace import TraceIndex, extract
 from collector_processor.wire.facts import TraceArrival
 from collector_processor.wire.scan import scan_request, scan_traces
-from collector_processor.wire.split import drop_invalid, split_for_reading
+from collector_processor.wire.split import TraceIndex, drop_invalid, extract, split_for_reading
 from semconv.model import Link, SpanId, TraceId
 from tests.factories import agent, tool
 from tests.operations import operations

@@ -21,8 +21,7 @@ from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.remembered import CostlyReads
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import StoreConnection, open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
 from tests.workflows import RULE, Place, keep_runs
 

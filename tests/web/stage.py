@@ -41,7 +41,7 @@ from collector_processor.otlp import NO_TENANT, Address, Signal, Tenant
 from collector_processor.rebuild.runs import total_up
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import load_settings
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Attribution, Blame, Status, Trace, Trajectory

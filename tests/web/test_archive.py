@@ -28,7 +28,7 @@ from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from semconv.model import Blame, Effort, Status
 from tests.runs import run, step
 from tests.web.stage import NOW_NS, Stage, verdict_of

@@ -26,7 +26,7 @@ from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper
 from collector_processor.rebuild.redaction import make_redactor
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.small_tables import TrialArm, TrialArmRows
 from semconv.model import Outcome, OutcomeSource, StepKind, Trajectory
 from semconv.record import replace

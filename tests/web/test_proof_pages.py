@@ -15,7 +15,7 @@ from analyzer.records.proof_records import Report
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import Redactor
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.small_tables import ProofRows, StoredProof
 from tests.security.test_hostile_text import HOSTILE
 from tests.web.stage import Stage

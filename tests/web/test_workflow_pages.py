@@ -24,7 +24,7 @@ from analyzer.web.reads.workflow_reads import WorkflowReader
 from collector_processor.core.disk import RUNS
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from tests.security.test_hostile_text import HOSTILE
 from tests.web.stage import NOW_NS, Stage, close_parts, serving
 from tests.web.test_pages import MARK, RUN, Page, blame, text_of

@@ -27,7 +27,7 @@ from collector_processor.journal import JournalError, require_known_kind
 from collector_processor.otlp import NO_TENANT, CollectorError
 from collector_processor.otlp.tls import reason_of
 from collector_processor.settings import Settings
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.jobs import LEASE_S, NO_JOBS, JobRows, Replica, ReplicaRows, Waiting
 from collector_processor.store.small_tables import AbsentRows
 from collector_processor.store.verdicts import RunStore

@@ -13,7 +13,7 @@ from typing import Final
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import Flush, StoreConnection, insert
 
 MOST: Final = 1_000
 """Commands that may wait, and answers that are kept until their giver reads them."""
@@ -81,9 +81,8 @@ class Commands:
         id_ = secrets.token_hex(12)
         with self._db.transaction(flush):
             self._refuse_too_many(tenant)
-            self._db.execute(
-                f"INSERT INTO command ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
-                (id_, kind.value, tenant, run_id, given_ns, document),
+            self._db.write_rows(
+                insert("command", _COLUMNS), [(id_, kind.value, tenant, run_id, given_ns, document)]
             )
             self._db.execute(
                 "DELETE FROM command WHERE id IN (SELECT id FROM command WHERE outcome IS NOT NULL"

@@ -18,8 +18,7 @@ from typing import Final
 from analyzer.issues.labels.run_label import Label, LabelKind
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import Flush
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import Flush, StorePlace, connected, insert, upsert
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from semconv.model import SpanId
 
@@ -33,6 +32,8 @@ _PRUNE_EVERY: Final = 1 / 16
 _MAX_DAMAGED: Final = 100
 """Bound on damaged labels that are logged."""
 _COLUMNS: Final = "tenant, run_id, kind, version, service, labelled_ns, agent, step, span_id, why, author"
+_WRITE: Final = insert("label", _COLUMNS)
+_WRITE_RUN: Final = upsert("kept_run", "tenant, run_id, is_failure, kept_ns, size, packed", keys=2)
 _IS_CURRENT: Final = """NOT EXISTS (
   SELECT 1 FROM label AS later
   WHERE later.tenant = label.tenant AND later.run_id = label.run_id AND later.id > label.id
@@ -96,11 +97,8 @@ class LabelStore:
         """
         kept = tuple(runs)
         with self.transaction(Flush.LATER):
-            self._db.executemany(
-                "INSERT INTO kept_run (tenant, run_id, is_failure, kept_ns, size, packed)"
-                " VALUES (?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (tenant, run_id) DO UPDATE SET is_failure = excluded.is_failure,"
-                " kept_ns = excluded.kept_ns, size = excluded.size, packed = excluded.packed",
+            self._db.write_each(
+                _WRITE_RUN,
                 [
                     (run.tenant, run.run_id, run.is_failure, now_ns, len(run.packed), run.packed)
                     for run in kept
@@ -147,10 +145,7 @@ class LabelStore:
         """
         self._require_room()
         with self.transaction():
-            self._db.execute(
-                f"INSERT INTO label ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
-                [getattr(label, name) for name in _COLUMNS.split(", ")],
-            )
+            self._db.write_rows(_WRITE, [[getattr(label, name) for name in _COLUMNS.split(", ")]])
             run = (label.tenant, label.run_id)
             self._pin(*run)
             if label.kind is LabelKind.CORRECTED:
@@ -224,12 +219,8 @@ class LabelStore:
 
     def _prune(self) -> None:
         """Delete the oldest runs without a label, successes first, until the rest fits the quota."""
-        self._db.execute(
-            "DELETE FROM kept_run WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER"
-            " (ORDER BY is_failure DESC, kept_ns DESC, id DESC) AS taken FROM kept_run"
-            " WHERE NOT is_labelled) AS sized WHERE taken > ?)",
-            (self._quota,),
-        )
+        order = "is_failure DESC, kept_ns DESC, id DESC"
+        self._db.keep_bytes("kept_run", order, self._quota, "NOT is_labelled")
 
 
 def _label(row: list[object] | tuple[object, ...]) -> Label:

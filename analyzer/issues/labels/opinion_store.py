@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from collector_processor.core.records import fields_of
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import StorePlace, connected
+from collector_processor.store.database.connection import StoreConnection, StorePlace, connected, insert
 
 MAX_OF_A_RUN: Final = 50
 MAX_OPINIONS: Final = 20_000
@@ -68,20 +67,13 @@ class OpinionStore:
             StoreError: the store refuses.
         """
         with self._db.transaction():
-            self._db.execute(
-                f"INSERT INTO opinion ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
-                [getattr(opinion, name) for name in _FIELDS],
-            )
+            self._db.write_rows(insert("opinion", _COLUMNS), [[getattr(opinion, name) for name in _FIELDS]])
             self._db.execute(
                 "DELETE FROM opinion WHERE id IN (SELECT id FROM opinion WHERE tenant = ? AND run_id = ?"
                 " ORDER BY id DESC LIMIT ? OFFSET ?)",
                 (opinion.tenant, opinion.run_id, MAX_OF_A_RUN, MAX_OF_A_RUN),
             )
-            self._db.execute(
-                "DELETE FROM opinion WHERE given_ns <="
-                " (SELECT given_ns FROM opinion ORDER BY given_ns DESC LIMIT 1 OFFSET ?)",
-                (MAX_OPINIONS,),
-            )
+            self._db.keep_newest("opinion", "given_ns", MAX_OPINIONS)
 
     def of(self, tenant: Tenant, run_id: str) -> list[Opinion]:
         """Return the opinions on a run, newest first."""

@@ -37,8 +37,7 @@ from analyzer.web.reads.trends import bucket_width, trend_of
 from collector_processor.core.disk import refusing
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
-from collector_processor.store.database.connection import StoreConnection
-from collector_processor.store.database.places import Database
+from collector_processor.store.database.connection import Database, StoreConnection
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from collector_processor.store.small_tables import ProofRows, StoredProof, TrialArm, TrialArmRows
 

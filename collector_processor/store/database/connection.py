@@ -1,8 +1,8 @@
-"""One connection to the store, for one thread: its statements, transactions and refusals.
+"""Connections to the store: an SQLite file or a PostgreSQL server, as a place is opened.
 
-The statements are SQL that SQLite and PostgreSQL both understand, with ``?`` for values. They run on the
-driver's own connection, which SQLAlchemy's engine opened: a verdict takes about twenty statements, and each
-costs four times as much through SQLAlchemy's ``Connection``.
+Each connection is for one thread. The statements are SQL that SQLite and PostgreSQL both understand, with
+``?`` for values. They run on the driver's own connection, which SQLAlchemy's engine opened: a verdict takes
+about twenty statements, and each costs four times as much through SQLAlchemy's ``Connection``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from collector_processor.core.disk import StoreError
+from collector_processor.otlp import CollectorError
 
 T = TypeVar("T")
 
@@ -32,14 +35,16 @@ _MOST_KEYS: Final = 512
 """Keys in one statement that reads: each statement is a round trip to a server."""
 
 
+def insert(table: str, columns: str) -> str:
+    """Return a statement for ``write_rows`` that adds rows."""
+    return f"INSERT INTO {table} ({columns}) VALUES {{rows}}"  # noqa: S608 - our own words
+
+
 def upsert(table: str, columns: str, keys: int) -> str:
     """Return a statement for ``write_rows`` that replaces rows with equal first ``keys`` columns."""
     names = columns.split(", ")
     changes = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
-    return (
-        f"INSERT INTO {table} ({columns}) VALUES {{rows}}"  # noqa: S608 - our own words
-        f" ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
-    )
+    return f"{insert(table, columns)} ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
 
 
 class Rows(Protocol):
@@ -90,6 +95,14 @@ class Driver(Protocol):
 
     def give_back(self) -> int:
         """Return some of the file's free space to the disk; return the number of bytes."""
+        ...
+
+    def own(self) -> None:
+        """Keep other services out; raises ``CollectorError`` if another one uses the database."""
+        ...
+
+    def share(self) -> None:
+        """Keep out services that need the database for themselves alone; raises as ``own``."""
         ...
 
     def leads(self) -> bool:
@@ -159,6 +172,29 @@ class StoreConnection:
         for marks, values in _slices(rows):
             self.execute(sql.replace("{rows}", marks), values)
 
+    def write_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """As ``write_rows``, one row after another: two of them may have the same key."""
+        for marks, _ in _slices(rows[:1]):
+            self.executemany(sql.replace("{rows}", marks), rows)
+
+    def keep_newest(self, table: str, column: str, most: int) -> None:
+        """Delete the rows beyond the ``most`` with the largest values of a column."""
+        self.execute(
+            f"DELETE FROM {table} WHERE {column} <="  # noqa: S608 - our own words
+            f" (SELECT {column} FROM {table} ORDER BY {column} DESC LIMIT 1 OFFSET ?)",
+            (most,),
+        )
+
+    def keep_bytes(
+        self, table: str, order: str, most_bytes: int, where: str = "true", *values: object
+    ) -> None:
+        """Delete the last rows of an order, of those for which a condition holds, beyond a sum of sizes."""
+        self.execute(
+            f"DELETE FROM {table} WHERE id IN (SELECT id FROM (SELECT id, sum(size) OVER (ORDER BY {order})"  # noqa: S608
+            f" AS taken FROM {table} WHERE {where}) AS sized WHERE taken > ?)",
+            (*values, most_bytes),
+        )
+
     def read_rows(
         self, columns: str, table: str, keys: str, rows: Sequence[Sequence[Any]], rest: str = "", *values: Any
     ) -> list[Any]:
@@ -206,3 +242,81 @@ def _slices(rows: Sequence[Sequence[Any]], most: int = _MOST_ROWS) -> Iterator[t
         some = rows[start : start + most]
         marks = f"({', '.join('?' * len(some[0]))})"
         yield ", ".join([marks] * len(some)), [value for row in some for value in row]
+
+
+class Database:
+    """Location of the store; opens connections, from any thread."""
+
+    def __init__(self, open_driver: Callable[[], Driver], close: Callable[[], object]) -> None:
+        """Store how to open it.
+
+        Args:
+            open_driver: brings the schema up to date and returns a connection's driver.
+            close: closes everything that connections have left open.
+        """
+        self._open: Final = open_driver
+        self.close: Final = close
+
+    def connect(self) -> StoreConnection:
+        """Bring the schema up to date and return a connection.
+
+        Raises:
+            CollectorError: the database cannot be used, or this version cannot read it; the message says so.
+        """
+        return StoreConnection(self._open())
+
+    def own(self) -> StoreConnection:
+        """Return a connection that keeps other services out: two would send the same verdicts.
+
+        Raises:
+            CollectorError: as for ``connect``; or another service uses the database.
+        """
+        driver = self._open()
+        driver.own()
+        return StoreConnection(driver)
+
+    def share(self) -> StoreConnection:
+        """Return a connection that keeps out services that need the database for themselves alone.
+
+        Raises:
+            CollectorError: as for ``connect``; or another service uses the database alone.
+        """
+        driver = self._open()
+        driver.share()
+        return StoreConnection(driver)
+
+
+StorePlace: TypeAlias = "Path | StoreConnection"
+"""An SQLite file, or a shared connection."""
+
+
+def connected(place: StorePlace) -> StoreConnection:
+    """Return the shared connection, or open the file.
+
+    Raises:
+        CollectorError: as ``Database.connect``.
+    """
+    return place if isinstance(place, StoreConnection) else open_database(place).connect()
+
+
+def open_database(place: Path | str) -> Database:
+    """Return the database in a file, or at a URL ``postgresql://…``.
+
+    Raises:
+        CollectorError: the URL cannot be used.
+    """
+    # Importing SQLAlchemy takes 0.2 s, which commands without a store should not pay; psycopg is an extra.
+    if isinstance(place, Path):
+        from collector_processor.store.database.sqlite_driver import open_file  # noqa: PLC0415
+
+        return Database(partial(open_file, place), lambda: None)
+    try:
+        from collector_processor.store.database.postgresql_driver import (  # noqa: PLC0415
+            open_engine,
+            open_server,
+        )
+    except ImportError as error:
+        message = "BLAMESPAN_STORE_URL needs psycopg: pip install '.[server,postgres]' in a checkout"
+        raise CollectorError(message) from error
+    engine = open_engine(place)
+    return Database(partial(open_server, engine), engine.dispose)

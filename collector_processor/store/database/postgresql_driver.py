@@ -7,6 +7,7 @@ while the server is down, each statement is refused with ``StoreError``.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import psycopg
 from psycopg.types.string import StrDumper
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, PoolProxiedConnection, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush, Rows, StoreConnection
+from collector_processor.store.database.connection import Flush, Rows
 from collector_processor.store.database.upgrade import SCHEMA, reason_of, schema_of, upgrade
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ _AT_ONCE_S: Final = 1.0
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 2.0
 """Seconds between attempts to connect; doubled after each."""
+_DIALECT: Final = "postgresql+psycopg://"
+"""As which SQLAlchemy opens each URL, whichever scheme it has."""
+_URL: Final = re.compile(r"(?s)\A([^@]*@)?([^/?]*)(.*)")
+"""User and password, servers, and the rest of a URL after its scheme."""
 _BEGIN: Final = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITERS})"
 _MAY_PASS: Final = (
     psycopg.OperationalError,
@@ -92,7 +97,7 @@ def open_engine(url: str) -> Engine:
     """Return an engine for the connections of one process; it does not connect yet.
 
     Raises:
-        CollectorError: the URL is not for PostgreSQL through psycopg.
+        CollectorError: the URL cannot be used.
     """
     arguments = {
         "autocommit": True,
@@ -105,7 +110,7 @@ def open_engine(url: str) -> Engine:
     }
     try:
         engine = create_engine(
-            make_url(url),
+            _read_url(url),
             connect_args=arguments,
             pool_size=_POOL,
             pool_pre_ping=True,
@@ -115,6 +120,17 @@ def open_engine(url: str) -> Engine:
         return engine  # noqa: TRY300 - listening can fail too
     except (SQLAlchemyError, ImportError) as error:
         raise CollectorError(f"BLAMESPAN_STORE_URL cannot be used: {error}") from error
+    except ValueError as error:
+        raise CollectorError("BLAMESPAN_STORE_URL cannot be used: expected a number as port") from error
+
+
+def _read_url(url: str) -> URL:
+    """Return a URL of PostgreSQL; as in libpq, it may name several servers, ``host:port,host:port``."""
+    ((user, hosts, rest),) = _URL.findall(url.partition("://")[2])
+    if "," not in hosts:
+        return make_url(f"{_DIALECT}{user}{hosts}{rest}")
+    servers = [("host", host) for host in hosts.split(",")]
+    return make_url(f"{_DIALECT}{user}{rest}").update_query_pairs(servers, append=True)
 
 
 def _connect(_dialect: object, _record: object, values: Any, named: Any) -> _Connection:
@@ -268,59 +284,21 @@ def schema_connection(engine: Engine) -> Connection:
     return connection
 
 
-class PostgresDatabase:
-    """A PostgreSQL database; thread-safe."""
+def open_server(engine: Engine) -> PostgresDriver:
+    """Bring a server's schema up to date, and return a connection.
 
-    def __init__(self, url: str) -> None:
-        """Store its location; it does not connect yet.
-
-        Raises:
-            CollectorError: the URL cannot be used.
-        """
-        self._engine: Final = open_engine(url)
-
-    def connect(self) -> StoreConnection:
-        """Bring the schema up to date and return a connection.
-
-        Raises:
-            CollectorError: the server cannot be reached, or this version cannot read the database.
-        """
-        return StoreConnection(self._ready())
-
-    def own(self) -> StoreConnection:
-        """Return a connection that keeps other services out: two would send the same verdicts.
-
-        Raises:
-            CollectorError: as for ``connect``; or another service uses the database.
-        """
-        driver = self._ready()
-        driver.own()
-        return StoreConnection(driver)
-
-    def share(self) -> StoreConnection:
-        """Return a connection that keeps out services that use the database alone.
-
-        Raises:
-            CollectorError: as for ``connect``; or another service uses the database alone.
-        """
-        driver = self._ready()
-        driver.share()
-        return StoreConnection(driver)
-
-    def close(self) -> None:
-        """Close the idle connections of the pool."""
-        self._engine.dispose()
-
-    def _ready(self) -> PostgresDriver:
-        driver = PostgresDriver(self._engine)
-        try:
-            schema = schema_of(driver)
-            if schema != SCHEMA:
-                upgrade(lambda: schema_connection(self._engine), schema, "the store", "use another database")
-        except BaseException:
-            driver.close()
-            raise
-        return driver
+    Raises:
+        CollectorError: the server cannot be reached, or this version cannot read the database.
+    """
+    driver = PostgresDriver(engine)
+    try:
+        schema = schema_of(driver)
+        if schema != SCHEMA:
+            upgrade(lambda: schema_connection(engine), schema, "the store", "use another database")
+    except BaseException:
+        driver.close()
+        raise
+    return driver
 
 
 @cache

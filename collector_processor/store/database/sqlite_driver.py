@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
-from collector_processor.store.database.connection import Flush, StoreConnection
+from collector_processor.store.database.connection import Flush
 from collector_processor.store.database.upgrade import SCHEMA, schema_of, upgrade
 
 logger = logging.getLogger(__name__)
@@ -121,6 +121,14 @@ class SqliteDriver:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         return connection
 
+    def own(self) -> None:
+        """Do nothing: the lock of the journal in the same folder keeps other services out."""
+
+    def share(self) -> None:
+        """Refuse: processes on several machines cannot share a file; always raises ``CollectorError``."""
+        self.close()
+        raise CollectorError("a store in a file cannot be shared: set BLAMESPAN_STORE_URL")
+
     def leads(self) -> bool:
         """Return true: a file has one process that writes."""
         return True
@@ -131,51 +139,29 @@ class SqliteDriver:
         self._engine.dispose()
 
 
-class SqliteDatabase:
-    """An SQLite database file; thread-safe."""
+def open_file(path: Path) -> SqliteDriver:
+    """Bring a file's schema up to date, and return a connection.
 
-    def __init__(self, path: Path) -> None:
-        self._path: Final = path
+    Raises: CollectorError: the file cannot be used, or this version cannot read it; the message says so.
+    """
+    driver = SqliteDriver(path)
+    try:
+        schema = schema_of(driver)
+        if schema != SCHEMA:
+            _refuse_other_files(driver, path, schema)
+            upgrade(driver.schema_connection, schema, path.name, _INSTEAD)
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes
+        driver.close()
+        raise CollectorError(f"{path}: cannot be used as a store: {error}; move it away") from error
+    except BaseException:
+        driver.close()
+        raise
+    return driver
 
-    def connect(self) -> StoreConnection:
-        """Bring the schema up to date and open a connection.
 
-        Raises: CollectorError: the file cannot be used, or this version cannot read it; the message says so.
-        """
-        driver = SqliteDriver(self._path)
-        try:
-            schema = schema_of(driver)
-            if schema != SCHEMA:
-                self._refuse_other_files(driver, schema)
-                upgrade(driver.schema_connection, schema, self._path.name, _INSTEAD)
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes
-            driver.close()
-            message = f"{self._path}: cannot be used as a store: {error}; move it away"
-            raise CollectorError(message) from error
-        except BaseException:
-            driver.close()
-            raise
-        return StoreConnection(driver)
-
-    def share(self) -> StoreConnection:
-        """Refuse: processes on several machines cannot share a file.
-
-        Raises:
-            CollectorError: always.
-        """
-        raise CollectorError("a store in a file cannot be shared: set BLAMESPAN_STORE_URL")
-
-    def own(self) -> StoreConnection:
-        """Open a connection; the lock of the journal in the same folder keeps other services out."""
-        return self.connect()
-
-    def close(self) -> None:
-        """Do nothing: connections close their own resources."""
-
-    def _refuse_other_files(self, driver: SqliteDriver, schema: str | None) -> None:
-        tables = driver.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables and schema is None:
-            raise CollectorError(f"{self._path.name} is not a store of blamespan: move it, or {_INSTEAD}")
+def _refuse_other_files(driver: SqliteDriver, path: Path, schema: str | None) -> None:
+    if schema is None and driver.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise CollectorError(f"{path.name} is not a store of blamespan: move it, or {_INSTEAD}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

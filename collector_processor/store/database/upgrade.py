@@ -1,7 +1,7 @@
-"""Upgrade of the store's schema by Alembic's migrations (``migrations/``), in one transaction.
+"""Tables of a new store, and upgrades of an older one by Alembic's migrations (``migrations/``).
 
-A schema that this version does not know comes from a newer version, or from a state of the code before the
-first release, and is refused.
+Each in one transaction. A schema that this version does not know comes from a newer version, or from a state
+of the code before the first release, and is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from collector_processor.core.disk import StoreError
 from collector_processor.otlp import CollectorError
 from collector_processor.store.database.connection import Driver
+from collector_processor.store.schema import METADATA
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ def schema_of(driver: Driver) -> str | None:
 
 
 def upgrade(connect: Callable[[], Connection], schema: str | None, name: str, instead: str) -> None:
-    """Run the missing migrations, all or none; another process may already have done so.
+    """Create the tables or run the missing migrations, all or none; another process may have done so.
 
     Args:
         connect: opens a connection in a transaction.
@@ -60,7 +62,11 @@ def upgrade(connect: Callable[[], Connection], schema: str | None, name: str, in
     try:
         with closing(connect()) as connection:
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if MigrationContext.configure(connection).get_current_revision() is None:
+                METADATA.create_all(connection, checkfirst=False)
+                command.stamp(config, "head")
+            else:
+                command.upgrade(config, "head")
             connection.exec_driver_sql("COMMIT")
         logger.info("store schema is up to date", extra={"store": name, "schema": SCHEMA})
     except CommandError as error:

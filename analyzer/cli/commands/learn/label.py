@@ -35,7 +35,7 @@ from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.rebuild.redaction import make_redactor, read_kinds
 from collector_processor.settings import load_settings
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.verdicts import RunStore
 from semconv.model import UNKNOWN_AGENT, agent_label
 

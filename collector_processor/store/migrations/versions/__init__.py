@@ -1,1 +1,1 @@
-"""The schema migrations, oldest first."""
+"""The migrations of older stores, oldest first."""
