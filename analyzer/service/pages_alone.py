@@ -46,14 +46,12 @@ from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.process_stats import ProcessStats
 from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import shown_settings
-from analyzer.web.pages.run_pages import Pages
+from analyzer.web.pages.front import Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probe, Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import JobLimits, Jobs
-from analyzer.web.views.run_page import TraceLink
 from collector_processor.core.analysis import NOTHING_EARNED, Analyst, Earned
 from collector_processor.core.http_server import HttpServer
 from collector_processor.core.records import StoredVerdict

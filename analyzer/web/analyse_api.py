@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.web.pages.try_pages import MAX_UPLOAD, read_choice, read_reference
+from analyzer.web.pages.try_page import MAX_UPLOAD, read_choice, read_reference
 from analyzer.web.requested_analyses import Asked, Job, Jobs, JobState, TooBusy
 
 MEDIA: Final = (

@@ -23,7 +23,7 @@ from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Sta
 from analyzer.issues.recurrence import IssueState
 from analyzer.issues.report import Wanted
 from analyzer.web.reads.documents import read_document
-from analyzer.web.run_list import read_limit
+from analyzer.web.reads.run_query import read_limit
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 

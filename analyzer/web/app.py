@@ -18,6 +18,7 @@ from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.issues.issue_service import IssueService
+from analyzer.lineage.memory import forget_texts
 from analyzer.web.analyse_api import analyse_routes
 from analyzer.web.api import (
     Deleting,
@@ -28,31 +29,29 @@ from analyzer.web.api import (
     label_routes,
     nothing_in_memory,
 )
-from analyzer.web.events import EVENTS, Changes
-from analyzer.web.guard import GuardRules, Handler, Sessions, guarding, session_key
-from analyzer.web.pages.compare_pages import CompareContext, compare_routes
-from analyzer.web.pages.front import Front, sign_in_routes, styling
-from analyzer.web.pages.list_pages import ListContext, list_routes
-from analyzer.web.pages.prepared import PageMemory, PreparedPages
-from analyzer.web.pages.queue_pages import QueueContext, queue_routes
-from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
-from analyzer.web.pages.side_pages import health_routes, issue_pages
-from analyzer.web.pages.step_pages import step_routes
-from analyzer.web.pages.try_pages import again_routes, try_routes
-from analyzer.web.pages.workflow_pages import WorkflowContext, workflow_pages
+from analyzer.web.guard import GuardRules, Handler, Sessions, SignedOut, guarding, session_key
+from analyzer.web.pages.compare_page import compare_routes
+from analyzer.web.pages.front import Front, PageContext, Pages, sign_in_routes, styling
+from analyzer.web.pages.health_page import RecentWork, health_routes
+from analyzer.web.pages.issue_page import issue_pages
+from analyzer.web.pages.list_page import EVENTS, Changes, list_routes
+from analyzer.web.pages.queue_page import queue_routes
+from analyzer.web.pages.run_page import run_routes
+from analyzer.web.pages.step_page import step_routes
+from analyzer.web.pages.step_texts import clear_formatted
+from analyzer.web.pages.try_page import again_routes, try_routes
+from analyzer.web.pages.workflow_page import workflow_pages, workflow_routes
 from analyzer.web.probes import Probe, Probes, probe_routes
-from analyzer.web.reads.label_queue import LabelQueue
-from analyzer.web.reads.page_records import RunQuery
-from analyzer.web.reads.recent_work import RecentWork
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.run_query import InvalidFilter, RunQuery
 from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import Renderer, renderer
-from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, run_document
-from analyzer.web.run_list import InvalidFilter
+from analyzer.web.requested_analyses import Jobs
+from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes
 from analyzer.web.schemas import openapi
-from analyzer.web.signed_out import SignedOut
-from analyzer.web.workflow_api import workflow_routes
 from collector_processor.core.disk import StoreError
 from collector_processor.core.headers import tenant_among
 from collector_processor.core.http_server import HttpServer
@@ -133,7 +132,7 @@ def make_app(parts: WebParts) -> web.Application:
         return await _find_one(parts, request)
 
     pages = parts.pages
-    memory = None if pages is None else _memory(pages, renderer())
+    memory = None if pages is None else _memory(pages)
     forget = nothing_in_memory if memory is None else memory.forget
     app.add_routes(
         [
@@ -160,11 +159,38 @@ def make_app(parts: WebParts) -> web.Application:
     return app
 
 
-def _memory(pages: Pages, renderer: Renderer) -> PageMemory:
-    return PageMemory(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PageMemory:
+    """All data of stored runs that the pages hold in memory; dropped when a run is deleted."""
+
+    runs: RunArchive
+    whole: WholeRuns
+    prepared: PreparedParts
+    jobs: Jobs | None = None
+
+    async def forget(self, tenant: Tenant, run_id: str | None) -> None:
+        """Drop all texts, and the second opinions on a tenant's run, or on all its runs for ``None``.
+
+        A request that read the run before it was deleted may keep a part of it again; nothing leads to that
+        part, and newer ones displace it.
+        """
+        if self.jobs is not None:
+            self.jobs.forget(tenant, run_id)
+        await self.runs.clear()
+        await asyncio.to_thread(self._clear)
+
+    def _clear(self) -> None:
+        self.whole.clear()
+        self.prepared.clear()
+        clear_formatted()
+        forget_texts()
+
+
+def _memory(pages: Pages) -> _PageMemory:
+    return _PageMemory(
         runs=pages.runs,
         whole=WholeRuns(pages.runs, pages.clean, pages.reader),
-        prepared=PreparedPages(renderer, pages.trace_link),
+        prepared=PreparedParts(renderer().text),
         jobs=pages.jobs,
     )
 
@@ -195,7 +221,7 @@ class _Within:
 
     sessions: Sessions
     find: FindOne
-    memory: PageMemory
+    memory: _PageMemory
     renderer: Renderer
 
 
@@ -206,43 +232,41 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
         jobs=pages.jobs,
         has_token=parts.token is not None,
     )
+    trends = Trends(read=pages.runs.trend, now_ns=pages.now_ns)
     context = PageContext(
         front=front,
         pages=pages,
         labels=parts.labels,
         find=within.find,
         tenant=lambda request: _tenant(parts, request),
-        document=run_document,
+        named=partial(_find_named, parts),
         whole=within.memory.whole,
         prepared=within.memory.prepared,
+        trends=trends,
+        workflows=parts.workflows,
     )
     app.middlewares.insert(1, styling(front))  # inside the guard, around all others
     changes = Changes(newest=pages.runs.newest)
     app.on_shutdown.append(changes.close)
     recent = RecentWork(analyses_since=pages.runs.analyses_since, now_ns=pages.now_ns)
-    trends = Trends(read=pages.runs.trend, now_ns=pages.now_ns)
     app.cleanup_ctx.append(_looking_ahead(front.renderer, recent, trends))
     app.add_routes(
         [
-            *list_routes(ListContext(shared=context, trends=trends)),
+            *list_routes(context),
             *run_routes(context),
             *step_routes(context),
-            *compare_routes(CompareContext(shared=context, find=partial(_find_named, parts))),
-            *queue_routes(QueueContext(shared=context, queue=_queue(pages))),
+            *compare_routes(context),
+            *queue_routes(context),
             *try_routes(front),
             *(() if pages.jobs is None else analyse_routes(pages.jobs)),
             *again_routes(context),
             *issue_pages(context),
-            *workflow_pages(WorkflowContext(shared=context, workflows=parts.workflows)),
+            *workflow_pages(context),
             *health_routes(context, parts.probe, recent),
             *sign_in_routes(front, parts.token),
             web.get(EVENTS, changes.listen),
         ]
     )
-
-
-def _queue(pages: Pages) -> LabelQueue:
-    return LabelQueue(pages.runs, None if pages.issues is None else pages.issues.of_runs)
 
 
 def _looking_ahead(

@@ -15,12 +15,11 @@ from analyzer.inquiry.verdict import POOLED
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.issues.labels.correcting import KeptOpinions
 from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
-from analyzer.web.long_answers import long_answer
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.documents import read_document
-from analyzer.web.reads.page_records import RunPage, RunQuery, Sort, row_of
+from analyzer.web.reads.documents import RunPage, read_document, row_of
+from analyzer.web.reads.run_query import MAX_LISTED, RunQuery, Sort, read_filters, write_key
 from analyzer.web.reads.whole_runs import WholeRuns
-from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
+from analyzer.web.rendering import long_answer
 from collector_processor.core.analysis import EARLY, NOTES
 from collector_processor.core.records import CONFIRMED, PROOF, SAID_SUCCESS, SECOND_OPINION, StoredVerdict
 from collector_processor.core.runs import CleanRun, RunTotals

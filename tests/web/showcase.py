@@ -18,7 +18,7 @@ from analyzer.issues.fix_reports import FixedWorkflow, IssueFix
 from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence import Count, Fingerprint, IssueState, Share
 from analyzer.issues.report import AgentShare
-from analyzer.web.views.workflow_page import workflow_path
+from analyzer.web.rendering import workflow_path
 from collector_processor.core.runs import Run, RunTotals
 from collector_processor.rebuild.runs import total_up
 from collector_processor.rebuild.stages import rebuild

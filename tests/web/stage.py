@@ -26,14 +26,13 @@ from analyzer.recordings.read_files import read_recording
 from analyzer.recordings.uploads import reading_here
 from analyzer.web.api import Deleting, Labels
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import shown_settings
-from analyzer.web.pages.run_pages import Pages
+from analyzer.web.pages.front import Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import RunName, ShownIssue
+from analyzer.web.reads.issue_reads import ShownIssue
+from analyzer.web.reads.run_query import RunName
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import Jobs
-from analyzer.web.views.run_page import TraceLink
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.core.runs import Run, RunTotals

@@ -19,7 +19,7 @@ from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.choice import Choice
 from analyzer.web.app import make_app
-from analyzer.web.pages.try_pages import MAX_UPLOAD
+from analyzer.web.pages.try_page import MAX_UPLOAD
 from analyzer.web.requested_analyses import Jobs
 from semconv.model import Status
 from tests.shown import fixtures

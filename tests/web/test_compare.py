@@ -17,9 +17,9 @@ from analyzer import AsyncClient, ServiceError
 from analyzer.history.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.app import make_app
+from analyzer.web.pages.compare_page import MOST_PAIRS, MOST_WORDS, view_of
 from analyzer.web.reads import nearest
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
 from collector_processor.core.disk import RUNS
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant

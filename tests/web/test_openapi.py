@@ -26,9 +26,8 @@ from analyzer.issues.recurrence import IssueState
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
 from analyzer.web.app import make_app
-from analyzer.web.reads.page_records import Sort
+from analyzer.web.reads.run_query import FILTERS, MAX_LISTED, Sort
 from analyzer.web.reads.workflow_reads import WorkflowReader
-from analyzer.web.run_list import FILTERS, MAX_LISTED
 from analyzer.web.schemas import openapi
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import RUNS

@@ -11,10 +11,9 @@ import pytest
 from aiohttp.test_utils import TestClient
 from aiohttp.web import Application, Request
 
+from analyzer.web.pages.run_page import versions_of
+from analyzer.web.pages.step_texts import MOST_TEXT, formatted, json_html, shown_text
 from analyzer.web.reads import whole_runs
-from analyzer.web.views.formatted import formatted, json_html, shown_text
-from analyzer.web.views.marked_texts import MOST_TEXT
-from analyzer.web.views.verdict_versions import versions_of
 from collector_processor.core.records import PERSON, Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT
 from tests.runs import run, step

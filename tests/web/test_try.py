@@ -30,7 +30,7 @@ from analyzer.methods.choice import Choice, Offer
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.uploads import MAX_UNPACKED, reading_here
 from analyzer.web.app import make_app
-from analyzer.web.pages.try_pages import MAX_UPLOAD, MOST_FILES, MOST_REFERENCE
+from analyzer.web.pages.try_page import MAX_UPLOAD, MOST_FILES, MOST_REFERENCE
 from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor

@@ -15,7 +15,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import Sessions
 from analyzer.web.pages.front import Front, ShownSetting, routed, sign_in_routes
-from analyzer.web.pages.try_pages import try_routes
+from analyzer.web.pages.try_page import try_routes
 from analyzer.web.rendering import renderer
 from analyzer.web.requested_analyses import Jobs
 

@@ -9,17 +9,65 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Final, TypeVar
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeVar
 
-from analyzer.issues.fix_reports import FixReports
+from analyzer.issues.fix_reports import FixReports, IssueFix
 from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.recurrence import Issue, age
-from analyzer.issues.report import IssueReports, Wanted
-from analyzer.web.reads.page_records import RunName, ShownIssue
+from analyzer.issues.report import AgentShare, IssueReports, Wanted
+from analyzer.web.reads.run_query import RunName
 from collector_processor.core.disk import refusing
 from collector_processor.otlp import Tenant
+
+
+class IssueSource(Protocol):
+    """Reads recurring failures, and applies people's decisions on them."""
+
+    async def issues(self, tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
+        """Return issues, latest change first; an empty tenant means all."""
+        ...
+
+    async def issue(self, tenant: Tenant, issue_id: str, since: str = "") -> Sequence[ShownIssue]:
+        """Return the issues of this id, one per tenant that has it.
+
+        Args:
+            tenant: its owner; empty for all.
+            issue_id: the issue.
+            since: the release or time of a fix to compare; empty for the likeliest one.
+        """
+        ...
+
+    async def of_runs(self, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
+        """Return the current issues that runs are counted in; runs without an issue are left out."""
+        ...
+
+    async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
+        """Close an issue; ``False`` if there is no issue with this id."""
+        ...
+
+    async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
+        """Mute an issue until the given time (0 to unmute); ``False`` if there is no such issue."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownIssue:
+    """A recurring failure with the data that pages show."""
+
+    tenant: Tenant
+    issue: Issue
+    """The issue with its current state."""
+    trend: tuple[int, ...] = ()
+    """Failures per day, oldest first; the last is today."""
+    share: AgentShare | None = None
+    """Share of its agent's runs, if known; not set in lists."""
+    fellows: tuple[Issue, ...] = ()
+    """Other issues of its service; not set in lists."""
+    fix: IssueFix | None = None
+    """Its workflows before and after a fix; not set in lists."""
+
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from analyzer.history.run_diff import has_same_task, nearest_run
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
+from analyzer.web.reads.documents import RunRow
+from analyzer.web.reads.run_query import MOST_ASKED, RunName, RunQuery
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.rendering import outcome
-from analyzer.web.run_list import MOST_ASKED
 from collector_processor.core.records import StoredVerdict
 from semconv.model import Status
 
