@@ -26,7 +26,6 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from analyzer.executor.analyst import RunAnalyst
 from analyzer.executor.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
 from analyzer.issues.counting import IssueCounting
-from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
@@ -218,17 +217,13 @@ class _Parts:
             pages=self._pages(issues, giver),
         )
 
-    def _issues(self) -> IssueService:
+    def _issues(self) -> IssueReader:
         store = self.store
-        own, labels = IssueStore(store.db), LabelStore(store.db)
-        service = IssueService(
-            counting=IssueCounting(own, labels, counting_rules(self.settings)),
-            store=own,
-            reader=IssueStore(store.database.connect()),
-            in_db=store.thread.run,
-        )
-        self.stack.callback(service.close)
-        return service
+        rules, own = counting_rules(self.settings), IssueStore(store.database.connect())
+        counting = IssueCounting(IssueStore(store.db), LabelStore(store.db), rules)
+        reader = IssueReader(counting, own, store.thread.run, time.time_ns)
+        self.stack.callback(reader.close)
+        return reader
 
     def _labels(self, runs: RunStore) -> Labels:
         store, labels = self.store, LabelStore(self.store.db)
@@ -248,19 +243,16 @@ class _Parts:
 
         return Labels(give=give, of=of)
 
-    def _pages(self, issues: IssueService, giver: CommandGiver) -> Pages:
+    def _pages(self, issues: IssueReader, giver: CommandGiver) -> Pages:
         settings, store = self.settings, self.store
         archive = RunArchive(store.database)
         self.stack.callback(archive.close)
-        own = IssueStore(store.database.connect())
-        reader = IssueReader(issues, own, time.time_ns, is_fair_sample=settings.is_fair_sample)
-        self.stack.callback(reader.close)
         return Pages(
             runs=archive,
             clean=self.clean,
             reader=open_reader(settings.mappings),
             jobs=self.requested.jobs,
-            issues=reader,
+            issues=issues,
             trace_link=TraceLink(template=settings.trace_url or ""),
             settings=shown_settings(settings),
             second=giver,

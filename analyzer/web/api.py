@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.issues.issue_service import IssueService
 from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.opinion_store import Opinion
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, to_json
 from analyzer.issues.recurrence import IssueState
 from analyzer.issues.report import Wanted
 from analyzer.web.reads.documents import read_document
+from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.run_query import read_limit
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
@@ -45,7 +45,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TenantOf = Callable[[web.Request], Tenant]
 
 
-def issue_routes(issues: IssueService, tenant_of: TenantOf) -> list[web.RouteDef]:
+def issue_routes(issues: IssueReader, tenant_of: TenantOf) -> list[web.RouteDef]:
     """Return the routes; ``tenant_of`` returns the tenant of a request's header, empty for all tenants."""
 
     async def listing(request: web.Request) -> web.Response:
@@ -127,7 +127,7 @@ async def _json(request: web.Request, expected: str = "expected JSON\n") -> obje
         raise web.HTTPBadRequest(text=expected) from None
 
 
-async def _meant(issues: IssueService, request: web.Request, tenant: Tenant) -> tuple[Tenant, str]:
+async def _meant(issues: IssueReader, request: web.Request, tenant: Tenant) -> tuple[Tenant, str]:
     issue_id = request.match_info["issue_id"]
     found = [one for one in await issues.tenants_of(issue_id) if not tenant or one == tenant]
     if not found:

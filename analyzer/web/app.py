@@ -17,7 +17,6 @@ from typing import Final
 from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.issues.issue_service import IssueService
 from analyzer.lineage.memory import forget_texts
 from analyzer.web.analyse_api import analyse_routes
 from analyzer.web.api import (
@@ -43,6 +42,7 @@ from analyzer.web.pages.try_page import again_routes, try_routes
 from analyzer.web.pages.workflow_page import workflow_pages, workflow_routes
 from analyzer.web.probes import Probe, Probes, probe_routes
 from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.run_query import InvalidFilter, RunQuery
 from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
@@ -76,7 +76,7 @@ class WebParts:
     labels: Labels
     deleting: Deleting | None = None
     """``None`` if nothing can be deleted."""
-    issues: IssueService | None = None
+    issues: IssueReader | None = None
     """``None`` if recurring failures are not stored."""
     workflows: WorkflowReader | None = None
     """``None`` if runs are not compared with each other."""
