@@ -43,9 +43,9 @@ from analyzer.service.start_lanes import open_track_records
 from analyzer.service.upload_process import UploadReader
 from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.process_stats import ProcessStats
-from analyzer.web.api import Deleting, Labels
+from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import Pages, TraceLink, shown_settings
+from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probe, Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
@@ -202,7 +202,6 @@ class _Parts:
         is_remembered = self.signs_out_durably and settings.token
         return WebParts(
             probe=self.probe,
-            recent=lambda limit: store.thread.run(runs.recent, limit),
             find=lambda run_id: store.thread.run(runs.find, run_id),
             labels=self._labels(runs),
             deleting=Deleting(run=giver.delete_run, tenant=giver.delete_tenant),

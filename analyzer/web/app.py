@@ -19,18 +19,10 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.lineage.memory import forget_texts
 from analyzer.web.analyse_api import analyse_routes
-from analyzer.web.api import (
-    Deleting,
-    FindOne,
-    Labels,
-    delete_routes,
-    issue_routes,
-    label_routes,
-    nothing_in_memory,
-)
+from analyzer.web.api import Deleting, delete_routes, issue_routes, label_routes
 from analyzer.web.guard import GuardRules, Handler, Sessions, SignedOut, guarding, session_key
 from analyzer.web.pages.compare_page import compare_routes
-from analyzer.web.pages.front import Front, PageContext, Pages, sign_in_routes, styling
+from analyzer.web.pages.front import Front, Labels, PageContext, Pages, sign_in_routes, styling
 from analyzer.web.pages.health_page import RecentWork, health_routes
 from analyzer.web.pages.issue_page import issue_pages
 from analyzer.web.pages.list_page import EVENTS, Changes, list_routes
@@ -41,7 +33,6 @@ from analyzer.web.pages.step_texts import clear_formatted
 from analyzer.web.pages.try_page import again_routes, try_routes
 from analyzer.web.pages.workflow_page import workflow_pages, workflow_routes
 from analyzer.web.probes import Probe, Probes, probe_routes
-from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.run_query import InvalidFilter, RunQuery
 from analyzer.web.reads.trends import Trends
@@ -49,8 +40,7 @@ from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import Renderer, renderer
-from analyzer.web.requested_analyses import Jobs
-from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes
+from analyzer.web.run_api import run_api_routes
 from analyzer.web.schemas import openapi
 from collector_processor.core.disk import StoreError
 from collector_processor.core.headers import tenant_among
@@ -71,9 +61,9 @@ class WebParts:
 
     probe: Probe
     """Answers about health, readiness and metrics."""
-    recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     labels: Labels
+    pages: Pages
     deleting: Deleting | None = None
     """``None`` if nothing can be deleted."""
     issues: IssueReader | None = None
@@ -88,8 +78,6 @@ class WebParts:
     signed_out: Path | None = None
     """File with the sessions that ended; ``None`` to remember them in memory."""
     tls: TlsFiles | None = None
-    pages: Pages | None = None
-    """``None`` to serve only the API."""
 
 
 def web_server(parts: WebParts, listen: Address) -> HttpServer:
@@ -128,137 +116,25 @@ def make_app(parts: WebParts) -> web.Application:
     )
     app = web.Application(middlewares=[guarding(rules), _say_refusal], client_max_size=_MAX_BODY)
 
-    async def find(request: web.Request) -> StoredVerdict:
-        return await _find_one(parts, request)
-
-    pages = parts.pages
-    memory = None if pages is None else _memory(pages)
-    forget = nothing_in_memory if memory is None else memory.forget
+    front = Front(
+        renderer=renderer(), sessions=sessions, jobs=parts.pages.jobs, has_token=parts.token is not None
+    )
+    context = _context(parts, front)
+    app.middlewares.insert(1, styling(front))  # inside the guard, around all others
+    changes = Changes(newest=parts.pages.runs.newest)
+    app.on_shutdown.append(changes.close)
+    recent = RecentWork(analyses_since=parts.pages.runs.analyses_since, now_ns=parts.pages.now_ns)
+    app.cleanup_ctx.append(_looking_ahead(front.renderer, recent, context.trends))
     app.add_routes(
         [
             *probe_routes(parts.probe),
-            *run_api_routes(_run_reads(parts, find, None if memory is None else memory.whole)),
-            web.get("/api/openapi.json", _openapi),
-            *label_routes(parts.labels, find),
-            *(
-                delete_routes(parts.deleting, find, lambda request: _tenant(parts, request), forget)
-                if parts.deleting
-                else ()
-            ),
-            *(issue_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else ()),
-            *(
-                workflow_routes(parts.workflows, lambda request: _tenant(parts, request))
-                if parts.workflows
-                else ()
-            ),
-        ]
-    )
-    if pages is not None and memory is not None:
-        within = _Within(sessions=sessions, find=find, memory=memory, renderer=renderer())
-        _add_pages(app, parts, pages, within)
-    return app
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PageMemory:
-    """All data of stored runs that the pages hold in memory; dropped when a run is deleted."""
-
-    runs: RunArchive
-    whole: WholeRuns
-    prepared: PreparedParts
-    jobs: Jobs | None = None
-
-    async def forget(self, tenant: Tenant, run_id: str | None) -> None:
-        """Drop all texts, and the second opinions on a tenant's run, or on all its runs for ``None``.
-
-        A request that read the run before it was deleted may keep a part of it again; nothing leads to that
-        part, and newer ones displace it.
-        """
-        if self.jobs is not None:
-            self.jobs.forget(tenant, run_id)
-        await self.runs.clear()
-        await asyncio.to_thread(self._clear)
-
-    def _clear(self) -> None:
-        self.whole.clear()
-        self.prepared.clear()
-        clear_formatted()
-        forget_texts()
-
-
-def _memory(pages: Pages) -> _PageMemory:
-    return _PageMemory(
-        runs=pages.runs,
-        whole=WholeRuns(pages.runs, pages.clean, pages.reader),
-        prepared=PreparedParts(renderer().text),
-        jobs=pages.jobs,
-    )
-
-
-def _run_reads(parts: WebParts, find: FindOne, whole: WholeRuns | None) -> RunReads:
-    def tenant_of(request: web.Request) -> Tenant:
-        return _tenant(parts, request)
-
-    if parts.pages is None or whole is None:
-        return RunReads(page=newest(parts.recent), labels=parts.labels, find=find, tenant_of=tenant_of)
-    pages = parts.pages
-    return RunReads(
-        page=pages.runs.page,
-        labels=parts.labels,
-        find=find,
-        tenant_of=tenant_of,
-        now_ns=pages.now_ns,
-        second=pages.second,
-        versions=pages.runs.versions,
-        version=pages.runs.version,
-        steps=partial(read_steps, whole),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Within:
-    """State that the pages share with the rest of the application."""
-
-    sessions: Sessions
-    find: FindOne
-    memory: _PageMemory
-    renderer: Renderer
-
-
-def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Within) -> None:
-    front = Front(
-        renderer=within.renderer,
-        sessions=within.sessions,
-        jobs=pages.jobs,
-        has_token=parts.token is not None,
-    )
-    trends = Trends(read=pages.runs.trend, now_ns=pages.now_ns)
-    context = PageContext(
-        front=front,
-        pages=pages,
-        labels=parts.labels,
-        find=within.find,
-        tenant=lambda request: _tenant(parts, request),
-        named=partial(_find_named, parts),
-        whole=within.memory.whole,
-        prepared=within.memory.prepared,
-        trends=trends,
-        workflows=parts.workflows,
-    )
-    app.middlewares.insert(1, styling(front))  # inside the guard, around all others
-    changes = Changes(newest=pages.runs.newest)
-    app.on_shutdown.append(changes.close)
-    recent = RecentWork(analyses_since=pages.runs.analyses_since, now_ns=pages.now_ns)
-    app.cleanup_ctx.append(_looking_ahead(front.renderer, recent, trends))
-    app.add_routes(
-        [
+            *_api_routes(parts, context),
             *list_routes(context),
             *run_routes(context),
             *step_routes(context),
             *compare_routes(context),
             *queue_routes(context),
             *try_routes(front),
-            *(() if pages.jobs is None else analyse_routes(pages.jobs)),
             *again_routes(context),
             *issue_pages(context),
             *workflow_pages(context),
@@ -267,6 +143,60 @@ def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Wit
             web.get(EVENTS, changes.listen),
         ]
     )
+    return app
+
+
+def _context(parts: WebParts, front: Front) -> PageContext:
+    pages = parts.pages
+
+    async def find(request: web.Request) -> StoredVerdict:
+        return await _find_named(parts, request, request.match_info["run_id"])
+
+    return PageContext(
+        front=front,
+        pages=pages,
+        labels=parts.labels,
+        find=find,
+        tenant=partial(_tenant, parts),
+        named=partial(_find_named, parts),
+        whole=WholeRuns(pages.runs, pages.clean, pages.reader),
+        prepared=PreparedParts(front.renderer.text),
+        trends=Trends(read=pages.runs.trend, now_ns=pages.now_ns),
+        workflows=parts.workflows,
+    )
+
+
+def _api_routes(parts: WebParts, context: PageContext) -> list[web.RouteDef]:
+    find, tenant, jobs = context.find, context.tenant, parts.pages.jobs
+    deleting, issues = parts.deleting, parts.issues
+    return [
+        *run_api_routes(context),
+        web.get("/api/openapi.json", _openapi),
+        *label_routes(parts.labels, find),
+        *(() if deleting is None else delete_routes(deleting, find, tenant, partial(_forget, context))),
+        *(() if issues is None else issue_routes(issues, tenant)),
+        *(() if parts.workflows is None else workflow_routes(parts.workflows, tenant)),
+        *(() if jobs is None else analyse_routes(jobs)),
+    ]
+
+
+async def _forget(context: PageContext, tenant: Tenant, run_id: str | None) -> None:
+    """Drop all texts in memory, and the second opinions on a tenant's run, or on all its runs for ``None``.
+
+    A request that read the run before it was deleted may keep a part of it again; nothing leads to that
+    part, and newer ones displace it.
+    """
+    if context.pages.jobs is not None:
+        context.pages.jobs.forget(tenant, run_id)
+    await context.pages.runs.clear()
+
+    def clear() -> None:
+        context.whole.clear()
+        context.prepared.clear()
+        clear_formatted()
+        forget_texts()
+
+    await asyncio.to_thread(clear)
 
 
 def _looking_ahead(
@@ -306,11 +236,6 @@ async def _openapi(_request: web.Request) -> web.Response:
 def common_routes(is_ready: Callable[[], bool], metrics: CollectorRegistry) -> list[web.RouteDef]:
     """Return the routes that every process has: the probes, and the metrics."""
     return probe_routes(Probes(is_ready=is_ready, metrics=metrics))
-
-
-async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
-    """Return the run in the path, for the tenant of the request's header."""
-    return await _find_named(parts, request, request.match_info["run_id"])
 
 
 async def _find_named(parts: WebParts, request: web.Request, run_id: str) -> StoredVerdict:

@@ -24,9 +24,9 @@ from analyzer.issues.report import AgentShare
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from analyzer.recordings.uploads import reading_here
-from analyzer.web.api import Deleting, Labels
+from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import Pages, TraceLink, shown_settings
+from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import ShownIssue
@@ -148,7 +148,6 @@ class Stage:
         )
         parts = WebParts(
             probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
-            recent=self._recent,
             find=self._find,
             labels=Labels(give=self._give, of=self._labels_of),
             deleting=Deleting(run=self._delete, tenant=self._delete_tenant),
@@ -166,9 +165,6 @@ class Stage:
 
     async def _delete_tenant(self, tenant: Tenant) -> int:
         return delete_tenant(self.verdicts._db, tenant)
-
-    async def _recent(self, limit: int) -> Sequence[StoredVerdict]:
-        return self.verdicts.recent(limit)
 
     async def _find(self, run_id: str) -> Sequence[StoredVerdict]:
         return self.verdicts.find(run_id)
@@ -232,7 +228,6 @@ async def serving(parts: WebParts) -> AsyncIterator[str]:
 
 def close_parts(parts: WebParts) -> None:
     """Close what the server's parts read with."""
-    assert parts.pages is not None
     assert parts.workflows is not None
     parts.pages.runs.close()
     parts.workflows.close()

@@ -297,7 +297,6 @@ def test_what_is_quoted_is_marked_in_markdown_too() -> None:
 async def test_runs_are_remembered_but_not_for_ever(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [await stage.add(replace(RUN, run_id=f"r{number}"), "shop") for number in range(3)]
     pages = stage.parts().pages
-    assert pages is not None
     reads: list[str] = []
 
     def reading(verdict: StoredVerdict, *others: Any) -> Any:

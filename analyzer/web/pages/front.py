@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -12,7 +12,8 @@ from aiohttp import web
 from pydantic.fields import FieldInfo
 
 from analyzer.issues.labels.correcting import KeptOpinions
-from analyzer.web.api import FindOne, Labels
+from analyzer.issues.labels.labelling import AcceptedLabel
+from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueSource
@@ -28,6 +29,21 @@ from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, setting_name
 from semconv.dialects import USUAL, Reader
 from semconv.model import Trajectory
+
+TenantOf = Callable[[web.Request], Tenant]
+
+FindOne = Callable[[web.Request], Awaitable[StoredVerdict]]
+"""Returns the run in a request's path, for the request's tenant; raises a 404 or 409 if there is not exactly
+one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """Functions that store labels and read them."""
+
+    give: Callable[[StoredVerdict, Statement], Awaitable[AcceptedLabel]]
+    of: Callable[[Tenant, str], Awaitable[Sequence[Label]]]
+
 
 CleanRun = Callable[[Trajectory], Trajectory]
 D = TypeVar("D")

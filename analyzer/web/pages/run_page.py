@@ -26,7 +26,7 @@ from analyzer.issues.labels.kept_trace import otlp_json, read_kept
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from analyzer.issues.recurrence import Issue
 from analyzer.methods.choice import Offer
-from analyzer.web.api import author_of, label_document, opinion_document
+from analyzer.web.api import author_of, label_document
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import PageContext, TraceLink, routed
 from analyzer.web.pages.issue_page import experiment_command, shown_proofs
@@ -46,7 +46,7 @@ from analyzer.web.reads.run_query import MOST_ASKED, RunName
 from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import long_answer
 from analyzer.web.requested_analyses import Jobs
-from analyzer.web.run_api import read_steps, run_document, versions_document
+from analyzer.web.run_api import opinions_of, read_steps, run_document, versions_document
 from collector_processor.core.records import EXPERIMENT, SECOND_OPINION, StoredVerdict
 from collector_processor.otlp import MalformedRequestError
 from collector_processor.rebuild.kept_spans import unpack_spans
@@ -135,7 +135,7 @@ async def show_run(context: PageContext, request: web.Request, refused: str = ""
         arms=await runs.trial_arms(*name),
         command=experiment_command(verdict.run_id, of_service),
         proofs=shown_proofs(await runs.proofs(*name)),
-        opinions=await _opinions(context, verdict),
+        opinions=await opinions_of(context, verdict),
         is_second_opinion=verdict.fields.get(SECOND_OPINION) is True,
         trace_link=context.pages.trace_link,
         trace_url=context.pages.trace_link.to(
@@ -158,13 +158,6 @@ async def prepared_run(
 
     verdict = json.dumps([document.get(name) for name in _FIELDS])
     return await parts.of((id(whole), verdict, wanted), (whole,), make)
-
-
-async def _opinions(context: PageContext, verdict: StoredVerdict) -> list[dict[str, Any]]:
-    """Return the second opinions on a run, newest first."""
-    second = context.pages.second
-    found = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
-    return [opinion_document(one) for one in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +238,7 @@ async def _report(context: PageContext, request: web.Request) -> web.Response:
 async def _export(context: PageContext, request: web.Request) -> web.Response:
     verdict = await context.find(request)
     said = await context.labels.of(verdict.tenant, verdict.run_id)
-    opinions = {"opinions": await _opinions(context, verdict)}
+    opinions = {"opinions": await opinions_of(context, verdict)}
     versions = versions_document(await context.pages.runs.versions(verdict.tenant, verdict.run_id))
     steps = {"run": await read_steps(context.whole, verdict)}
     document = {**run_document(verdict), **label_document(said), **opinions, **versions, **steps}

@@ -25,8 +25,7 @@ from analyzer.issues.workflow_reports import (
     to_json,
 )
 from analyzer.telemetry.metric_table import MAX_WORKFLOWS
-from analyzer.web.api import TenantOf
-from analyzer.web.pages.front import PageContext, routed
+from analyzer.web.pages.front import PageContext, TenantOf, routed
 from analyzer.web.pages.issue_page import change_words, share_words
 from analyzer.web.reads.run_query import MOST_ASKED
 from analyzer.web.reads.workflow_reads import ShownWorkflow, ShownWorkflows, WorkflowReader
