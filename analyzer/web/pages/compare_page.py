@@ -48,6 +48,9 @@ MOST_WORDS: Final = 600
 MOST_TEXT: Final = 4_000
 """Characters shown of a text."""
 MOST_PAIRS: Final = 2_000
+_LEAST_ALIKE: Final = 0.2
+"""Share of words in common below which two texts are shown whole, one after the other: the few words that
+happen to be the same would only break both texts up."""
 _FOLDED: Final = 4
 """Equal steps in a row that are folded."""
 _MOST_LANES: Final = 12
@@ -425,8 +428,11 @@ def _marked(left: str, right: str) -> tuple[Piece, ...]:
         return (_piece(left, ""),) if left else ()
     if max(len(ours), len(theirs)) > MOST_WORDS:
         return tuple(_piece(text, side) for text, side in ((left, "left"), (right, "right")) if text)
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    if _alike(matcher, ours, theirs) < _LEAST_ALIKE:
+        return tuple(_piece(text, side) for text, side in ((left, "left"), (right, "right")) if text)
     pieces: list[Piece] = []
-    for kind, low, high, first, last in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+    for kind, low, high, first, last in matcher.get_opcodes():
         if kind == "equal":
             pieces.append(_piece("".join(ours[low:high]), ""))
             continue
@@ -435,6 +441,17 @@ def _marked(left: str, right: str) -> tuple[Piece, ...]:
                 pieces.append(_piece("".join(words), side))
     cut = "left" if len(left) > MOST_TEXT else "right" if len(right) > MOST_TEXT else None
     return tuple(pieces) if cut is None else (*pieces, Piece(text=" …", side=cut))
+
+
+def _alike(matcher: SequenceMatcher[str], ours: Sequence[str], theirs: Sequence[str]) -> float:
+    """Return the share of words, without spaces and punctuation, that two texts have in common."""
+    same = sum(
+        word[0].isalnum()
+        for block in matcher.get_matching_blocks()
+        for word in ours[block.a : block.a + block.size]
+    )
+    words = sum(word[0].isalnum() for word in (*ours, *theirs))
+    return 2 * same / words if words else 1.0
 
 
 def _piece(text: str, side: str) -> Piece:
