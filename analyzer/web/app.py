@@ -1,6 +1,9 @@
-"""HTTP server of health, metrics, the API and the pages. Not pure; decides nothing.
+"""HTTP servers of health, metrics, the API and the pages. Not pure; decides nothing.
 
 ``/healthz`` and ``/readyz`` are open, for probes; ``guard.py`` decides which other requests are answered.
+
+An analyzer half keeps no runs: it has pages to try a file and of its health. Requests for runs are redirected
+to ``BLAMESPAN_WEB_URL``, or answered with a page that says where they are.
 """
 
 from __future__ import annotations
@@ -13,24 +16,33 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
 from analyzer.lineage.memory import forget_texts
-from analyzer.web.analyse_api import analyse_routes
 from analyzer.web.api import Deleting, delete_routes, issue_routes, label_routes
 from analyzer.web.guard import GuardRules, Handler, Sessions, SignedOut, guarding, session_key
 from analyzer.web.pages.compare_page import compare_routes
-from analyzer.web.pages.front import Front, Labels, PageContext, Pages, sign_in_routes, styling
-from analyzer.web.pages.health_page import RecentWork, health_routes
+from analyzer.web.pages.front import (
+    Front,
+    Labels,
+    PageContext,
+    Pages,
+    ShownSetting,
+    routed,
+    sign_in_routes,
+    styling,
+)
+from analyzer.web.pages.health_page import RecentWork, counts_of, health_routes
 from analyzer.web.pages.issue_page import issue_pages
 from analyzer.web.pages.list_page import EVENTS, Changes, list_routes
 from analyzer.web.pages.queue_page import queue_routes
 from analyzer.web.pages.run_page import run_routes
 from analyzer.web.pages.step_page import step_routes
 from analyzer.web.pages.step_texts import clear_formatted
-from analyzer.web.pages.try_page import again_routes, try_routes
+from analyzer.web.pages.try_page import again_routes, analyse_routes, try_routes
 from analyzer.web.pages.workflow_page import workflow_pages, workflow_routes
 from analyzer.web.probes import Probe, Probes, probe_routes
 from analyzer.web.reads.issue_reads import IssueReader
@@ -40,6 +52,7 @@ from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import Renderer, renderer
+from analyzer.web.requested_analyses import Jobs
 from analyzer.web.run_api import run_api_routes
 from analyzer.web.schemas import openapi
 from collector_processor.core.disk import StoreError
@@ -50,9 +63,11 @@ from collector_processor.otlp import Address, MalformedRequestError, Tenant
 from collector_processor.otlp.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
-
 _MAX_BODY: Final = 64 << 10
 """Largest label, in bytes."""
+_ELSEWHERE: Final = (
+    "/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}", "/workflows", "/workflow", "/queue",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,3 +272,46 @@ def _tenant(parts: WebParts, request: web.Request) -> Tenant:
         return tenant_among(request.headers.items(), parts.tenant_header_names)
     except MalformedRequestError as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzerPages:
+    """Dependencies of the pages."""
+
+    jobs: Jobs | None
+    settings: tuple[ShownSetting, ...] = ()
+    runs_at: str | None = None
+    """Address of the pages that show runs, without a trailing slash; ``None`` if not configured."""
+
+
+def analyzer_routes(
+    pages: AnalyzerPages, sessions: Sessions, metrics: CollectorRegistry, token: str | None
+) -> list[web.RouteDef]:
+    """Return the routes of all pages."""
+    front = Front(
+        renderer=renderer(),
+        sessions=sessions,
+        jobs=pages.jobs,
+        has_token=token is not None,
+    )
+
+    async def home(_front: Front, _request: web.Request) -> web.StreamResponse:
+        raise web.HTTPSeeOther("/try")
+
+    async def health(front: Front, request: web.Request) -> web.StreamResponse:
+        counts = counts_of(metrics)
+        return await front.show(request, "analyzer_health.html", counts=counts, settings=pages.settings)
+
+    async def elsewhere(front: Front, request: web.Request) -> web.StreamResponse:
+        """Redirect requests for runs to the pages that show them."""
+        there = pages.runs_at
+        if there is not None and urlsplit(there).netloc.lower() != request.host.lower():
+            raise web.HTTPSeeOther(there + request.raw_path)
+        return await front.show(request, "elsewhere.html")
+
+    moved = [("GET", path, elsewhere) for path in _ELSEWHERE]
+    return [
+        *routed(front, ("GET", "/", home), ("GET", "/health", health), *moved),
+        *try_routes(front),
+        *sign_in_routes(front, token),
+    ]

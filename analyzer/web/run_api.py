@@ -14,15 +14,13 @@ from analyzer.inquiry.verdict import POOLED
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.api import label_document, opinion_document
 from analyzer.web.pages.front import PageContext, routed
-from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.documents import RunPage, read_document
 from analyzer.web.reads.run_query import Sort, read_filters, write_key
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.rendering import long_answer
 from collector_processor.core.analysis import EARLY, NOTES
 from collector_processor.core.records import CONFIRMED, PROOF, SAID_SUCCESS, SECOND_OPINION, StoredVerdict
-from collector_processor.core.runs import CleanRun, RunTotals
-from semconv.dialects import USUAL, Reader
+from collector_processor.core.runs import RunTotals
 
 MOST_STEPS: Final = 1_000
 """Steps in one answer; most runs have fewer than 100."""
@@ -91,23 +89,10 @@ async def _asked_version(context: PageContext, request: web.Request, current: St
     return found
 
 
-async def kept_steps(
-    runs: RunArchive,
-    clean: CleanRun,
-    verdict: StoredVerdict,
-    first: int = 0,
-    end: int | None = None,
-    *,
-    reader: Reader = USUAL,
-) -> dict[str, Any] | None:
-    """Return steps of a run as JSON, from its spans if they are kept; ``None`` if no steps are kept."""
-    return await read_steps(WholeRuns(runs, clean, reader), verdict, first, end)
-
-
 async def read_steps(
     runs: WholeRuns, verdict: StoredVerdict, first: int = 0, end: int | None = None
 ) -> dict[str, Any] | None:
-    """Return steps of a run as JSON, as ``kept_steps`` does, from runs that may be read already."""
+    """Return steps of a run as JSON, from its spans if they are kept; ``None`` if no steps are kept."""
     read = await runs.of(verdict)
     if read is None:
         return None

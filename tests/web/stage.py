@@ -13,7 +13,6 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.executor.analyst import LocalOpinions, RunAnalyst
 from analyzer.inquiry.verdict import to_json
-from analyzer.issues.fix_reports import IssueFix
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
@@ -21,6 +20,7 @@ from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, mute, resolve
 from analyzer.issues.report import AgentShare
+from analyzer.issues.workflow_reports import IssueFix
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from analyzer.recordings.uploads import reading_here

@@ -66,8 +66,8 @@ from collector_processor.settings import (
 )
 
 _LOW_DISK_BYTES: Final = 1 << 30
-
-
+_PATH: Final = "/readyz"
+_READY: Final = 200
 _STYLES: Final = {Health.OK: "green", Health.WARNING: "yellow", Health.FAILED: "red"}
 
 
@@ -193,14 +193,8 @@ def _tls(settings: Settings) -> Iterator[Finding]:
 
 
 async def _service(settings: Settings) -> Finding:
-    files, web = tls_files(settings), settings.listeners[2]
-    host = "127.0.0.1" if web.host in {"0.0.0.0", ""} else web.host  # noqa: S104 - to ask, not to listen
-    host = f"[{host}]" if ":" in host else host
-    tls = None
-    if files is not None:  # unverified: it is our own address, and the certificate may be for any name
-        tls = ssl.create_default_context()
-        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    return await check_listener(f"http{'s' if files else ''}://{host}:{web.port}", tls)
+    tls = _unverified_tls(settings)
+    return await check_listener(f"http{'s' if tls else ''}://{_reached(settings.listeners[2])}", tls)
 
 
 async def _neighbours(settings: Settings) -> AsyncIterator[Finding]:
@@ -331,10 +325,6 @@ def _table(findings: list[Finding]) -> Table:
     return table
 
 
-_PATH: Final = "/readyz"
-_READY: Final = 200
-
-
 def check_ready(timeout_s: float, output: OutputFormat) -> None:
     """Print whether the service on this machine is ready; needs neither token nor certificate.
 
@@ -368,20 +358,29 @@ def _ask(settings: Settings, address: Address, timeout_s: float) -> int:
 
 
 def _connection(settings: Settings, address: Address, timeout_s: float) -> HTTPConnection:
-    if settings.tls_certificate is None:
+    tls = _unverified_tls(settings)
+    if tls is None:
         return HTTPConnection(address.host, address.port, timeout=timeout_s)
-    # Unverified: no secret is sent, it is this machine's own listener, and its certificate names another
-    # host. A corrupt file on the disk, which never replaces a sound certificate, must not fail the probe.
+    return HTTPSConnection(address.host, address.port, timeout=timeout_s, context=tls)
+
+
+def _unverified_tls(settings: Settings) -> ssl.SSLContext | None:
+    """Return how to reach our own listener; ``None`` without TLS.
+
+    Unverified: no secret is sent, it is this machine's own listener, and its certificate names another host.
+    A corrupt file on the disk, which never replaces a sound certificate, must not fail the probe.
+    """
+    if settings.tls_certificate is None:
+        return None
     context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return HTTPSConnection(address.host, address.port, timeout=timeout_s, context=context)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def _reached(listener: Address) -> Address:
     """Return the local address of a listener on all of the machine's addresses."""
     try:
-        address = ip_address(listener.host)
+        address = ip_address(listener.host or "0.0.0.0")  # noqa: S104 - to ask, not to listen
     except ValueError:  # a host name
         return listener
     if not address.is_unspecified:

@@ -141,8 +141,11 @@ def _export_history(
     from collector_processor.rebuild.redaction import ALL_KINDS, make_redactor  # noqa: PLC0415 - large
 
     try:
-        from analyzer.cli.archive.archive_export import ArchiveExport, Exported  # noqa: PLC0415 - an extra
-        from analyzer.cli.archive.parquet_files import only_exporter  # noqa: PLC0415 - as above
+        from analyzer.cli.archive import (  # noqa: PLC0415 - an extra
+            ArchiveExport,
+            Exported,
+            only_exporter,
+        )
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
 
@@ -257,11 +260,11 @@ def query(
     Example: [bold]blamespan runs query history "SELECT agent, count(*) FROM runs GROUP BY ALL"[/bold]
     """
     try:
-        from analyzer.cli.archive import sql_query as archive  # noqa: PLC0415 - an extra
+        from analyzer.cli import archive_query  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
 
-    with archive.query(folder, sql, archive.QueryLimits(seconds=timeout)) as found:
+    with archive_query.query(folder, sql, archive_query.QueryLimits(seconds=timeout)) as found:
         if output is OutputFormat.JSON:
             for row in found.rows:
                 print_json(dict(zip(found.columns, row, strict=True)))

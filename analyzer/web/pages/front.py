@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -102,16 +103,7 @@ def routed(
     context: D, *routes: tuple[str, str, Callable[[D, web.Request], Awaitable[web.StreamResponse]]]
 ) -> list[web.RouteDef]:
     """Return routes whose handlers receive the page context."""
-
-    def bound(
-        handle: Callable[[D, web.Request], Awaitable[web.StreamResponse]],
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def handler(request: web.Request) -> web.StreamResponse:
-            return await handle(context, request)
-
-        return handler
-
-    return [web.route(method, path, bound(handle)) for method, path, handle in routes]
+    return [web.route(method, path, partial(handle, context)) for method, path, handle in routes]
 
 
 def sign_in_routes(context: Front, token: str | None) -> list[web.RouteDef]:

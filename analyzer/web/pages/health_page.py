@@ -18,6 +18,7 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import CollectorRegistry
 
 from analyzer.web.guard import METRICS
 from analyzer.web.pages.front import PageContext, routed
@@ -33,6 +34,8 @@ _UNSETTLED_NS: Final = 60 * 10**9
 """Verdicts this recent are read again: a verdict is committed shortly after its decision time."""
 _BACKLOG: Final = ("blamespan_open_traces", "blamespan_examinations")
 _ITEMS: Final = "blamespan_items_"
+_OURS: Final = "blamespan_analyzer_"
+_BUDGET: Final = "blamespan_budget_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +157,14 @@ def backlog_of(metrics: Iterable[Metric]) -> dict[str, int]:
         for family in metrics
         if family.name in _BACKLOG and family.samples
     }
+
+
+def counts_of(metrics: CollectorRegistry) -> list[tuple[str, float]]:
+    """Return this analyzer's counts by the metrics' descriptions."""
+    return [
+        (", ".join([family.documentation, *sample.labels.values()]), sample.value)
+        for family in metrics.collect()
+        if family.name.startswith((_OURS, _BUDGET))
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    ]

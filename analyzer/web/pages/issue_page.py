@@ -19,10 +19,10 @@ from analyzer.history.changes import ChangePoint
 from analyzer.inquiry.explanation import proof_command
 from analyzer.inquiry.intervals import Interval
 from analyzer.inquiry.verdict import FailureMode
-from analyzer.issues.fix_reports import FixedWorkflow
 from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence import Issue, Share
 from analyzer.issues.report import AgentShare, share_text
+from analyzer.issues.workflow_reports import FixedWorkflow
 from analyzer.records.proof_records import Remembered, Report, given_in, read_report
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import PageContext, routed

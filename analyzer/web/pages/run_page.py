@@ -7,7 +7,6 @@ Jaeger, and to Grafana with Tempo.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +20,7 @@ from markupsafe import Markup
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.visible import visible_run
 from analyzer.inquiry.whole_run import WholeRun, whole_steps
-from analyzer.issues.labels.kept_run import KeptRun
-from analyzer.issues.labels.kept_trace import otlp_json, read_kept
+from analyzer.issues.labels.kept_trace import otlp_json
 from analyzer.issues.labels.run_label import LabelKind, LabelRefused, Statement
 from analyzer.issues.recurrence import Issue
 from analyzer.methods.choice import Offer
@@ -177,18 +175,6 @@ async def chance_of(jobs: Jobs | None) -> Chance:
         return Chance(offer=await jobs.opinions.offer())
     except AnalyzerError as error:
         return Chance(obstacle=f"No analyzer answers at the moment ({error}). Try again in a minute.")
-
-
-async def kept_run(context: PageContext, verdict: StoredVerdict) -> KeptRun | None:
-    """Return the run's steps if they are kept and readable."""
-    runs = context.pages.runs
-    spans = await runs.kept_spans(verdict.tenant, verdict.run_id)
-    steps = await runs.kept(verdict.tenant, verdict.run_id)
-    if spans is None and steps is None:
-        return None
-    return await asyncio.to_thread(
-        read_kept, verdict, spans, steps, context.pages.clean, context.pages.reader
-    )
 
 
 def read_wanted(query: Mapping[str, str]) -> Wanted:

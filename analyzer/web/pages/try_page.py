@@ -1,4 +1,9 @@
-"""Pages that analyse an uploaded file, or a kept run again, with a chosen method. Not pure."""
+"""Pages and API that analyse an uploaded file, and pages that analyse a kept run again. Not pure.
+
+``POST /api/analyse`` takes a trace and answers with verdicts, or with a job whose result can be requested
+later. A job's id is a secret: anyone who has it can read the job. The trace is not kept, and no verdict is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from aiohttp import BodyPartReader, web
@@ -23,10 +28,10 @@ from analyzer.recordings.uploads import MOST_RUNS, expecting
 from analyzer.web.api import opinion_document, read_choice_fields
 from analyzer.web.guard import require_stated_origin
 from analyzer.web.pages.front import Front, PageContext, routed
-from analyzer.web.pages.run_page import chance_of, kept_run, show_run, view
+from analyzer.web.pages.run_page import chance_of, show_run, view
 from analyzer.web.reads.documents import read_document
 from analyzer.web.rendering import seconds, usd
-from analyzer.web.requested_analyses import Asked, Job, Jobs, TooBusy
+from analyzer.web.requested_analyses import Asked, Job, Jobs, JobState, TooBusy
 from semconv.model import BLAMELESS
 
 MAX_UPLOAD: Final = 8 << 20
@@ -44,6 +49,31 @@ _FIELDS: Final[Mapping[str, int]] = {
     "with_reference": _MOST_FIELD,
 }
 """Fields of the form besides the files, and their limits in bytes."""
+_SAID: Final[Mapping[Outcome, str]] = {
+    Outcome.NEW_VERSION: "The run's verdict has a new version: this one.",
+    Outcome.AGREES: "It agrees with the run's verdict, which stays as it is. It is kept on the run's page.",
+    Outcome.PERSON_DECIDED: "A person decided on this run, and that stands. This is kept on the run's page.",
+    Outcome.PROOF_STANDS: "An experiment decided on this run. That stands; this is kept on the run's page.",
+    Outcome.NO_ANSWER: "The chosen method gave no answer of its own: the run's verdict stays as it is.",
+    Outcome.NOT_CORRECTABLE: "It is kept on the run's page. The run's verdict stays as it is: the positions"
+    " of the run's spans are no longer stored.",
+}
+MEDIA: Final = (
+    "application/json",
+    "application/x-ndjson",
+    "application/x-protobuf",
+    "application/octet-stream",
+    "application/gzip",
+    "application/zstd",
+    "application/yaml",
+)
+"""Content types, which another site's page cannot send without our permission."""
+MOST_WAIT_S: Final = 60.0
+_USUAL_WAIT_S: Final = 30.0
+_PARAMETERS: Final = (
+    *("method", "model", "failed", "reference", "with_reference", "budget_usd", "deadline_s", "wait_s"),
+)
+_MOST_USD: Final = 1_000_000.0
 
 
 def try_routes(context: Front) -> list[web.RouteDef]:
@@ -140,7 +170,7 @@ async def _give_opinion(context: PageContext, request: web.Request) -> web.Respo
     asked = await _asked_again(context, request, fields)
     if isinstance(asked, Opinion):
         return web.json_response({"outcome": "known", "opinion": opinion_document(asked)})
-    job = _start(context.front, f"api {secrets.token_hex(8)}", asked)
+    job = _start(_jobs(context.front), f"api {secrets.token_hex(8)}", asked)
     if job.work is not None:
         await asyncio.shield(job.work)  # it continues if the client disconnects, and its result is kept
     if job.error or job.outcome is None:
@@ -161,10 +191,10 @@ async def _asked_again(
     verdict = await context.find(request)
     failed = verdict.status not in BLAMELESS or "failed" in fields
     choice = await read_choice(jobs, fields, takes_as_failed=failed)
-    kept = await kept_run(context, verdict)
-    if kept is None or not kept.has_texts:
+    read = await context.whole.of(verdict)
+    if read is None or not read.kept.has_texts:
         raise web.HTTPConflict(text="the texts of this run are not kept: it cannot be analysed again\n")
-    reference = read_reference(fields)
+    reference, kept = read_reference(fields), read.kept
     wanted = Wanted(
         tenant=verdict.tenant,
         run_id=verdict.run_id,
@@ -191,17 +221,6 @@ async def _asked_again(
 
 def _digest_of(reference: str) -> str:
     return f" expects {hashlib.blake2b(reference.encode(), digest_size=16).hexdigest()}" if reference else ""
-
-
-_SAID: Final[Mapping[Outcome, str]] = {
-    Outcome.NEW_VERSION: "The run's verdict has a new version: this one.",
-    Outcome.AGREES: "It agrees with the run's verdict, which stays as it is. It is kept on the run's page.",
-    Outcome.PERSON_DECIDED: "A person decided on this run, and that stands. This is kept on the run's page.",
-    Outcome.PROOF_STANDS: "An experiment decided on this run. That stands; this is kept on the run's page.",
-    Outcome.NO_ANSWER: "The chosen method gave no answer of its own: the run's verdict stays as it is.",
-    Outcome.NOT_CORRECTABLE: "It is kept on the run's page. The run's verdict stays as it is: the positions"
-    " of the run's spans are no longer stored.",
-}
 
 
 async def _watch(context: Front, request: web.Request) -> web.StreamResponse:
@@ -301,14 +320,14 @@ def _begin(context: Front, request: web.Request, asked: Asked) -> web.StreamResp
     """Start the analysis for the browser's session; creates the session if there is none."""
     response = web.Response(status=303)
     owner = context.sessions.owner(request) or context.sessions.begin(response, signed_in=False)
-    job = _start(context, owner, asked)
+    job = _start(_jobs(context), owner, asked)
     response.headers["Location"] = f"/try/{quote(job.id, safe='')}"
     return response
 
 
-def _start(context: Front, owner: str, asked: Asked) -> Job:
+def _start(jobs: Jobs, owner: str, asked: Asked) -> Job:
     try:
-        return _jobs(context).start(owner, asked)
+        return jobs.start(owner, asked)
     except TooBusy as error:
         raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "60"}) from error
 
@@ -344,3 +363,131 @@ async def read_choice(
     except AnalyzerError as error:
         raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "10"}) from error
     return choice
+
+
+def analyse_routes(jobs: Jobs) -> list[web.RouteDef]:
+    """Return the routes."""
+
+    async def take(request: web.Request) -> web.Response:
+        if request.content_type not in MEDIA:
+            raise web.HTTPUnsupportedMediaType(text=f"expected Content-Type: one of {', '.join(MEDIA)}\n")
+        fields = read_fields(request.query)
+        wait_s = read_amount(fields, "wait_s", MOST_WAIT_S, usual=_USUAL_WAIT_S)
+        deadline_s = read_amount(fields, "deadline_s", jobs.timeout_s, usual=jobs.timeout_s)
+        budget_usd = read_amount(fields, "budget_usd", _MOST_USD) if "budget_usd" in fields else None
+        choice = await read_choice(
+            jobs, fields, takes_as_failed=fields.get("failed") == "true", budget_usd=budget_usd
+        )
+        data = await _read_trace(request)
+        secret = secrets.token_urlsafe(16)
+        load = partial(jobs.read, [data], read_reference(fields))
+        asked = Asked(name="a trace", choice=choice, size=len(data), load=load, timeout_s=deadline_s)
+        job = _start(jobs, _owner(secret), asked)
+        assert job.work is not None
+        await asyncio.wait({job.work}, timeout=wait_s)  # it goes on if the client disconnects
+        if job.state is JobState.FAILED:
+            raise web.HTTPUnprocessableEntity(text=f"{job.error}\n")
+        place = {"Location": f"/api/analyse/{secret}.{job.id}"}
+        return web.json_response(
+            job_document(job, secret, jobs.elapsed_s(job)),
+            status=200 if job.is_over else 202,
+            headers={} if job.is_over else place,
+        )
+
+    def found(request: web.Request) -> tuple[Job, str]:
+        secret, _, job_id = request.match_info["job_id"].partition(".")
+        job = jobs.find(_owner(secret), job_id)
+        if job is None:
+            raise web.HTTPNotFound(
+                text="no such analysis: results are kept in memory, and the oldest are dropped\n"
+            )
+        return job, secret
+
+    async def look(request: web.Request) -> web.Response:
+        job, secret = found(request)
+        return web.json_response(job_document(job.as_of_now(), secret, jobs.elapsed_s(job)))
+
+    async def cancel(request: web.Request) -> web.Response:
+        job, secret = found(request)
+        jobs.cancel(job)
+        return web.json_response(job_document(job.as_of_now(), secret, jobs.elapsed_s(job)))
+
+    return [
+        web.post("/api/analyse", take),
+        web.get("/api/analyse/{job_id}", look),
+        web.delete("/api/analyse/{job_id}", cancel),
+    ]
+
+
+def job_document(job: Job, secret: str, elapsed_s: float) -> dict[str, Any]:
+    """Return a job as JSON, with the verdicts found so far."""
+    return {
+        "id": f"{secret}.{job.id}",
+        "state": job.state.value,
+        "over": job.is_over,
+        "runs": job.runs,
+        "calls": job.calls,
+        "cost_usd": job.cost_usd,
+        "elapsed_s": elapsed_s,
+        "error": job.error,
+        "note": job.note,
+        "verdicts": [found.document for found in job.found],
+    }
+
+
+def read_fields(query: Mapping[str, str]) -> dict[str, str]:
+    """Read the parameters of an analysis.
+
+    Raises:
+        web.HTTPBadRequest: one is unknown or too long, or not a boolean.
+    """
+    unknown = sorted(query.keys() - set(_PARAMETERS))
+    if unknown:
+        raise _bad(f"{unknown[0][:50]!r}: unknown parameter; expected {', '.join(_FIELDS)}")
+    for name in ("failed", "with_reference"):
+        if query.get(name, "true") not in {"true", "false"}:
+            raise _bad(f"{name}: expected true or false")
+    long = [name for name, value in query.items() if name != "reference" and len(value) > _MOST_FIELD]
+    if long:
+        raise _bad(f"{long[0]}: expected at most {_MOST_FIELD} characters")
+    sees = query.get("with_reference", "true" if query.get("reference") else "false") == "true"
+    return {"method": "auto", **query, "with_reference": "yes" if sees else ""}
+
+
+def read_amount(fields: Mapping[str, str], name: str, most: float, usual: float = 0.0) -> float:
+    """Read a number from 0 to ``most``.
+
+    Raises:
+        web.HTTPBadRequest: it is not a number in this range.
+    """
+    text = fields.get(name)
+    if text is None:
+        return usual
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most or not text.isascii():  # this also rejects NaN
+        raise _bad(f"{name}: expected a number from 0 to {most:g}")
+    return value
+
+
+def _owner(secret: str) -> str:
+    return f"api {secret}"
+
+
+async def _read_trace(request: web.Request) -> bytes:
+    data = bytearray()
+    async for chunk in request.content.iter_chunked(1 << 16):  # also bounds what is unpacked
+        data += chunk
+        if len(data) > MAX_UPLOAD:
+            raise web.HTTPRequestEntityTooLarge(
+                max_size=MAX_UPLOAD, actual_size=len(data), text=f"expected at most {MAX_UPLOAD >> 20} MiB\n"
+            )
+    if not data:
+        raise _bad("expected a trace")
+    return bytes(data)
+
+
+def _bad(text: str) -> web.HTTPBadRequest:
+    return web.HTTPBadRequest(text=f"{text}\n")

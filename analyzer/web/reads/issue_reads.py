@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
 from analyzer.issues.counting import IssueCounting
-from analyzer.issues.fix_reports import FixReports, IssueFix, fix_json
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notifier import InDb
 from analyzer.issues.recurrence import Issue, age
 from analyzer.issues.report import AgentShare, IssueReports, Wanted, to_json
+from analyzer.issues.workflow_reports import FixReports, IssueFix, fix_json
 from analyzer.web.reads.run_query import RunName
 from collector_processor.core.disk import refusing
 from collector_processor.otlp import Tenant

@@ -1,20 +1,24 @@
-"""Parquet files of the archive: the tables' columns and rows, a writer per partition, what is written.
+"""The history as Parquet files: verdicts, steps and spectra, by day and tenant, for any engine. Not pure.
 
-Columns hold names, numbers, ids and times; no column holds a text of a run. Every text passes through
-``clean``, because a name may hold a secret too: an agent's, a tool's, a model's. Types are those that every
-engine reads alike: strings, integers, doubles, booleans, and times in microseconds, UTC.
+Needs the extra ``history``. Columns hold names, numbers, ids and times; no column holds a text of a run.
+Every text passes through ``clean``, because a name may hold a secret too: an agent's, a tool's, a model's.
+Types are those that every engine reads alike: strings, integers, doubles, booleans, and times in
+microseconds, UTC.
 
-A batch is one file per table, all with the same name. The verdicts' file appears last, so a batch without it
-was cut short: its other files are deleted before the partition is written again.
+A partition is a day (UTC) on which verdicts were decided, and a tenant. Verdicts that the files have already
+are skipped, so an export may be repeated, interrupted, and run while the service runs. A batch is one file
+per table, all with the same name. The verdicts' file appears last, so a batch without it was cut short: its
+other files are deleted before the partition is written again.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from fcntl import LOCK_EX, LOCK_NB, flock
 from hashlib import blake2b
 from pathlib import Path
@@ -26,19 +30,22 @@ import pyarrow.parquet as pq
 
 from analyzer.history.elements import digest_of, digests_in, elements_of
 from analyzer.inquiry.errors import AnalyzerError
+from analyzer.issues.labels.kept_trace import read_kept
+from analyzer.issues.labels.label_store import LabelStore
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
+from collector_processor.store.database.connection import StoreConnection
+from collector_processor.store.verdicts import RunStore
+from semconv.dialects import USUAL, Reader
 from semconv.model import Step, Trajectory
 
 VERDICTS: Final = "verdicts"
 STEPS: Final = "steps"
 SPECTRA: Final = "spectra"
-
 _TEXT: Final = pa.string()
 _TIME: Final = pa.timestamp("us")
 _RUN: Final = {"run_id": _TEXT, "version": pa.int32(), "service": _TEXT, "workflow": _TEXT}
 """Columns of all tables. The version is that of the verdict which was current at the export."""
-
 SCHEMAS: Final[Mapping[str, pa.Schema]] = {
     VERDICTS: pa.schema(
         _RUN
@@ -102,13 +109,29 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
     ),
 }
 """Columns of each table; ``day`` and ``tenant`` are in the names of the folders."""
-
 NO_TENANT_FOLDER: Final = "none"
 """Name of the partition of runs without a tenant; tenants are ``header=value``."""
 _MOST_CHARACTERS: Final = 200
 """Maximum length of a quoted tenant; file systems allow names of 255 bytes."""
 _KEPT_CHARACTERS: Final = 55
 """Leading characters kept of a longer tenant; quoting makes at most three of each."""
+ROW_GROUP: Final = 122_880
+"""Rows per row group: DuckDB and other readers read row groups in parallel."""
+_LOCK: Final = "_exporting"
+"""Name of the lock's file; engines skip names that begin with ``_``."""
+Row: TypeAlias = dict[str, Any]
+Clean: TypeAlias = Callable[[str], str]
+_LAST_NS: Final = 1 << 63
+"""Times at and beyond it are not stored: no clock wrote them."""
+_AT_ONCE: Final = 200
+"""Verdicts read with one statement; spans are read run by run."""
+_VERDICT: Final = tuple(StoredVerdict.__dataclass_fields__)
+_TOTALS: Final = (
+    "run_id", "version", "workflow", "steps", "started_ns", "duration_ns", "input_tokens", "output_tokens",
+    "cost_usd",
+)  # fmt: skip
+_HISTORY: Final = ("run_id", "said", "version", "release", "elements")
+_BETWEEN: Final = "decided_ns >= ? AND decided_ns < ? AND NOT is_provisional"
 
 
 def partition(day: str, tenant: Tenant) -> str:
@@ -123,12 +146,6 @@ def tenant_name(tenant: Tenant) -> str:
     if len(quote(tenant, safe="")) <= _MOST_CHARACTERS:
         return tenant
     return f"{tenant[:_KEPT_CHARACTERS]}~{blake2b(tenant.encode(), digest_size=8).hexdigest()}"
-
-
-ROW_GROUP: Final = 122_880
-"""Rows per row group: DuckDB and other readers read row groups in parallel."""
-_LOCK: Final = "_exporting"
-"""Name of the lock's file; engines skip names that begin with ``_``."""
 
 
 class ArchiveBusy(AnalyzerError):  # noqa: N818 - reads better at the ``raise``
@@ -224,13 +241,6 @@ class PartitionBatch:
 
 def _unfinished(file: Path) -> Path:
     return file.with_name(f".{file.name}.tmp")
-
-
-Row: TypeAlias = dict[str, Any]
-Clean: TypeAlias = Callable[[str], str]
-
-_LAST_NS: Final = 1 << 63
-"""Times at and beyond it are not stored: no clock wrote them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,3 +369,149 @@ def _microseconds(time_ns: int | None) -> int | None:
 
 def _seconds(duration_ns: int | None) -> float | None:
     return None if duration_ns is None else duration_ns / 1e9
+
+
+@dataclass(slots=True, kw_only=True)
+class Exported:
+    """Numbers of rows written."""
+
+    verdicts: int = 0
+    steps: int = 0
+    spectra: int = 0
+    partitions: int = 0
+
+
+class ArchiveExport:
+    """Reads the store; one thread."""
+
+    def __init__(self, db: StoreConnection, folder: Path, clean: Clean, reader: Reader = USUAL) -> None:
+        """Prepare an export.
+
+        Args:
+            db: the store.
+            folder: the archive's folder; the caller keeps other exports out (``only_exporter``).
+            clean: removes secrets from names.
+            reader: reads kept spans.
+        """
+        self._db: Final = db
+        self._folder: Final = folder
+        self._clean: Final = clean
+        self._reader: Final = reader
+        self._runs: Final = RunStore(db)
+        self._labels: Final = LabelStore(db)
+
+    def export(
+        self,
+        tenant: Tenant | None = None,
+        since: date | None = None,
+        advance: Callable[[Exported], None] = lambda _: None,
+    ) -> Exported:
+        """Write all verdicts that the archive does not have.
+
+        Args:
+            tenant: only its runs; ``None`` for all.
+            since: first day.
+            advance: called after each partition with the rows written so far.
+        """
+        written = Exported()
+        for day in self._days(since):
+            for owner in self._tenants(day) if tenant is None else (tenant,):
+                self._export(day, owner, written)
+                advance(written)
+        return written
+
+    def _days(self, since: date | None) -> Iterator[date]:
+        first, last = self._db.execute(
+            "SELECT min(decided_ns), max(decided_ns) FROM verdict WHERE NOT is_provisional"
+        ).fetchone()
+        if first is None:
+            return
+        day, end = _day_of(first), _day_of(last)
+        day = day if since is None else max(day, since)
+        while day <= end:
+            yield day
+            day += timedelta(days=1)
+
+    def _tenants(self, day: date) -> list[Tenant]:
+        rows = self._db.execute(
+            f"SELECT DISTINCT tenant FROM verdict WHERE {_BETWEEN} ORDER BY tenant",  # noqa: S608 - our own words
+            _bounds(day),
+        )
+        return [Tenant(row[0]) for row in rows.fetchall()]
+
+    def _export(self, day: date, tenant: Tenant, written: Exported) -> None:
+        place = partition(day.isoformat(), tenant)
+        drop_unfinished(self._folder, place)
+        known = recorded(self._folder, place)
+        asked = self._db.execute(
+            f"SELECT run_id, version FROM verdict WHERE {_BETWEEN} AND tenant = ?"  # noqa: S608 - our own words
+            " ORDER BY run_id, version",
+            (*_bounds(day), tenant),
+        )
+        new = [(row[0], row[1]) for row in asked.fetchall() if (row[0], row[1]) not in known]
+        if not new:
+            return
+        with PartitionBatch(self._folder, place) as batch:
+            for at in range(0, len(new), _AT_ONCE):
+                for run in self._read(tenant, new[at : at + _AT_ONCE]):
+                    _add(batch, run, self._clean, written)
+        written.partitions += 1
+
+    def _read(self, tenant: Tenant, names: Sequence[tuple[str, int]]) -> Iterator[ArchivedRun]:
+        runs = [(tenant, run_id) for run_id in dict.fromkeys(run_id for run_id, _ in names)]
+        totals = self._by_run(_TOTALS, "run_totals", runs)
+        history = self._by_run(_HISTORY, "run_history", runs)
+        rows = self._db.read_rows(
+            ", ".join(_VERDICT), "verdict", "tenant, run_id, version", [(tenant, *name) for name in names]
+        )
+        for row in rows:
+            verdict = StoredVerdict(**dict(zip(_VERDICT, row, strict=True)))
+            of_run = totals.get(verdict.run_id, {})
+            facts = history.get(verdict.run_id, {})
+            is_current = verdict.version == of_run.get("version", verdict.version)
+            yield ArchivedRun(
+                verdict=verdict,
+                totals=of_run,
+                outcome=facts.get("said"),
+                release=facts.get("release"),
+                workflow_version=facts.get("version"),
+                elements=bytes(facts.get("elements", b"")) if is_current else b"",
+                trajectory=self._steps(verdict) if is_current else None,
+            )
+
+    def _by_run(
+        self, columns: Sequence[str], table: str, runs: Sequence[tuple[Tenant, str]]
+    ) -> dict[str, dict[str, Any]]:
+        rows = self._db.read_rows(", ".join(columns), table, "tenant, run_id", runs)
+        return {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+
+    def _steps(self, verdict: StoredVerdict) -> Trajectory | None:
+        name = (verdict.tenant, verdict.run_id)
+        # Only names and lengths are written, and names are cleaned: texts need no second redaction.
+        kept = read_kept(
+            verdict, self._runs.spans.packed(*name), self._labels.kept(*name), _as_is, self._reader
+        )
+        return None if kept is None else kept.trajectory
+
+
+def _add(batch: PartitionBatch, run: ArchivedRun, clean: Clean, written: Exported) -> None:
+    steps, spectrum = list(step_rows(run, clean)), list(spectrum_rows(run, clean))
+    batch.add(VERDICTS, [verdict_row(run, clean)])
+    batch.add(STEPS, steps)
+    batch.add(SPECTRA, spectrum)
+    written.verdicts += 1
+    written.steps += len(steps)
+    written.spectra += len(spectrum)
+
+
+def _as_is(trajectory: Trajectory) -> Trajectory:
+    return trajectory
+
+
+def _day_of(time_ns: int) -> date:
+    return datetime.fromtimestamp(time_ns // 10**9, UTC).date()
+
+
+def _bounds(day: date) -> tuple[int, int]:
+    start = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 10**9
+    return start, start + 86_400 * 10**9

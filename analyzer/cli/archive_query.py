@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import duckdb
 
-from analyzer.cli.archive.parquet_files import SCHEMAS
+from analyzer.cli.archive import SCHEMAS
 from analyzer.inquiry.errors import AnalyzerError
 
 _ROWS_AT_ONCE: Final = 1_000
