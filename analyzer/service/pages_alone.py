@@ -194,7 +194,7 @@ class _Parts:
     def web(self) -> WebParts:
         """Return all that the application needs."""
         settings, store = self.settings, self.store
-        runs, issues = RunStore(store.db), self._issues()
+        runs = RunStore(store.db)
         giver = CommandGiver(db=store.db, thread=store.thread, poke=self.carry_out)
         own = IssueStore(store.database.connect())
         workflows = WorkflowReader(own, time.time_ns, is_fair_sample=settings.is_fair_sample)
@@ -205,7 +205,6 @@ class _Parts:
             find=lambda run_id: store.thread.run(runs.find, run_id),
             labels=self._labels(runs),
             deleting=Deleting(run=giver.delete_run, tenant=giver.delete_tenant),
-            issues=issues,
             workflows=workflows,
             token=settings.token,
             metrics_token=settings.metrics_token,
@@ -213,7 +212,7 @@ class _Parts:
             allowed_hosts=settings.allowed_host_names,
             signed_out=settings.data_dir / "signed-out" if is_remembered else None,
             tls=tls_files(settings),
-            pages=self._pages(issues, giver),
+            pages=self._pages(giver),
         )
 
     def _issues(self) -> IssueReader:
@@ -242,7 +241,7 @@ class _Parts:
 
         return Labels(give=give, of=of)
 
-    def _pages(self, issues: IssueReader, giver: CommandGiver) -> Pages:
+    def _pages(self, giver: CommandGiver) -> Pages:
         settings, store = self.settings, self.store
         archive = RunArchive(store.database)
         self.stack.callback(archive.close)
@@ -251,7 +250,7 @@ class _Parts:
             clean=self.clean,
             reader=open_reader(settings.mappings),
             jobs=self.requested.jobs,
-            issues=issues,
+            issues=self._issues(),
             trace_link=TraceLink(template=settings.trace_url or ""),
             settings=shown_settings(settings),
             second=giver,

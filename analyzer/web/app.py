@@ -45,7 +45,6 @@ from analyzer.web.pages.step_texts import clear_formatted
 from analyzer.web.pages.try_page import again_routes, analyse_routes, try_routes
 from analyzer.web.pages.workflow_page import workflow_pages, workflow_routes
 from analyzer.web.probes import Probe, Probes, probe_routes
-from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.run_query import InvalidFilter, RunQuery
 from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
@@ -81,8 +80,6 @@ class WebParts:
     pages: Pages
     deleting: Deleting | None = None
     """``None`` if nothing can be deleted."""
-    issues: IssueReader | None = None
-    """``None`` if recurring failures are not stored."""
     workflows: WorkflowReader | None = None
     """``None`` if runs are not compared with each other."""
     token: str | None = field(default=None, repr=False)
@@ -183,7 +180,7 @@ def _context(parts: WebParts, front: Front) -> PageContext:
 
 def _api_routes(parts: WebParts, context: PageContext) -> list[web.RouteDef]:
     find, tenant, jobs = context.find, context.tenant, parts.pages.jobs
-    deleting, issues = parts.deleting, parts.issues
+    deleting, issues = parts.deleting, parts.pages.issues
     return [
         *run_api_routes(context),
         web.get("/api/openapi.json", _openapi),

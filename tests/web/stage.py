@@ -29,7 +29,7 @@ from analyzer.web.app import WebParts, web_server
 from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.issue_reads import ShownIssue
+from analyzer.web.reads.issue_reads import IssueReader, ShownIssue
 from analyzer.web.reads.run_query import RunName
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import Jobs
@@ -54,7 +54,7 @@ READ: Final = reading_here(lambda trajectory: trajectory)
 
 
 @dataclass(slots=True, kw_only=True)
-class IssueShelf:
+class IssueShelf(IssueReader):
     """Recurring failures in memory."""
 
     kept: dict[str, ShownIssue] = field(default_factory=dict)

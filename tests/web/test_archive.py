@@ -345,7 +345,7 @@ async def test_some_runs_are_read_by_name_as_they_stand_now_and_forgotten_ones_l
     found = await source.rows([(NO_TENANT, name) for name in ("other", "gone", "run-1")])
     source.close()
     assert [row.key.run_id for row in found] == ["other", "run-1"]
-    assert found[1].step == 2
+    assert found[1].verdict.step == 2
 
 
 async def test_the_list_shows_each_runs_own_task_and_last_label_however_large_the_run(stage: Stage) -> None:

@@ -242,7 +242,7 @@ def test_the_answer_of_a_handoff_is_no_difference() -> None:
 
     found = shown(handed("Command(id=1)"), handed("Command(id=2)"))
     assert found.first is None
-    assert {pair.change for group in found.groups for pair in group.pairs} == {Change.SAME}
+    assert {pair.pair.change for group in found.groups for pair in group.pairs} == {Change.SAME}
 
 
 def test_many_agents_share_the_last_lane() -> None:

@@ -101,7 +101,8 @@ async def desk(bench: Bench) -> AsyncIterator[IssueReader]:
 
 @pytest.fixture
 async def api(stage: Stage, desk: IssueReader) -> AsyncIterator[Client]:
-    parts = stage.parts(issues=desk)
+    parts = stage.parts()
+    parts = replace(parts, pages=replace(parts.pages, issues=desk))
     async with TestClient(TestServer(make_app(parts))) as opened:
         yield opened
     close_parts(parts)

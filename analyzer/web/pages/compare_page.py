@@ -272,23 +272,16 @@ class ShownText:
 class ShownPair:
     """Two aligned steps, or one."""
 
+    pair: StepPair
     place: int
-    change: Change
     sign: str
     is_first: bool
     """Whether it is the first difference that matters; the first of all if none does."""
-    left: int | None
-    right: int | None
-    agent: str
-    kind: str
-    target: str | None
     words: str
     """Names of the fields that differ."""
     line: str
     texts: tuple[ShownText, ...]
-    duration_s: float | None
     tokens: int | None
-    cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,14 +329,12 @@ class ShownComparison:
     """Place of the first difference of all, if that is an earlier one."""
     departure: str
     """The first step without a counterpart, as a sentence; empty if all are paired."""
-    same_task: bool
-    same_output: bool
+    found: RunDiff
     tasks: tuple[str, str]
     outputs: tuple[Piece, ...]
     totals: tuple[TotalRow, ...]
     groups: tuple[ShownGroup, ...]
     lanes: tuple[ShownLane, ...]
-    pairs: int
     left_out: int
     """Pairs beyond the bound of the page."""
 
@@ -363,14 +354,12 @@ def view_of(found: RunDiff, left: WholeRun, right: WholeRun) -> ShownComparison:
         has_matter=found.matters is not None,
         differs_from=found.first_divergence if found.first_divergence != first else None,
         departure=departure_in_words(found.departure, found.distance) if found.departure else "",
-        same_task=found.same_task,
-        same_output=found.same_output,
+        found=found,
         tasks=(left.task, right.task),
         outputs=_marked(left.output, right.output),
         totals=_totals(found.left_totals, found.right_totals),
         groups=_groups(pairs),
         lanes=_lanes(pairs),
-        pairs=len(found.pairs),
         left_out=len(found.pairs) - len(pairs),
     )
 
@@ -384,21 +373,14 @@ def _pair(
     assert shown is not None
     tokens = [count for count in (pair.input_tokens, pair.output_tokens) if count is not None]
     return ShownPair(
+        pair=pair,
         place=place,
-        change=pair.change,
         sign=SIGNS[pair.change],
         is_first=is_first,
-        left=pair.left,
-        right=pair.right,
-        agent=pair.agent,
-        kind=pair.kind,
-        target=pair.target,
         words=in_words(pair.differs) if pair.differs else "",
         line=plain(shown.error or shown.output or shown.input or shown.name, 160),
         texts=_pair_texts(pair, ours, theirs) if mark else _single(ours, theirs),
-        duration_s=pair.duration_s,
         tokens=sum(tokens) if tokens else None,
-        cost_usd=pair.cost_usd,
     )
 
 
@@ -476,7 +458,8 @@ def _totals(left: RunTotals, right: RunTotals) -> tuple[TotalRow, ...]:
 
 def _groups(pairs: Sequence[ShownPair]) -> tuple[ShownGroup, ...]:
     runs = [
-        (is_same, tuple(group)) for is_same, group in groupby(pairs, lambda pair: pair.change is Change.SAME)
+        (is_same, tuple(group))
+        for is_same, group in groupby(pairs, lambda shown: shown.pair.change is Change.SAME)
     ]
     return tuple(
         ShownGroup(pairs=group, is_folded=is_same and len(group) >= _FOLDED) for is_same, group in runs
@@ -485,11 +468,11 @@ def _groups(pairs: Sequence[ShownPair]) -> tuple[ShownGroup, ...]:
 
 def _lanes(pairs: Sequence[ShownPair]) -> tuple[ShownLane, ...]:
     """Return one lane for each agent, in order of appearance; the last gathers all beyond the bound."""
-    agents = list(dict.fromkeys(pair.agent for pair in pairs))
+    agents = list(dict.fromkeys(shown.pair.agent for shown in pairs))
     lane_of = {agent: min(place, _MOST_LANES - 1) for place, agent in enumerate(agents)}
     cells: list[list[tuple[int, ShownPair]]] = [[] for _ in agents[:_MOST_LANES]]
-    for pair in pairs:
-        cells[lane_of[pair.agent]].append((pair.place, pair))
+    for shown in pairs:
+        cells[lane_of[shown.pair.agent]].append((shown.place, shown))
     names = [*agents[:_MOST_LANES]]
     if len(agents) > _MOST_LANES:
         names[-1] = f"{len(agents) - _MOST_LANES + 1} further agents"

@@ -17,7 +17,7 @@ from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.issue_reads import IssueSource
+from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.reads.workflow_reads import WorkflowReader
@@ -225,7 +225,7 @@ class Pages:
     """Reads the spans of kept runs and of uploads."""
     jobs: Jobs | None = None
     """``None`` if nothing can be analysed from a page."""
-    issues: IssueSource | None = None
+    issues: IssueReader | None = None
     """``None`` if recurring failures are not stored."""
     trace_link: TraceLink = field(default_factory=TraceLink)
     settings: tuple[ShownSetting, ...] = ()

@@ -127,7 +127,7 @@ async def _good(context: PageContext, one: ShownIssue) -> RunRow | None:
         tenant=one.tenant, statuses=(Status.NO_FAILURE,), service=service[:MOST_ASKED], limit=_MOST_GOOD
     )
     page = await context.pages.runs.page(asked)
-    return next((row for row in page.rows if row.service == service), None)
+    return next((row for row in page.rows if row.verdict.service == service), None)
 
 
 async def _resolve(context: PageContext, request: web.Request) -> web.StreamResponse:

@@ -145,7 +145,7 @@ def _fields(request: web.Request) -> dict[str, str]:
 async def _page(
     context: PageContext, request: web.Request, template: str, page: RunPage, **values: Any
 ) -> web.StreamResponse:
-    names = [(row.key.tenant, row.key.run_id) for row in page.rows if row.agent]
+    names = [(row.key.tenant, row.key.run_id) for row in page.rows if row.verdict.agent]
     issues = await issues_of(context, names)
     rows = await asyncio.to_thread(
         lambda: [_row(context, row, issues.get((row.key.tenant, row.key.run_id))) for row in page.rows]
@@ -184,10 +184,10 @@ def _cells(row: RunRow, issue: Issue | None) -> dict[str, str]:
     """Return a row's choosable columns as the page shows them."""
     totals = row.totals
     is_corrected = row.said is not None and row.said.kind is LabelKind.CORRECTED
-    step = row.said.step if row.said is not None and is_corrected else row.step
+    step = row.said.step if row.said is not None and is_corrected else row.verdict.step
     length_s = None if totals is None or totals.duration_ns is None else totals.duration_ns / 1e9
     return {
-        "Service": row.service,
+        "Service": row.verdict.service,
         "Workflow": totals.workflow if totals else "",
         "Step": "" if step is None else str(step),
         "Sure": percent(row.certainty),

@@ -68,13 +68,13 @@ def queued_run(asked: Asked) -> QueuedRun:
     return QueuedRun(
         run_id=row.key.run_id,
         tenant=row.key.tenant,
-        service=row.service,
+        service=row.verdict.service,
         task=row.task,
         why=question.why,
         blind=question.is_blind,
-        status=Status(row.status) if shown else None,
-        agent=row.agent if shown else None,
-        step=row.step if shown else None,
+        status=Status(row.verdict.status) if shown else None,
+        agent=row.verdict.agent if shown else None,
+        step=row.verdict.step if shown else None,
         confidence=row.document.get("confidence") if shown else None,
         failed_probability=row.document.get("failed_probability") if shown else None,
         decided_ns=row.verdict.decided_ns,
@@ -156,7 +156,8 @@ class LabelQueue:
         rows = {
             (row.key.tenant, row.key.run_id): row
             for row in page.rows
-            if not row.is_provisional and row.status in _FAILED  # another one is damaged on disk
+            if not row.verdict.is_provisional
+            and row.verdict.status in _FAILED  # another one is damaged on disk
         }
         issues = await self._issues_of(list(rows)) if self._issues_of is not None and rows else {}
         answered = [name for name, row in rows.items() if _answered(row)]
@@ -191,7 +192,7 @@ def _answered(row: RunRow) -> bool:
 
 
 def _candidate(name: RunName, row: RunRow, issue: Issue | None, others: Sequence[int]) -> Candidate:
-    step = row.step
+    step = row.verdict.step
     return Candidate(
         name=(str(name[0]), name[1]),
         probabilities=_probabilities(row.document.get("ranking")),
@@ -204,7 +205,7 @@ def _candidate(name: RunName, row: RunRow, issue: Issue | None, others: Sequence
 def _group(row: RunRow, issue: Issue | None) -> str:
     if issue is not None:
         return issue.fingerprint.id
-    return f"{row.service}\0{row.agent or ''}\0{row.document.get('mode') or ''}"
+    return f"{row.verdict.service}\0{row.verdict.agent or ''}\0{row.document.get('mode') or ''}"
 
 
 def _probabilities(ranking: Any) -> tuple[float, ...]:

@@ -149,11 +149,6 @@ class RunRow:
     """One run in the list."""
 
     key: RunKey
-    service: str
-    status: str
-    is_provisional: bool
-    agent: str | None
-    step: int | None
     task: str
     """Beginning of the task; empty if the run is not kept."""
     document: dict[str, Any]
@@ -183,11 +178,6 @@ def row_of(
     return RunRow(
         key=RunKey(at=verdict.decided_ns if at is None else at, tenant=verdict.tenant, run_id=verdict.run_id),
         totals=totals,
-        service=verdict.service,
-        status=verdict.status,
-        is_provisional=verdict.is_provisional,
-        agent=verdict.agent,
-        step=verdict.step,
         task=task,
         document=read_document(verdict.document, verdict.run_id),
         verdict=verdict,

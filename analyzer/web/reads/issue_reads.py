@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_store import IssueStore
@@ -21,36 +21,6 @@ from analyzer.issues.workflow_reports import FixReports, IssueFix, fix_json
 from analyzer.web.reads.run_query import RunName
 from collector_processor.core.disk import refusing
 from collector_processor.otlp import Tenant
-
-
-class IssueSource(Protocol):
-    """Reads recurring failures, and applies people's decisions on them."""
-
-    async def issues(self, tenant: Tenant, limit: int) -> Sequence[ShownIssue]:
-        """Return issues, latest change first; an empty tenant means all."""
-        ...
-
-    async def issue(self, tenant: Tenant, issue_id: str, since: str = "") -> Sequence[ShownIssue]:
-        """Return the issues of this id, one per tenant that has it.
-
-        Args:
-            tenant: its owner; empty for all.
-            issue_id: the issue.
-            since: the release or time of a fix to compare; empty for the likeliest one.
-        """
-        ...
-
-    async def of_runs(self, runs: Sequence[RunName]) -> Mapping[RunName, Issue]:
-        """Return the current issues that runs are counted in; runs without an issue are left out."""
-        ...
-
-    async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
-        """Close an issue; ``False`` if there is no issue with this id."""
-        ...
-
-    async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
-        """Mute an issue until the given time (0 to unmute); ``False`` if there is no such issue."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +46,7 @@ _MOST_FELLOWS: Final = 5
 
 
 class IssueReader:
-    """An ``IssueSource`` over a store. Without a fair sample, no shares are shown."""
+    """Reads recurring failures, and applies people's decisions on them. Without a fair sample, no shares."""
 
     def __init__(
         self, counting: IssueCounting, store: IssueStore, in_db: InDb, now_ns: Callable[[], int]
@@ -119,7 +89,13 @@ class IssueReader:
         return await self._beside(read)
 
     async def issue(self, tenant: Tenant, issue_id: str, since: str = "") -> Sequence[ShownIssue]:
-        """Return the issues of this id, one for each tenant that has it."""
+        """Return the issues of this id, one for each tenant that has it.
+
+        Args:
+            tenant: its owner; empty for all.
+            issue_id: the issue.
+            since: the release or time of a fix to compare; empty for the likeliest one.
+        """
 
         def read() -> list[ShownIssue]:
             now_ns = self._now_ns()
@@ -177,7 +153,7 @@ class IssueReader:
         return await self._in_db(self._counting.resolve, tenant, issue_id, self._now_ns()) is not None
 
     async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
-        """Mute an issue until the given time; ``False`` if there is no such issue."""
+        """Mute an issue until the given time (0 to unmute); ``False`` if there is no such issue."""
         return await self._in_db(self._counting.mute, tenant, issue_id, until_ns) is not None
 
     def _in_full(self, owner: Tenant, issue: Issue, since: str, now_ns: int) -> ShownIssue:
