@@ -13,19 +13,16 @@ from typing import Annotated
 
 import typer
 
-from analyzer.cli.commands.gateway import (
-    HttpToolOption,
-    McpCommandOption,
-    McpToolOption,
-    remote_tools,
-)
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     AllowToolOption,
     BudgetOption,
     CheckOption,
     ExpectOption,
+    HttpToolOption,
     MaxCallsOption,
+    McpCommandOption,
+    McpToolOption,
     ParallelOption,
     TimeoutOption,
     UpstreamOption,
@@ -33,8 +30,10 @@ from analyzer.cli.experiment_options import (
     checks_of,
     gateway_options,
     on_interrupt,
+    remote_tools,
     require_one,
     require_prices,
+    workflow_failures,
 )
 from analyzer.cli.experiment_runs import (
     given_options,
@@ -77,7 +76,7 @@ from analyzer.experiment.open_experiment import (
     experiment as run_experiment,
 )
 from analyzer.experiment.replay.gateway_options import GatewayOptions
-from analyzer.experiment.running.checks import Check, CheckFailed, every
+from analyzer.experiment.running.checks import Check, every
 from analyzer.experiment.running.trial_runner import Options
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.experiment.sequential import Decision
@@ -354,12 +353,8 @@ class _Watch:
 
 async def _run(run: Run, workflow: Workflow, check: Check, request: Request) -> Experiment:
     watch = _Watch()
-    try:
+    with workflow_failures():
         return await run_experiment(run, workflow, check, price_of, request, watch, watch.begun)
-    except OSError as error:
-        raise CommandFailed(f"the workflow cannot be started: {error.strerror or error}") from error
-    except CheckFailed as error:
-        raise CommandFailed(str(error)) from error
 
 
 def _show_refusal(run: Run, reason: str, output: OutputFormat, decision: Decision) -> None:

@@ -6,17 +6,20 @@ import asyncio
 import os
 import re
 import shlex
-import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import typer
 
-from analyzer.cli.experiment_options import words_of
+from analyzer.cli.experiment_options import (
+    HttpToolOption,
+    McpCommandOption,
+    McpToolOption,
+    remote_tools,
+)
 from analyzer.cli.output import (
     CommandFailed,
     FormatOption,
@@ -33,7 +36,7 @@ from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.obstacles import undeclared_tool
 from analyzer.experiment.replay.open_trial import OpenTrial
 from analyzer.experiment.replay.read_tape import read_tape
-from analyzer.experiment.replay.tape import NotReplayable, RemoteTools, Tape
+from analyzer.experiment.replay.tape import NotReplayable, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.replay.trial_tools import ToolRules, plan
 from analyzer.inquiry.present import console, counted
@@ -44,26 +47,6 @@ from collector_processor.settings.value_types import address
 from semconv.record import replace
 
 _TRIAL_ID: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-HttpToolOption = Annotated[
-    list[str] | None,
-    optional(
-        "TOOL=VARIABLE",
-        "A tool called over HTTP at the address in this variable; if the workflow takes it from elsewhere,"
-        " the tool really runs in the first trial.",
-    ),
-]
-McpToolOption = Annotated[
-    list[str] | None,
-    optional(
-        "TOOL=VARIABLE", "A tool of the MCP server whose URL, or command, is in this environment variable."
-    ),
-]
-McpCommandOption = Annotated[
-    list[str] | None,
-    optional("TOOL=COMMAND", "A tool of the MCP server that the workflow starts over stdio by this command."),
-]
 
 
 def gateway(
@@ -121,59 +104,6 @@ def gateway(
     options = replace(_options(listen, upstream, allowed, max_calls), remotes=remotes)
     sys.stderr.writelines(f"{line}\n" for line in tool_lines(plan(recorded, options.rules())))
     asyncio.run(_serve(options, recorded, change, trial or "", lifetime, output))
-
-
-def remote_tools(http: Sequence[str], mcp: Sequence[str], commands: Sequence[str]) -> tuple[RemoteTools, ...]:
-    """Read the values of --http-tool, --mcp-tool and --mcp-command."""
-    found = [
-        *(RemoteTools(variable=name, tools=tools) for name, tools in _by_variable(http, "--http-tool")),
-        *(_mcp_server(name, tools) for name, tools in _by_variable(mcp, "--mcp-tool")),
-    ]
-    if len({each.variable for each in found}) < len(found):
-        raise WrongUsage("--mcp-tool: expected a variable that no --http-tool uses")
-    return (*found, *_started(commands))
-
-
-def _by_variable(given: Sequence[str], option: str) -> Iterable[tuple[str, frozenset[str]]]:
-    found: dict[str, frozenset[str]] = {}
-    for each in given:
-        name, _, variable = each.rpartition("=")
-        if not name or not _VARIABLE.fullmatch(variable):
-            raise WrongUsage(f"{option} {each}: expected TOOL=VARIABLE")
-        found[variable] = found.get(variable, frozenset()) | {name}
-    return found.items()
-
-
-def _mcp_server(variable: str, tools: frozenset[str]) -> RemoteTools:
-    value = os.environ.get(variable, "")
-    if urlsplit(value).scheme in {"http", "https"}:
-        return RemoteTools(variable=variable, tools=tools, mcp_server=value)
-    command = words_of(value)
-    if not command or shutil.which(command[0]) is None:
-        raise WrongUsage(
-            f"--mcp-tool: expected the MCP server's http or https URL, or the command that starts it, in the"
-            f" environment variable {variable}"
-        )
-    return RemoteTools(variable=variable, tools=tools, command=command)
-
-
-def _started(commands: Sequence[str]) -> Iterator[RemoteTools]:
-    found: dict[tuple[str, ...], frozenset[str]] = {}
-    for each in commands:
-        name, _, given = each.partition("=")
-        command = words_of(given)
-        if not name or not command:
-            raise WrongUsage(f"--mcp-command {each}: expected TOOL=COMMAND")
-        if Path(command[0]).name != command[0]:
-            raise WrongUsage(
-                f"--mcp-command {each}: expected a program that the workflow finds in PATH; if it uses a"
-                " path, let it read the command from a variable: --mcp-tool TOOL=VARIABLE"
-            )
-        if shutil.which(command[0]) is None:
-            raise WrongUsage(f"--mcp-command {each}: {command[0]} is not found in PATH")
-        found[command] = found.get(command, frozenset()) | {name}
-    for place, (command, tools) in enumerate(found.items()):
-        yield RemoteTools(variable=f"stdio-{place}", tools=tools, command=command, is_in_path=True)
 
 
 def _tape(path: Path, logs: list[Path], rules: ToolRules) -> Tape:

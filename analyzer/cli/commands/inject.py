@@ -13,14 +13,16 @@ from typing import Annotated, Any, Final, TextIO
 
 import typer
 
-from analyzer.cli.commands.gateway import HttpToolOption, McpCommandOption, McpToolOption, remote_tools
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     AllowToolOption,
     BudgetOption,
     CheckOption,
     ExpectOption,
+    HttpToolOption,
     MaxCallsOption,
+    McpCommandOption,
+    McpToolOption,
     ParallelOption,
     TimeoutOption,
     UpstreamOption,
@@ -28,8 +30,10 @@ from analyzer.cli.experiment_options import (
     checks_of,
     gateway_options,
     on_interrupt,
+    remote_tools,
     require_one,
     require_prices,
+    workflow_failures,
 )
 from analyzer.cli.experiment_runs import open_run
 from analyzer.cli.kept_runs import TenantOption
@@ -42,7 +46,7 @@ from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import Gateway, serving
 from analyzer.experiment.replay.tape import Tape
-from analyzer.experiment.running.checks import CheckFailed, every
+from analyzer.experiment.running.checks import every
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Endpoint, Workflow
 from analyzer.inquiry.present import console, plain
@@ -274,12 +278,8 @@ async def _inject(
     await asyncio.wait([task])
     if task.cancelled():
         return _Found(injected=(), tried=tuple(watch.tried), is_interrupted=True)
-    try:
+    with workflow_failures():
         return _Found(injected=task.result(), tried=tuple(watch.tried))
-    except OSError as error:
-        raise CommandFailed(f"the workflow cannot be started: {error.strerror or error}") from error
-    except CheckFailed as error:
-        raise CommandFailed(str(error)) from error
 
 
 async def _each(
