@@ -353,8 +353,7 @@ SUSPECT_USAGE: Final = counter(
 BUDGET_SPENT: Final = gauge(
     "blamespan_budget_spent_usd",
     "USD",
-    "Cost of model calls in the last 60 minutes;"
-    " in `serve`, calls in progress count with their maximum cost.",
+    "Cost of model calls in the last 60 minutes; in `serve`, calls in progress count with their maximum cost.",
     **_PAYS,
 )
 BUDGET_LIMIT: Final = gauge(
