@@ -16,6 +16,7 @@ from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.recurrence import Issue
 from analyzer.issues.report import IssueReports, Wanted
+from analyzer.web.reads.issue_reads import IssueReader
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit, StoredVerdict
@@ -135,13 +136,24 @@ def judged(number: int, agent: str | None, rules: str = "") -> tuple[Trajectory,
     return trajectory, Analysis(attribution=attribution, document="{}")
 
 
+async def in_db(call: Callable[..., Any], *args: Any) -> Any:
+    """Write at once, on this thread."""
+    return call(*args)
+
+
+@contextmanager
+def opened_issue_reader(bench: Bench, now_ns: Callable[[], int]) -> Iterator[IssueReader]:
+    """Open what pages and API read of the bench's issues."""
+    opened = IssueReader(bench.counting, IssueStore(bench.folder / RUNS), in_db, now_ns)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
 @contextmanager
 def opened_issue_service(bench: Bench, **fields: Any) -> Iterator[IssueService]:
     """Open the issue service over the bench's store."""
-
-    async def in_db(call: Callable[..., Any], *args: Any) -> Any:
-        return call(*args)
-
     service = IssueService(
         counting=bench.counting,
         store=bench.issues,

@@ -1,21 +1,26 @@
-"""Common parts of ``experiment`` and ``inject``: options, checks, the gateway, prices, interruption."""
+"""Common parts of the commands that run trials: options, tools, checks, the gateway, prices, interruption."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import shlex
+import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
-from analyzer.analyses.models.completion import INSTALL_MODELS, is_litellm_installed, price_of
-from analyzer.cli.output import WrongUsage, optional
+from analyzer.cli.output import CommandFailed, WrongUsage, optional
+from analyzer.executor.models.completion import INSTALL_MODELS, is_litellm_installed, price_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
-from analyzer.experiment.replay.tape import Tape
-from analyzer.experiment.running.checks import Check, CommandCheck, Contains
+from analyzer.experiment.replay.tape import RemoteTools, Tape
+from analyzer.experiment.running.checks import Check, CheckFailed, CommandCheck, Contains
 
 CheckOption = Annotated[
     str | None, optional("COMMAND", "Gets the trial's output on standard input; exit code 0 is success.")
@@ -44,9 +49,27 @@ UrlOption = Annotated[
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Time limit of a trial.")
 ]
-
 INTERRUPTED_CODE: Final = 130
 """Exit code after Ctrl-C, as shells give it."""
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+HttpToolOption = Annotated[
+    list[str] | None,
+    optional(
+        "TOOL=VARIABLE",
+        "A tool called over HTTP at the address in this variable; if the workflow takes it from elsewhere,"
+        " the tool really runs in the first trial.",
+    ),
+]
+McpToolOption = Annotated[
+    list[str] | None,
+    optional(
+        "TOOL=VARIABLE", "A tool of the MCP server whose URL, or command, is in this environment variable."
+    ),
+]
+McpCommandOption = Annotated[
+    list[str] | None,
+    optional("TOOL=COMMAND", "A tool of the MCP server that the workflow starts over stdio by this command."),
+]
 
 
 def on_interrupt(stop: Callable[[], object]) -> None:
@@ -55,6 +78,17 @@ def on_interrupt(stop: Callable[[], object]) -> None:
     with suppress(NotImplementedError):  # no signal handlers in loops on Windows
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop)
+
+
+@contextmanager
+def workflow_failures() -> Iterator[None]:
+    """Raise ``CommandFailed`` if the workflow cannot be started, or the user's check cannot be run."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandFailed(f"the workflow cannot be started: {error.strerror or error}") from error
+    except CheckFailed as error:
+        raise CommandFailed(str(error)) from error
 
 
 def checks_of(check: str | None, expect: str | None, environment: Mapping[str, str]) -> list[Check]:
@@ -132,3 +166,56 @@ def require_prices(
         raise WrongUsage(
             f"the price of {', '.join(unknown)} is unknown: expected --max-calls N as the limit{source}"
         )
+
+
+def remote_tools(http: Sequence[str], mcp: Sequence[str], commands: Sequence[str]) -> tuple[RemoteTools, ...]:
+    """Read the values of --http-tool, --mcp-tool and --mcp-command."""
+    found = [
+        *(RemoteTools(variable=name, tools=tools) for name, tools in _by_variable(http, "--http-tool")),
+        *(_mcp_server(name, tools) for name, tools in _by_variable(mcp, "--mcp-tool")),
+    ]
+    if len({each.variable for each in found}) < len(found):
+        raise WrongUsage("--mcp-tool: expected a variable that no --http-tool uses")
+    return (*found, *_started(commands))
+
+
+def _by_variable(given: Sequence[str], option: str) -> Iterable[tuple[str, frozenset[str]]]:
+    found: dict[str, frozenset[str]] = {}
+    for each in given:
+        name, _, variable = each.rpartition("=")
+        if not name or not _VARIABLE.fullmatch(variable):
+            raise WrongUsage(f"{option} {each}: expected TOOL=VARIABLE")
+        found[variable] = found.get(variable, frozenset()) | {name}
+    return found.items()
+
+
+def _mcp_server(variable: str, tools: frozenset[str]) -> RemoteTools:
+    value = os.environ.get(variable, "")
+    if urlsplit(value).scheme in {"http", "https"}:
+        return RemoteTools(variable=variable, tools=tools, mcp_server=value)
+    command = words_of(value)
+    if not command or shutil.which(command[0]) is None:
+        raise WrongUsage(
+            f"--mcp-tool: expected the MCP server's http or https URL, or the command that starts it, in the"
+            f" environment variable {variable}"
+        )
+    return RemoteTools(variable=variable, tools=tools, command=command)
+
+
+def _started(commands: Sequence[str]) -> Iterator[RemoteTools]:
+    found: dict[tuple[str, ...], frozenset[str]] = {}
+    for each in commands:
+        name, _, given = each.partition("=")
+        command = words_of(given)
+        if not name or not command:
+            raise WrongUsage(f"--mcp-command {each}: expected TOOL=COMMAND")
+        if Path(command[0]).name != command[0]:
+            raise WrongUsage(
+                f"--mcp-command {each}: expected a program that the workflow finds in PATH; if it uses a"
+                " path, let it read the command from a variable: --mcp-tool TOOL=VARIABLE"
+            )
+        if shutil.which(command[0]) is None:
+            raise WrongUsage(f"--mcp-command {each}: {command[0]} is not found in PATH")
+        found[command] = found.get(command, frozenset()) | {name}
+    for place, (command, tools) in enumerate(found.items()):
+        yield RemoteTools(variable=f"stdio-{place}", tools=tools, command=command, is_in_path=True)

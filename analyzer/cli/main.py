@@ -1,6 +1,6 @@
 """The command line: dispatches to one command and maps errors to exit codes.
 
-A command is the function of the same name in a file below ``commands/``; ``runs`` has commands of its own.
+A command is the function of the same name in its file in ``commands/``; ``runs`` has commands of its own.
 Only the called command's file is imported: the others' libraries take longer to import than most commands
 take to run.
 
@@ -25,44 +25,15 @@ from analyzer.cli.output import PROGRAM, WrongUsage, complain
 from analyzer.inquiry.errors import AnalyzerError, ModelNeeded, UnknownMethod
 from collector_processor.otlp import CollectorError
 
-GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Start here": {
-        "demo": "operate.demo",
-        "run": "operate.run",
-        "serve": "operate.serve",
-        "doctor": "operate.doctor",
-    },
-    "Read a recorded run": {
-        "attribute": "analyse.attribute",
-        "explain": "analyse.explain",
-        "pull": "analyse.pull",
-        "steps": "analyse.steps",
-        "diff": "analyse.diff",
-        "lint": "analyse.lint",
-        "map": "analyse.map",
-    },
-    "Run it again": {
-        "replay": "prove.replay",
-        "gateway": "prove.gateway",
-        "experiment": "prove.experiment",
-        "inject": "lab.inject",
-        "pin": "prove.pin",
-        "backtest": "prove.backtest",
-    },
-    "Follow up": {
-        "issues": "learn.issues",
-        "workflows": "learn.workflows",
-        "runs": "operate.runs",
-        "mcp": "operate.mcp",
-    },
-    "Make it better on your runs": {
-        "label": "learn.label",
-        "train": "lab.train",
-        "bench": "lab.bench",
-    },
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Start here": ("demo", "run", "serve", "doctor"),
+    "Read a recorded run": ("attribute", "explain", "pull", "steps", "diff", "lint", "map"),
+    "Run it again": ("replay", "gateway", "experiment", "inject", "pin", "backtest"),
+    "Follow up": ("issues", "workflows", "runs", "mcp"),
+    "Make it better on your runs": ("label", "train", "bench"),
 }
-"""Folder and module in ``commands/`` of each command, in the order in which ``--help`` lists them."""
-COMMANDS: Final = {name: module for group in GROUPS.values() for name, module in group.items()}
+"""Modules in ``commands/``, in the order in which ``--help`` lists them."""
+COMMANDS: Final = tuple(name for names in GROUPS.values() for name in names)
 _PLACE: Final = "analyzer.cli.commands"
 
 
@@ -101,7 +72,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
 
 def _add(app: typer.Typer, name: str) -> None:
     """Add a command, or a command that has commands of its own."""
-    module = import_module(f"{_PLACE}.{COMMANDS[name]}")
+    module = import_module(f"{_PLACE}.{name}")
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:
@@ -110,9 +81,7 @@ def _add(app: typer.Typer, name: str) -> None:
 
 def _title(name: str) -> str:
     """Read a command's title from its source, without importing it."""
-    tree = ast.parse(
-        files(_PLACE).joinpath(f"{COMMANDS[name].replace('.', '/')}.py").read_text(encoding="utf-8")
-    )
+    tree = ast.parse(files(_PLACE).joinpath(f"{name}.py").read_text(encoding="utf-8"))
     found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
     return inspect.cleandoc(ast.get_docstring(found) or "").partition("\n\n")[0]
 

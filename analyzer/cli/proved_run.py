@@ -16,7 +16,7 @@ from typing import Final
 
 import typer
 
-from analyzer.cli.commands.prove.experiment import experiment
+from analyzer.cli.commands.experiment import experiment
 from analyzer.cli.output import OutputFormat, complain
 from analyzer.cli.repeated_runs import Judged
 from analyzer.cli.run_report import save_runs

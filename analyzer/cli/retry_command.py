@@ -15,17 +15,17 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from analyzer.analyses.composition import open_analyst
-from analyzer.analyses.models.completion import price_of
-from analyzer.cli.experiment_options import INTERRUPTED_CODE, on_interrupt, require_prices
+from analyzer.cli.experiment_options import INTERRUPTED_CODE, on_interrupt, require_prices, workflow_failures
 from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
 from analyzer.cli.recorded_runs import load_runs, reader_here
+from analyzer.executor.composition import open_analyst
+from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.retry_gate import INTERVENTIONS, Gate, RetryArm, Share, Trigger, to_json
-from analyzer.experiment.running.checks import Check, CheckFailed
+from analyzer.experiment.running.checks import Check
 from analyzer.experiment.running.trial_runner import Options, Parts
 from analyzer.experiment.running.workflow import Command
 from analyzer.inquiry.present import console, counted, plain
@@ -155,12 +155,8 @@ async def _piloted(
         on_interrupt(task.cancel)
         await asyncio.wait([task])
         if not task.cancelled():
-            try:
+            with workflow_failures():
                 task.result()
-            except OSError as error:
-                raise CommandFailed(f"the workflow cannot be started: {error.strerror or error}") from error
-            except CheckFailed as error:
-                raise CommandFailed(str(error)) from error
         return pilot.result(), task.cancelled()
 
 

@@ -1,4 +1,4 @@
-"""Issues in a running service: read for pages and metrics, changed by people, announced to receivers.
+"""Issues in a running service: counted for metrics, announced to receivers.
 
 Not pure. Runs are counted where their verdicts are committed (``beside_verdicts.py``); all other writes
 use the store's thread too, and reads have a thread and a connection of their own. Counts for ``/metrics`` are
@@ -19,19 +19,17 @@ from typing import Any, Final, TypeVar
 from analyzer.inquiry.verdict import FailureMode
 from analyzer.issues.agent_counts import AgentCounts
 from analyzer.issues.counting import IssueCounting
-from analyzer.issues.fix_reports import FixReports, IssueFix, fix_json
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.notifier import DeliveryCounters, InDb, Notifier, NotifierRules, opened_session
 from analyzer.issues.receivers import Receiver
-from analyzer.issues.recurrence import Issue, IssueState, Notice, age
-from analyzer.issues.report import IssueReports, Wanted, to_json
+from analyzer.issues.recurrence import Issue, IssueState, Notice
+from analyzer.issues.report import IssueReports, Wanted
 from analyzer.issues.workflow_reports import WorkflowReport, WorkflowReports
 from analyzer.telemetry.metric import as_label
 from analyzer.telemetry.metric_table import MAX_STANDING
 from analyzer.telemetry.verdict_counters import Move
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict, VerdictSummary
-from collector_processor.otlp import Tenant
 from collector_processor.store.database.thread import StoreThread
 
 logger = logging.getLogger(__name__)
@@ -209,17 +207,6 @@ class IssueService:
                 logger.warning("old issues cannot be pruned", extra={"reason": str(error)})
             await asyncio.sleep(_PRUNE_EVERY_S)
 
-    async def issues(self, wanted: Wanted) -> list[tuple[Tenant, Issue, tuple[int, ...]]]:
-        """Return issues in their present state, each with its failures per day."""
-
-        def read() -> list[tuple[Tenant, Issue, tuple[int, ...]]]:
-            now_ns = self.now_ns()
-            found = self._reports.issues(wanted, now_ns)
-            trends = self._reports.trends(found, now_ns)
-            return [(*one, trend) for one, trend in zip(found, trends, strict=True)]
-
-        return await self._in_thread(read)
-
     async def counts(self) -> IssueCounts:
         """Return the number of issues in each state, the new or regressed ones, and agents with an alarm."""
 
@@ -252,44 +239,6 @@ class IssueService:
     def repetitions(self) -> int:
         """Number of failures since the process started in issues that had already been reported."""
         return self.counting.repetitions
-
-    async def documents(self, wanted: Wanted) -> list[dict[str, Any]]:
-        """Return issues in the form of the API."""
-
-        def read() -> list[dict[str, Any]]:
-            now_ns = self.now_ns()
-            return [to_json(report, now_ns) for report in self._reports.reports(wanted, now_ns)]
-
-        return await self._in_thread(read)
-
-    async def fix_document(self, tenant: Tenant, issue_id: str, since: str) -> dict[str, Any] | None:
-        """Return an issue's workflows before and after a fix; ``None`` if there is no such issue."""
-
-        def read() -> dict[str, Any] | None:
-            now_ns, found = self.now_ns(), self.reader.issue(tenant, issue_id)
-            if found is None:
-                return None
-            if not self.counting.rules.is_fair_sample:
-                return fix_json(IssueFix(since="", workflows=(), releases=()))
-            return fix_json(FixReports(self.reader).of(tenant, age(found, now_ns), since, now_ns))
-
-        return await self._in_thread(read)
-
-    async def tenants_of(self, issue_id: str) -> list[Tenant]:
-        """Return the tenants that have an issue with this id."""
-        return await self._in_thread(self.reader.tenants_of, issue_id)
-
-    async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
-        """Close an issue; ``False`` if there is no issue with this id."""
-        found = await self.in_db(self.counting.resolve, tenant, issue_id, self.now_ns())
-        self._look()
-        return found is not None
-
-    async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
-        """Mute an issue until the given time; ``False`` if there is no issue with this id."""
-        found = await self.in_db(self.counting.mute, tenant, issue_id, until_ns)
-        self._look()
-        return found is not None
 
     async def announce(self, notice: Notice) -> None:
         """Queue a notice that no counted run causes, for every receiver."""

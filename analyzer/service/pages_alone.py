@@ -27,7 +27,6 @@ from analyzer.analyses.analyst import RunAnalyst
 from analyzer.analyses.composition import budget_of, open_analyst, open_cleaner, prepare_model, tls_files
 from analyzer.analyses.executor import open_pool, stepping_in
 from analyzer.issues.counting import IssueCounting
-from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
@@ -44,16 +43,14 @@ from analyzer.service.start_lanes import open_track_records
 from analyzer.service.upload_process import UploadReader
 from analyzer.telemetry.json_lines import configure_logging
 from analyzer.telemetry.process_stats import ProcessStats
-from analyzer.web.api import Deleting, Labels
+from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import shown_settings
-from analyzer.web.pages.run_pages import Pages
+from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probe, Probes
 from analyzer.web.reads.archive import RunArchive
 from analyzer.web.reads.issue_reads import IssueReader
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import JobLimits, Jobs
-from analyzer.web.views.run_page import TraceLink
 from collector_processor.core.analysis import NOTHING_EARNED, Analyst, Earned
 from collector_processor.core.http_server import HttpServer
 from collector_processor.core.records import StoredVerdict
@@ -197,7 +194,7 @@ class _Parts:
     def web(self) -> WebParts:
         """Return all that the application needs."""
         settings, store = self.settings, self.store
-        runs, issues = RunStore(store.db), self._issues()
+        runs = RunStore(store.db)
         giver = CommandGiver(db=store.db, thread=store.thread, poke=self.carry_out)
         own = IssueStore(store.database.connect())
         workflows = WorkflowReader(own, time.time_ns, is_fair_sample=settings.is_fair_sample)
@@ -205,11 +202,9 @@ class _Parts:
         is_remembered = self.signs_out_durably and settings.token
         return WebParts(
             probe=self.probe,
-            recent=lambda limit: store.thread.run(runs.recent, limit),
             find=lambda run_id: store.thread.run(runs.find, run_id),
             labels=self._labels(runs),
             deleting=Deleting(run=giver.delete_run, tenant=giver.delete_tenant),
-            issues=issues,
             workflows=workflows,
             token=settings.token,
             metrics_token=settings.metrics_token,
@@ -217,20 +212,16 @@ class _Parts:
             allowed_hosts=settings.allowed_host_names,
             signed_out=settings.data_dir / "signed-out" if is_remembered else None,
             tls=tls_files(settings),
-            pages=self._pages(issues, giver),
+            pages=self._pages(giver),
         )
 
-    def _issues(self) -> IssueService:
+    def _issues(self) -> IssueReader:
         store = self.store
-        own, labels = IssueStore(store.db), LabelStore(store.db)
-        service = IssueService(
-            counting=IssueCounting(own, labels, counting_rules(self.settings)),
-            store=own,
-            reader=IssueStore(store.database.connect()),
-            in_db=store.thread.run,
-        )
-        self.stack.callback(service.close)
-        return service
+        rules, own = counting_rules(self.settings), IssueStore(store.database.connect())
+        counting = IssueCounting(IssueStore(store.db), LabelStore(store.db), rules)
+        reader = IssueReader(counting, own, store.thread.run, time.time_ns)
+        self.stack.callback(reader.close)
+        return reader
 
     def _labels(self, runs: RunStore) -> Labels:
         store, labels = self.store, LabelStore(self.store.db)
@@ -250,19 +241,16 @@ class _Parts:
 
         return Labels(give=give, of=of)
 
-    def _pages(self, issues: IssueService, giver: CommandGiver) -> Pages:
+    def _pages(self, giver: CommandGiver) -> Pages:
         settings, store = self.settings, self.store
         archive = RunArchive(store.database)
         self.stack.callback(archive.close)
-        own = IssueStore(store.database.connect())
-        reader = IssueReader(issues, own, time.time_ns, is_fair_sample=settings.is_fair_sample)
-        self.stack.callback(reader.close)
         return Pages(
             runs=archive,
             clean=self.clean,
             reader=open_reader(settings.mappings),
             jobs=self.requested.jobs,
-            issues=reader,
+            issues=self._issues(),
             trace_link=TraceLink(template=settings.trace_url or ""),
             settings=shown_settings(settings),
             second=giver,

@@ -16,15 +16,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from analyzer.issues.issue_service import IssueService
-from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.opinion_store import Opinion
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, to_json
 from analyzer.issues.recurrence import IssueState
 from analyzer.issues.report import Wanted
+from analyzer.web.pages.front import FindOne, Labels, TenantOf
 from analyzer.web.reads.documents import read_document
-from analyzer.web.run_list import read_limit
-from collector_processor.core.records import StoredVerdict
+from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.reads.run_query import read_limit
 from collector_processor.otlp import Tenant
 
 MAX_MUTE_S: Final = 366 * 86_400
@@ -42,10 +41,9 @@ _MUTE_EXPECTED: Final = f'expected {{"for_s": SECONDS}}, 0 to {MAX_MUTE_S}; 0 en
 _ISSUE_FILTERS: Final = ("limit", "state", "service", "agent")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-TenantOf = Callable[[web.Request], Tenant]
 
 
-def issue_routes(issues: IssueService, tenant_of: TenantOf) -> list[web.RouteDef]:
+def issue_routes(issues: IssueReader, tenant_of: TenantOf) -> list[web.RouteDef]:
     """Return the routes; ``tenant_of`` returns the tenant of a request's header, empty for all tenants."""
 
     async def listing(request: web.Request) -> web.Response:
@@ -127,7 +125,7 @@ async def _json(request: web.Request, expected: str = "expected JSON\n") -> obje
         raise web.HTTPBadRequest(text=expected) from None
 
 
-async def _meant(issues: IssueService, request: web.Request, tenant: Tenant) -> tuple[Tenant, str]:
+async def _meant(issues: IssueReader, request: web.Request, tenant: Tenant) -> tuple[Tenant, str]:
     issue_id = request.match_info["issue_id"]
     found = [one for one in await issues.tenants_of(issue_id) if not tenant or one == tenant]
     if not found:
@@ -152,18 +150,6 @@ _CHOICE_EXPECTED: Final = (
     ' and "with_reference": true or false\n'
 )
 _CHOICE_FIELDS: Final = frozenset({"method", "model", "failed", "reference", "with_reference"})
-
-FindOne = Callable[[web.Request], Awaitable[StoredVerdict]]
-"""Returns the run in a request's path, for the request's tenant; raises a 404 or 409 if there is not exactly
-one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
-    """Functions that store labels and read them."""
-
-    give: Callable[[StoredVerdict, Statement], Awaitable[AcceptedLabel]]
-    of: Callable[[Tenant, str], Awaitable[Sequence[Label]]]
 
 
 def label_routes(labels: Labels, find: FindOne) -> list[web.RouteDef]:
@@ -283,12 +269,8 @@ class Deleting:
     tenant: DeleteTenant
 
 
-async def nothing_in_memory(_tenant: Tenant, _run_id: str | None) -> None:
-    """Drop nothing: a server without pages keeps no texts in memory."""
-
-
 def delete_routes(
-    deleting: Deleting, find: FindOne, tenant_of: TenantOf, forget: Forget = nothing_in_memory
+    deleting: Deleting, find: FindOne, tenant_of: TenantOf, forget: Forget
 ) -> list[web.RouteDef]:
     """Return the routes that delete runs; foreign pages cannot send DELETE without our permission.
 

@@ -1,6 +1,9 @@
-"""HTTP server of health, metrics, the API and the pages. Not pure; decides nothing.
+"""HTTP servers of health, metrics, the API and the pages. Not pure; decides nothing.
 
 ``/healthz`` and ``/readyz`` are open, for probes; ``guard.py`` decides which other requests are answered.
+
+An analyzer half keeps no runs: it has pages to try a file and of its health. Requests for runs are redirected
+to ``BLAMESPAN_WEB_URL``, or answered with a page that says where they are.
 """
 
 from __future__ import annotations
@@ -13,46 +16,44 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
-from analyzer.issues.issue_service import IssueService
-from analyzer.web.analyse_api import analyse_routes
-from analyzer.web.api import (
-    Deleting,
-    FindOne,
+from analyzer.lineage.memory import forget_texts
+from analyzer.web.api import Deleting, delete_routes, issue_routes, label_routes
+from analyzer.web.guard import GuardRules, Handler, Sessions, SignedOut, guarding, session_key
+from analyzer.web.pages.compare_page import compare_routes
+from analyzer.web.pages.front import (
+    Front,
     Labels,
-    delete_routes,
-    issue_routes,
-    label_routes,
-    nothing_in_memory,
+    PageContext,
+    Pages,
+    ShownSetting,
+    routed,
+    sign_in_routes,
+    styling,
 )
-from analyzer.web.events import EVENTS, Changes
-from analyzer.web.guard import GuardRules, Handler, Sessions, guarding, session_key
-from analyzer.web.pages.compare_pages import CompareContext, compare_routes
-from analyzer.web.pages.front import Front, sign_in_routes, styling
-from analyzer.web.pages.list_pages import ListContext, list_routes
-from analyzer.web.pages.prepared import PageMemory, PreparedPages
-from analyzer.web.pages.queue_pages import QueueContext, queue_routes
-from analyzer.web.pages.run_pages import PageContext, Pages, run_routes
-from analyzer.web.pages.side_pages import health_routes, issue_pages
-from analyzer.web.pages.step_pages import step_routes
-from analyzer.web.pages.try_pages import again_routes, try_routes
-from analyzer.web.pages.workflow_pages import WorkflowContext, workflow_pages
+from analyzer.web.pages.health_page import RecentWork, counts_of, health_routes
+from analyzer.web.pages.issue_page import issue_pages
+from analyzer.web.pages.list_page import EVENTS, Changes, list_routes
+from analyzer.web.pages.queue_page import queue_routes
+from analyzer.web.pages.run_page import run_routes
+from analyzer.web.pages.step_page import step_routes
+from analyzer.web.pages.step_texts import clear_formatted
+from analyzer.web.pages.try_page import again_routes, analyse_routes, try_routes
+from analyzer.web.pages.workflow_page import workflow_pages, workflow_routes
 from analyzer.web.probes import Probe, Probes, probe_routes
-from analyzer.web.reads.label_queue import LabelQueue
-from analyzer.web.reads.page_records import RunQuery
-from analyzer.web.reads.recent_work import RecentWork
+from analyzer.web.reads.run_query import InvalidFilter, RunQuery
 from analyzer.web.reads.trends import Trends
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import Renderer, renderer
-from analyzer.web.run_api import RunReads, newest, read_steps, run_api_routes, run_document
-from analyzer.web.run_list import InvalidFilter
+from analyzer.web.requested_analyses import Jobs
+from analyzer.web.run_api import run_api_routes
 from analyzer.web.schemas import openapi
-from analyzer.web.signed_out import SignedOut
-from analyzer.web.workflow_api import workflow_routes
 from collector_processor.core.disk import StoreError
 from collector_processor.core.headers import tenant_among
 from collector_processor.core.http_server import HttpServer
@@ -61,9 +62,11 @@ from collector_processor.otlp import Address, MalformedRequestError, Tenant
 from collector_processor.otlp.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
-
 _MAX_BODY: Final = 64 << 10
 """Largest label, in bytes."""
+_ELSEWHERE: Final = (
+    "/runs", "/runs/{path:.+}", "/issues", "/issues/{path:.+}", "/workflows", "/workflow", "/queue",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +75,11 @@ class WebParts:
 
     probe: Probe
     """Answers about health, readiness and metrics."""
-    recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     labels: Labels
+    pages: Pages
     deleting: Deleting | None = None
     """``None`` if nothing can be deleted."""
-    issues: IssueService | None = None
-    """``None`` if recurring failures are not stored."""
     workflows: WorkflowReader | None = None
     """``None`` if runs are not compared with each other."""
     token: str | None = field(default=None, repr=False)
@@ -89,8 +90,6 @@ class WebParts:
     signed_out: Path | None = None
     """File with the sessions that ended; ``None`` to remember them in memory."""
     tls: TlsFiles | None = None
-    pages: Pages | None = None
-    """``None`` to serve only the API."""
 
 
 def web_server(parts: WebParts, listen: Address) -> HttpServer:
@@ -129,120 +128,87 @@ def make_app(parts: WebParts) -> web.Application:
     )
     app = web.Application(middlewares=[guarding(rules), _say_refusal], client_max_size=_MAX_BODY)
 
-    async def find(request: web.Request) -> StoredVerdict:
-        return await _find_one(parts, request)
-
-    pages = parts.pages
-    memory = None if pages is None else _memory(pages, renderer())
-    forget = nothing_in_memory if memory is None else memory.forget
+    front = Front(
+        renderer=renderer(), sessions=sessions, jobs=parts.pages.jobs, has_token=parts.token is not None
+    )
+    context = _context(parts, front)
+    app.middlewares.insert(1, styling(front))  # inside the guard, around all others
+    changes = Changes(newest=parts.pages.runs.newest)
+    app.on_shutdown.append(changes.close)
+    recent = RecentWork(analyses_since=parts.pages.runs.analyses_since, now_ns=parts.pages.now_ns)
+    app.cleanup_ctx.append(_looking_ahead(front.renderer, recent, context.trends))
     app.add_routes(
         [
             *probe_routes(parts.probe),
-            *run_api_routes(_run_reads(parts, find, None if memory is None else memory.whole)),
-            web.get("/api/openapi.json", _openapi),
-            *label_routes(parts.labels, find),
-            *(
-                delete_routes(parts.deleting, find, lambda request: _tenant(parts, request), forget)
-                if parts.deleting
-                else ()
-            ),
-            *(issue_routes(parts.issues, lambda request: _tenant(parts, request)) if parts.issues else ()),
-            *(
-                workflow_routes(parts.workflows, lambda request: _tenant(parts, request))
-                if parts.workflows
-                else ()
-            ),
-        ]
-    )
-    if pages is not None and memory is not None:
-        within = _Within(sessions=sessions, find=find, memory=memory, renderer=renderer())
-        _add_pages(app, parts, pages, within)
-    return app
-
-
-def _memory(pages: Pages, renderer: Renderer) -> PageMemory:
-    return PageMemory(
-        runs=pages.runs,
-        whole=WholeRuns(pages.runs, pages.clean, pages.reader),
-        prepared=PreparedPages(renderer, pages.trace_link),
-        jobs=pages.jobs,
-    )
-
-
-def _run_reads(parts: WebParts, find: FindOne, whole: WholeRuns | None) -> RunReads:
-    def tenant_of(request: web.Request) -> Tenant:
-        return _tenant(parts, request)
-
-    if parts.pages is None or whole is None:
-        return RunReads(page=newest(parts.recent), labels=parts.labels, find=find, tenant_of=tenant_of)
-    pages = parts.pages
-    return RunReads(
-        page=pages.runs.page,
-        labels=parts.labels,
-        find=find,
-        tenant_of=tenant_of,
-        now_ns=pages.now_ns,
-        second=pages.second,
-        versions=pages.runs.versions,
-        version=pages.runs.version,
-        steps=partial(read_steps, whole),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Within:
-    """State that the pages share with the rest of the application."""
-
-    sessions: Sessions
-    find: FindOne
-    memory: PageMemory
-    renderer: Renderer
-
-
-def _add_pages(app: web.Application, parts: WebParts, pages: Pages, within: _Within) -> None:
-    front = Front(
-        renderer=within.renderer,
-        sessions=within.sessions,
-        jobs=pages.jobs,
-        has_token=parts.token is not None,
-    )
-    context = PageContext(
-        front=front,
-        pages=pages,
-        labels=parts.labels,
-        find=within.find,
-        tenant=lambda request: _tenant(parts, request),
-        document=run_document,
-        whole=within.memory.whole,
-        prepared=within.memory.prepared,
-    )
-    app.middlewares.insert(1, styling(front))  # inside the guard, around all others
-    changes = Changes(newest=pages.runs.newest)
-    app.on_shutdown.append(changes.close)
-    recent = RecentWork(analyses_since=pages.runs.analyses_since, now_ns=pages.now_ns)
-    trends = Trends(read=pages.runs.trend, now_ns=pages.now_ns)
-    app.cleanup_ctx.append(_looking_ahead(front.renderer, recent, trends))
-    app.add_routes(
-        [
-            *list_routes(ListContext(shared=context, trends=trends)),
+            *_api_routes(parts, context),
+            *list_routes(context),
             *run_routes(context),
             *step_routes(context),
-            *compare_routes(CompareContext(shared=context, find=partial(_find_named, parts))),
-            *queue_routes(QueueContext(shared=context, queue=_queue(pages))),
+            *compare_routes(context),
+            *queue_routes(context),
             *try_routes(front),
-            *(() if pages.jobs is None else analyse_routes(pages.jobs)),
             *again_routes(context),
             *issue_pages(context),
-            *workflow_pages(WorkflowContext(shared=context, workflows=parts.workflows)),
+            *workflow_pages(context),
             *health_routes(context, parts.probe, recent),
             *sign_in_routes(front, parts.token),
             web.get(EVENTS, changes.listen),
         ]
     )
+    return app
 
 
-def _queue(pages: Pages) -> LabelQueue:
-    return LabelQueue(pages.runs, None if pages.issues is None else pages.issues.of_runs)
+def _context(parts: WebParts, front: Front) -> PageContext:
+    pages = parts.pages
+
+    async def find(request: web.Request) -> StoredVerdict:
+        return await _find_named(parts, request, request.match_info["run_id"])
+
+    return PageContext(
+        front=front,
+        pages=pages,
+        labels=parts.labels,
+        find=find,
+        tenant=partial(_tenant, parts),
+        named=partial(_find_named, parts),
+        whole=WholeRuns(pages.runs, pages.clean, pages.reader),
+        prepared=PreparedParts(front.renderer.text),
+        trends=Trends(read=pages.runs.trend, now_ns=pages.now_ns),
+        workflows=parts.workflows,
+    )
+
+
+def _api_routes(parts: WebParts, context: PageContext) -> list[web.RouteDef]:
+    find, tenant, jobs = context.find, context.tenant, parts.pages.jobs
+    deleting, issues = parts.deleting, parts.pages.issues
+    return [
+        *run_api_routes(context),
+        web.get("/api/openapi.json", _openapi),
+        *label_routes(parts.labels, find),
+        *(() if deleting is None else delete_routes(deleting, find, tenant, partial(_forget, context))),
+        *(() if issues is None else issue_routes(issues, tenant)),
+        *(() if parts.workflows is None else workflow_routes(parts.workflows, tenant)),
+        *(() if jobs is None else analyse_routes(jobs)),
+    ]
+
+
+async def _forget(context: PageContext, tenant: Tenant, run_id: str | None) -> None:
+    """Drop all texts in memory, and the second opinions on a tenant's run, or on all its runs for ``None``.
+
+    A request that read the run before it was deleted may keep a part of it again; nothing leads to that
+    part, and newer ones displace it.
+    """
+    if context.pages.jobs is not None:
+        context.pages.jobs.forget(tenant, run_id)
+    await context.pages.runs.clear()
+
+    def clear() -> None:
+        context.whole.clear()
+        context.prepared.clear()
+        clear_formatted()
+        forget_texts()
+
+    await asyncio.to_thread(clear)
 
 
 def _looking_ahead(
@@ -284,11 +250,6 @@ def common_routes(is_ready: Callable[[], bool], metrics: CollectorRegistry) -> l
     return probe_routes(Probes(is_ready=is_ready, metrics=metrics))
 
 
-async def _find_one(parts: WebParts, request: web.Request) -> StoredVerdict:
-    """Return the run in the path, for the tenant of the request's header."""
-    return await _find_named(parts, request, request.match_info["run_id"])
-
-
 async def _find_named(parts: WebParts, request: web.Request, run_id: str) -> StoredVerdict:
     """Return a run by its id, for the tenant of the request's header."""
     found = await parts.find(run_id)
@@ -308,3 +269,46 @@ def _tenant(parts: WebParts, request: web.Request) -> Tenant:
         return tenant_among(request.headers.items(), parts.tenant_header_names)
     except MalformedRequestError as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzerPages:
+    """Dependencies of the pages."""
+
+    jobs: Jobs | None
+    settings: tuple[ShownSetting, ...] = ()
+    runs_at: str | None = None
+    """Address of the pages that show runs, without a trailing slash; ``None`` if not configured."""
+
+
+def analyzer_routes(
+    pages: AnalyzerPages, sessions: Sessions, metrics: CollectorRegistry, token: str | None
+) -> list[web.RouteDef]:
+    """Return the routes of all pages."""
+    front = Front(
+        renderer=renderer(),
+        sessions=sessions,
+        jobs=pages.jobs,
+        has_token=token is not None,
+    )
+
+    async def home(_front: Front, _request: web.Request) -> web.StreamResponse:
+        raise web.HTTPSeeOther("/try")
+
+    async def health(front: Front, request: web.Request) -> web.StreamResponse:
+        counts = counts_of(metrics)
+        return await front.show(request, "analyzer_health.html", counts=counts, settings=pages.settings)
+
+    async def elsewhere(front: Front, request: web.Request) -> web.StreamResponse:
+        """Redirect requests for runs to the pages that show them."""
+        there = pages.runs_at
+        if there is not None and urlsplit(there).netloc.lower() != request.host.lower():
+            raise web.HTTPSeeOther(there + request.raw_path)
+        return await front.show(request, "elsewhere.html")
+
+    moved = [("GET", path, elsewhere) for path in _ELSEWHERE]
+    return [
+        *routed(front, ("GET", "/", home), ("GET", "/health", health), *moved),
+        *try_routes(front),
+        *sign_in_routes(front, token),
+    ]

@@ -1,4 +1,4 @@
-"""Access control of every HTTP request, before any handler, and the browser sessions it accepts.
+"""Access control of every HTTP request, before any handler, and the browser sessions it accepts. Not pure.
 
 With a token, clients must send it. Without one, only this machine can connect; but so
 can a page in a browser on it, so the Host header must name this machine (DNS
@@ -13,29 +13,36 @@ A browser cannot send a bearer token by itself: the person enters it once, and t
 random cookie (HttpOnly, not sent with forms of other sites). Without a session it is redirected to the
 sign-in page.
 The cookie of a signed-in session is signed with a key made from the token, so that all processes with that
-token accept it, also after a restart.
+token accept it, also after a restart. Signed sessions that ended before they expire are kept in a file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
+import logging
 import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from analyzer.web.signed_out import SignedOut
 from collector_processor.core.headers import WRONG_TOKEN_S, bears, names_this_machine
 from collector_processor.otlp import TOKEN_HEADER
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+logger = logging.getLogger(__name__)
 
+MOST_ENDED: Final = 10_000
+"""Sessions remembered; the oldest are forgotten first."""
+_MOST_BYTES: Final = 1 << 20
+"""Of the file when it is read: ``MOST_ENDED`` lines take three quarters of it."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SIGN_IN: Final = "/sign-in"
 STATIC: Final = "/static/"
 """Style sheet and script, the same for all clients."""
@@ -59,6 +66,60 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+COOKIE: Final = "blamespan_session"
+LIFETIME_S: Final = 12 * 3600
+MOST: Final = 10_000
+"""Sessions kept; the least recently used is dropped first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SignedOut:
+    """The ended sessions of one process and of those before it; digests only, as an id lets its owner in."""
+
+    path: Path | None = None
+    """A file of its own; ``None`` to remember in memory."""
+    wall_s: Callable[[], float] = time.time
+    _ends: dict[str, int] = field(default_factory=dict)
+    """By digest, when the session would have expired, in Unix seconds."""
+
+    def __post_init__(self) -> None:
+        try:
+            text = b"" if self.path is None else self.path.read_bytes()[-_MOST_BYTES:]
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            logger.warning("signed-out sessions cannot be read", extra={"error": error.strerror})
+            return
+        for line in text.decode("ascii", "replace").splitlines():
+            digest, _, ends_s = line.partition(" ")
+            if ends_s.isdecimal() and len(ends_s) < 20 and self.wall_s() < int(ends_s):
+                self._ends[digest] = int(ends_s)
+        self._write()
+
+    def __contains__(self, id_: str) -> bool:
+        """Tell whether the session ended."""
+        return _digest(id_) in self._ends
+
+    def add(self, id_: str, ends_s: float) -> None:
+        """Remember that a session ended, until it would have expired at ``ends_s`` (Unix seconds)."""
+        self._ends[_digest(id_)] = int(min(ends_s, 1e15))
+        while len(self._ends) > MOST_ENDED:
+            del self._ends[next(iter(self._ends))]
+        self._write()
+
+    def _write(self) -> None:
+        if self.path is None:
+            return
+        written = self.path.with_name(f"{self.path.name}.new")
+        try:
+            written.write_text("".join(f"{digest} {ends}\n" for digest, ends in self._ends.items()))
+            written.replace(self.path)
+        except OSError as error:
+            logger.warning("a signed-out session is kept in memory only", extra={"error": error.strerror})
+
+
+def _digest(id_: str) -> str:
+    return hashlib.sha256(id_.encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,12 +225,6 @@ def _harden(response: web.StreamResponse) -> None:
 def session_key(token: str | None) -> bytes | None:
     """Return the key that signs sessions, the same for all processes with one token; ``None`` without one."""
     return None if token is None else hmac.new(token.encode(), b"blamespan session", "sha256").digest()
-
-
-COOKIE: Final = "blamespan_session"
-LIFETIME_S: Final = 12 * 3600
-MOST: Final = 10_000
-"""Sessions kept; the least recently used is dropped first."""
 
 
 @dataclass(slots=True)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
+
+from markupsafe import Markup
+
+from analyzer.inquiry.whole_run import WholeRun
 
 V = TypeVar("V")
-
+MOST_PARTS: Final = 64
+MOST_CHARACTERS: Final = 16_000_000
+"""Characters of HTML; what it was made from takes about as much memory again."""
+MOST_ROWS: Final = 2_000
+"""Rows of the list of runs: those of 40 pages."""
+MOST_ROWS_CHARACTERS: Final = 8_000_000
 _KEPT: Final = 1_000
 """Times the duration of a reading for which its result is kept: a client that asks for one result again and
 again takes a thousandth of a core."""
@@ -89,4 +100,49 @@ class CostlyReads(Generic[V]):
         if size(result):
             until_s = ended_s + min(self._most_s, _KEPT * (ended_s - began_s))
             self._known.put(key, (until_s, result), size(result))
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A result, with the runs whose object identity is in its key: they live as long as the result."""
+
+    result: Any
+    runs: tuple[WholeRun, ...]
+
+
+class PreparedParts:
+    """The long parts of pages, prepared once: lists of steps and of runs, two runs side by side.
+
+    A list of a thousand steps takes 50 ms to make, and most requests ask for one that was made before: people
+    come back from a step, open the link that a colleague sent, answer and reload.
+    """
+
+    def __init__(self, render: Callable[..., str]) -> None:
+        """``render`` returns a template's text, from its name and values."""
+        self.render: Final = render
+        self._made: Final[Remembered[_Made]] = Remembered(MOST_PARTS, MOST_CHARACTERS)
+        self.rows: Final[Remembered[Markup]] = Remembered(MOST_ROWS, MOST_ROWS_CHARACTERS)
+        """Rows of the list of runs."""
+
+    def clear(self) -> None:
+        """Drop all parts in memory."""
+        self._made.clear()
+        self.rows.clear()
+
+    async def of(
+        self, key: tuple[Hashable, ...], runs: tuple[WholeRun, ...], make: Callable[[], tuple[V, int]]
+    ) -> V:
+        """Return a part, made in a thread unless it is kept.
+
+        Args:
+            key: all that the part depends on; of a kept run the object's id, which changes with the run.
+            runs: the runs whose ids are in the key.
+            make: returns the part and its size in characters.
+        """
+        known = self._made.get(key)
+        if known is not None:
+            return cast("V", known.result)  # the key determines the type that ``make`` returned
+        result, size = await asyncio.to_thread(make)
+        self._made.put(key, _Made(result, runs), size)
         return result

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from io import BytesIO
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -19,17 +21,17 @@ from markupsafe import Markup
 
 from analyzer.inquiry.present import is_unsaid, plain
 from analyzer.inquiry.visible import visible
-from analyzer.web.long_answers import long_answer
-from analyzer.web.views.run_listing import AGES, NUMBERS, SORT_WORDS
-from analyzer.web.views.run_page import telling
-from analyzer.web.views.workflow_page import workflow_path
 from collector_processor.core.runs import RunTotals
+from collector_processor.otlp import Tenant
 from semconv.model import (
     Status,
     agent_in_prose,
     agent_label,
 )
 
+_AT_ONCE: Final = 256 << 10
+"""Bytes of a body sent at once. Longer bodies are sent in pieces, between which the event loop does other
+work: to send 30 MB at once takes 0.1 s."""
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
 PAGE_HEADERS: Final = {
@@ -54,6 +56,31 @@ _SPARK: Final = (6, 20)
 """Width of a day's bar and height of the tallest, in pixels."""
 
 
+async def long_answer(
+    make: Callable[[], str | bytes],
+    content_type: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    """Return a response with the text that ``make`` returns.
+
+    Args:
+        make: called on a thread; whatever it raises is raised here.
+        content_type: without a charset; texts are UTF-8.
+        status: the response's status.
+        headers: further headers.
+    """
+
+    def made() -> bytes:
+        found = make()
+        return found.encode() if isinstance(found, str) else found
+
+    body = await asyncio.to_thread(made)
+    told = {"Content-Type": f"{content_type}; charset=utf-8", **(headers or {})}
+    return web.Response(body=BytesIO(body) if len(body) > _AT_ONCE else body, status=status, headers=told)
+
+
 class Renderer:
     """Renders pages from templates."""
 
@@ -70,9 +97,6 @@ class Renderer:
         )
         self._env.globals["assets"] = digest.hexdigest()[:12]
         self._env.globals["status_words"] = STATUS_WORDS
-        self._env.globals["ages"] = AGES
-        self._env.globals["numbers"] = NUMBERS
-        self._env.globals["sort_words"] = SORT_WORDS
         self._env.globals["workflow_path"] = workflow_path
         filters: dict[str, Callable[..., Any]] = {
             "when": when,
@@ -222,3 +246,20 @@ def spark(counts: Sequence[int]) -> Markup:
         f'<svg class="spark" width="{width * len(counts)}" height="{height}" role="img"'
         f' aria-label="{label}">{bars}</svg>'
     )
+
+
+def telling(evidence: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return distinct quotes, without those contained in another of the same step."""
+    kept: list[Mapping[str, Any]] = []
+    for found in evidence:
+        longer = (one["quote"] for one in evidence if one["step"] == found["step"])
+        is_part = any(found["quote"] in quote != found["quote"] for quote in longer)
+        if not is_part and found not in kept:
+            kept.append(found)
+    return kept
+
+
+def workflow_path(service: str, workflow: str, tenant: Tenant) -> str:
+    """Return the path of a workflow's page."""
+    path = f"/workflow?service={quote(service, safe='')}&workflow={quote(workflow, safe='')}"
+    return f"{path}&tenant={quote(tenant, safe='')}" if tenant else path

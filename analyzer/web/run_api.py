@@ -4,98 +4,75 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
 
 from aiohttp import web
 
 from analyzer.inquiry.verdict import POOLED
 from analyzer.inquiry.whole_run import WholeRun
-from analyzer.issues.labels.correcting import KeptOpinions
-from analyzer.web.api import FindOne, Labels, TenantOf, label_document, opinion_document
-from analyzer.web.long_answers import long_answer
-from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.documents import read_document
-from analyzer.web.reads.page_records import RunPage, RunQuery, Sort, row_of
+from analyzer.web.api import label_document, opinion_document
+from analyzer.web.pages.front import PageContext, routed
+from analyzer.web.reads.documents import RunPage, read_document
+from analyzer.web.reads.run_query import Sort, read_filters, write_key
 from analyzer.web.reads.whole_runs import WholeRuns
-from analyzer.web.run_list import MAX_LISTED, read_filters, write_key
+from analyzer.web.rendering import long_answer
 from collector_processor.core.analysis import EARLY, NOTES
 from collector_processor.core.records import CONFIRMED, PROOF, SAID_SUCCESS, SECOND_OPINION, StoredVerdict
-from collector_processor.core.runs import CleanRun, RunTotals
-from collector_processor.otlp import Tenant
-from semconv.dialects import USUAL, Reader
+from collector_processor.core.runs import RunTotals
 
 MOST_STEPS: Final = 1_000
 """Steps in one answer; most runs have fewer than 100."""
 _USUAL_STEPS: Final = 200
 
 
-ReadSteps: TypeAlias = Callable[[StoredVerdict, int, int], Awaitable[dict[str, Any] | None]]
-"""Returns a run with its steps of a range; ``None`` if its steps are not kept."""
-ReadVersions: TypeAlias = Callable[[Tenant, str], Awaitable[Sequence[StoredVerdict]]]
-"""Returns the last versions of a run's verdict, newest first."""
-ReadVersion: TypeAlias = Callable[[StoredVerdict, int], Awaitable[StoredVerdict | None]]
-"""Returns one version of a verdict; ``None`` if there is no such version."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunReads:
-    """Dependencies of the routes."""
-
-    page: Callable[[RunQuery], Awaitable[RunPage]]
-    labels: Labels
-    find: FindOne
-    tenant_of: TenantOf
-    now_ns: Callable[[], int] = time.time_ns
-    second: KeptOpinions | None = None
-    """``None`` if second opinions are not kept."""
-    steps: ReadSteps | None = None
-    """``None`` if no steps are kept."""
-    versions: ReadVersions | None = None
-    """``None`` if only the current version of a verdict can be read."""
-    version: ReadVersion | None = None
-    """Likewise."""
-
-
-def run_api_routes(reads: RunReads) -> list[web.RouteDef]:
+def run_api_routes(context: PageContext) -> list[web.RouteDef]:
     """Return the routes."""
-
-    async def listing(request: web.Request) -> web.Response:
-        query = read_filters(request.query, reads.tenant_of(request), reads.now_ns())
-        return web.json_response(page_document(await reads.page(query), query.sort))
-
-    async def one(request: web.Request) -> web.Response:
-        verdict = await reads.find(request)
-        said = await reads.labels.of(verdict.tenant, verdict.run_id)
-        second = reads.second
-        given = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
-        opinions = {"opinions": [opinion_document(one) for one in given]}
-        read = reads.versions
-        versions = (verdict,) if read is None else await read(verdict.tenant, verdict.run_id)
-        shown = await _asked_version(reads, request, verdict)
-        return web.json_response(
-            {**run_document(shown), **label_document(said), **opinions, **versions_document(versions)}
-        )
-
-    async def steps(request: web.Request) -> web.Response:
-        first = read_number(request, "from", 0, 0, 10**9)
-        count = read_number(request, "limit", _USUAL_STEPS, 1, MOST_STEPS)
-        verdict = await reads.find(request)
-        document = None if reads.steps is None else await reads.steps(verdict, first, first + count)
-        if document is None:
-            raise web.HTTPNotFound(text="the steps of this run are not kept\n")
-        return await long_answer(lambda: json.dumps(document), "application/json")
-
-    return [
-        web.get("/api/runs", listing),
-        web.get("/api/runs/{run_id}", one),
-        web.get("/api/runs/{run_id}/steps", steps),
-    ]
+    return routed(
+        context,
+        ("GET", "/api/runs", _listing),
+        ("GET", "/api/runs/{run_id}", _one),
+        ("GET", "/api/runs/{run_id}/steps", _steps),
+    )
 
 
-async def _asked_version(reads: RunReads, request: web.Request, current: StoredVerdict) -> StoredVerdict:
+async def _listing(context: PageContext, request: web.Request) -> web.Response:
+    query = read_filters(request.query, context.tenant(request), context.pages.now_ns())
+    return web.json_response(page_document(await context.pages.runs.page(query), query.sort))
+
+
+async def _one(context: PageContext, request: web.Request) -> web.Response:
+    verdict = await context.find(request)
+    name = (verdict.tenant, verdict.run_id)
+    shown = await _asked_version(context, request, verdict)
+    return web.json_response(
+        {
+            **run_document(shown),
+            **label_document(await context.labels.of(*name)),
+            "opinions": await opinions_of(context, verdict),
+            **versions_document(await context.pages.runs.versions(*name)),
+        }
+    )
+
+
+async def opinions_of(context: PageContext, verdict: StoredVerdict) -> list[dict[str, Any]]:
+    """Return the second opinions on a run, newest first."""
+    second = context.pages.second
+    found = await second.of(verdict.tenant, verdict.run_id) if second is not None else ()
+    return [opinion_document(one) for one in found]
+
+
+async def _steps(context: PageContext, request: web.Request) -> web.Response:
+    first = read_number(request, "from", 0, 0, 10**9)
+    count = read_number(request, "limit", _USUAL_STEPS, 1, MOST_STEPS)
+    document = await read_steps(context.whole, await context.find(request), first, first + count)
+    if document is None:
+        raise web.HTTPNotFound(text="the steps of this run are not kept\n")
+    return await long_answer(lambda: json.dumps(document), "application/json")
+
+
+async def _asked_version(context: PageContext, request: web.Request, current: StoredVerdict) -> StoredVerdict:
     """Return the version of a verdict that the request asks for; without one, the current version.
 
     Raises:
@@ -106,44 +83,16 @@ async def _asked_version(reads: RunReads, request: web.Request, current: StoredV
     number = read_number(request, "version", 1, 1, 10**9)
     if number == current.version:
         return current
-    found = None if reads.version is None else await reads.version(current, number)
+    found = await context.pages.runs.version(current, number)
     if found is None:
         raise web.HTTPNotFound(text=f"no such version: the current one is {current.version}\n")
     return found
 
 
-def newest(
-    recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]],
-) -> Callable[[RunQuery], Awaitable[RunPage]]:
-    """Return a list of the newest runs, for a service without pages; filters only by tenant and limit."""
-
-    async def page(query: RunQuery) -> RunPage:
-        if query != RunQuery(tenant=query.tenant, limit=query.limit):
-            raise web.HTTPBadRequest(text="expected limit alone: this process has no filters\n")
-        found = await recent(MAX_LISTED if query.tenant else query.limit)
-        of_tenant = [one for one in found if not query.tenant or one.tenant == query.tenant]
-        return RunPage(rows=tuple(map(row_of, of_tenant[: query.limit])))
-
-    return page
-
-
-async def kept_steps(
-    runs: RunArchive,
-    clean: CleanRun,
-    verdict: StoredVerdict,
-    first: int = 0,
-    end: int | None = None,
-    *,
-    reader: Reader = USUAL,
-) -> dict[str, Any] | None:
-    """Return steps of a run as JSON, from its spans if they are kept; ``None`` if no steps are kept."""
-    return await read_steps(WholeRuns(runs, clean, reader), verdict, first, end)
-
-
 async def read_steps(
     runs: WholeRuns, verdict: StoredVerdict, first: int = 0, end: int | None = None
 ) -> dict[str, Any] | None:
-    """Return steps of a run as JSON, as ``kept_steps`` does, from runs that may be read already."""
+    """Return steps of a run as JSON, from its spans if they are kept; ``None`` if no steps are kept."""
     read = await runs.of(verdict)
     if read is None:
         return None
@@ -224,17 +173,3 @@ def run_document(verdict: StoredVerdict) -> dict[str, Any]:
             "decided_ns": verdict.decided_ns,
         }
     )
-
-
-__all__ = [
-    "MOST_STEPS",
-    "RunReads",
-    "kept_steps",
-    "newest",
-    "page_document",
-    "read_steps",
-    "run_api_routes",
-    "run_document",
-    "steps_document",
-    "versions_document",
-]

@@ -22,7 +22,7 @@ from analyzer.issues.beside_verdicts import TextsBehind
 from analyzer.issues.labels.kept_run import MOST_CHARS
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import RunQuery
+from analyzer.web.reads.run_query import RunQuery
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.otlp import Tenant

@@ -24,7 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-PRELOADED: Final = "analyzer.cli.commands.operate.serve"
+PRELOADED: Final = "analyzer.cli.commands.serve"
 _POLL_S: Final = 0.02
 _RUNNING: Final = -1000
 """The answer about a process that has not ended; no exit code is as low."""

@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-from analyzer.issues.fix_reports import FixReports, fix_json
 from analyzer.issues.issue_store import DAY_NS, CountedRun, IssueStore
 from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, age, resolve
 from analyzer.issues.report import iso
+from analyzer.issues.workflow_reports import FixReports, fix_json
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import Flush, StoreConnection, open_database

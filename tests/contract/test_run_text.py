@@ -15,7 +15,7 @@ from analyzer.issues.labels.kept_run import MOST_CHARS, searched_text
 from analyzer.issues.labels.label_store import PackedRun
 from analyzer.web.reads import run_lists
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import RunQuery, Sort
+from analyzer.web.reads.run_query import RunQuery, Sort
 from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import Database, StoreConnection, open_database

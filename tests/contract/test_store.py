@@ -23,7 +23,7 @@ from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import track_records
 from analyzer.issues.recurrence import Count, Notice, NoticeKind
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import RunQuery
+from analyzer.web.reads.run_query import RunQuery
 from collector_processor.core.analysis import TrackRecord
 from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.core.records import EXPERIMENT, AbsentParent, Commit, Outgoing, RunFacts, RunIdentity

@@ -22,8 +22,7 @@ import uvicorn
 import uvloop
 
 from analyzer.__main__ import main
-from analyzer.cli.commands.operate import serve
-from analyzer.cli.commands.prove import gateway
+from analyzer.cli.commands import gateway, serve
 from analyzer.service import all_in_one
 from analyzer.service.halves import AnalyzerServer
 

@@ -21,7 +21,7 @@ NEEDLESS = {
     "sklearn",
     "analyzer.service.all_in_one",
     "collector_processor.rebuild.decode",
-    "analyzer.cli.commands.analyse.attribute",
+    "analyzer.cli.commands.attribute",
 }
 
 

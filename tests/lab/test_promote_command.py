@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.cli.labels_to_learn import read_store
+from analyzer.cli.commands.train import read_store
 from analyzer.cli.main import run
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun

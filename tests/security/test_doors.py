@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -15,14 +16,16 @@ import pytest
 from analyzer.web.app import web_server
 from collector_processor.core.headers import names_this_machine
 from collector_processor.core.http_server import ProtocolLogger
-from collector_processor.otlp import Arrival, Receipt, RefusedError
+from collector_processor.otlp import Arrival, Receipt, RefusedError, Tenant
 from collector_processor.otlp.answers import MediaType, RpcCode, read_reason
 from collector_processor.receivers import AdmissionRules, HttpLimits, HttpReceiver, HttpTimeouts
 from collector_processor.receivers.overload import BufferBudget
 from collector_processor.settings import SettingsError, load_settings, require_token
 from tests.contract.doors import LOOPBACK, MemorySink, listening
 from tests.otlp_requests import request, span
+from tests.runs import run, step
 from tests.unit.test_web import PARTS, Ask, ask
+from tests.web.stage import open_stage, serving
 
 __all__ = ["ask"]
 
@@ -144,10 +147,18 @@ async def test_every_answer_of_the_api_forbids_scripts_frames_and_guessing(ask: 
         assert headers["Cache-Control"] == "no-store"
 
 
-async def test_a_list_shows_the_runs_of_the_tenant_who_asks(ask: Ask) -> None:
-    client = await ask(replace(PARTS, tenant_header_names=("x-scope-orgid",)))
-    listed = await (await client.get("/api/runs", headers={"X-Scope-OrgID": "b"})).json()
-    assert listed["runs"] == []
+async def test_a_list_shows_the_runs_of_the_tenant_who_asks(tmp_path: Path) -> None:
+    stage = open_stage(tmp_path)
+    run_id = await stage.add(run(step("clerk", "5")), "shop", tenant=Tenant("x-scope-orgid=a"))
+    async with (
+        serving(stage.parts(tenant_header_names=("x-scope-orgid",))) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        for tenant, expected in (("a", [run_id]), ("b", [])):
+            async with session.get(f"{url}/api/runs", headers={"X-Scope-OrgID": tenant}) as answer:
+                assert [one["run_id"] for one in (await answer.json())["runs"]] == expected
+    stage.verdicts.close()
+    stage.labels.close()
 
 
 @pytest.mark.parametrize("door", ["OTLP_GRPC_LISTEN", "OTLP_HTTP_LISTEN", "WEB_LISTEN"])

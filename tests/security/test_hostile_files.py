@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.cli.commands.prove import replay
+from analyzer.cli.commands import replay
 from analyzer.cli.main import run
 from semconv.attributes import GEN_AI_AGENT_NAME as AGENT_NAME
 from semconv.attributes import GEN_AI_OPERATION_NAME as OPERATION

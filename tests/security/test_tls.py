@@ -165,7 +165,7 @@ async def ask(port: int, path: str, trust: ssl.SSLContext) -> int:
 async def test_the_api_wants_a_certificate_and_probes_need_none(ours: Identity, theirs: Identity) -> None:
     parts = WebParts(
         probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
-        recent=PARTS.recent,
+        pages=PARTS.pages,
         find=PARTS.find,
         labels=PARTS.labels,
         tls=ours.server(theirs.authority),

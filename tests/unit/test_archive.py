@@ -12,18 +12,19 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.cli.archive.archive_export import ArchiveExport, Exported
-from analyzer.cli.archive.parquet_files import (
+from analyzer.cli.archive import (
     SCHEMAS,
     SPECTRA,
     STEPS,
     VERDICTS,
     ArchiveBusy,
+    ArchiveExport,
+    Exported,
     only_exporter,
     partition,
     recorded,
 )
-from analyzer.cli.archive.sql_query import QueryFailed, QueryLimits, query
+from analyzer.cli.archive_query import QueryFailed, QueryLimits, query
 from analyzer.cli.main import run as run_command
 from analyzer.history.elements import elements_of, pack
 from analyzer.issues.labels import kept_run

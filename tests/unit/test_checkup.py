@@ -15,20 +15,18 @@ import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from analyzer.cli.checks.local_checks import (
+from analyzer.cli.checks import (
     Finding,
     Health,
     check_certificate,
     check_earned,
     check_journal,
-    check_privacy,
-    check_store,
-    check_worths,
-)
-from analyzer.cli.checks.neighbour_checks import (
     check_listener,
     check_notifiers,
+    check_privacy,
     check_scores,
+    check_store,
+    check_worths,
 )
 from analyzer.inquiry.calibration import Worth
 from collector_processor.core.analysis import TrackRecord

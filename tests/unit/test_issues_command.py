@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from analyzer.cli.commands.learn.issues import _table
+from analyzer.cli.commands.issues import _table
 from analyzer.cli.main import run
 from tests.issues import Bench
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.payload import Payload
 from aiohttp.test_utils import TestClient, TestServer
 
-from analyzer.web.long_answers import long_answer
+from analyzer.web.rendering import long_answer
 
 
 @pytest.mark.parametrize("size", [3, 5 << 20])

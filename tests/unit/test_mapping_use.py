@@ -13,7 +13,8 @@ from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.kept_trace import rebuilt
 from analyzer.recordings.uploads import reading_here
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.run_api import kept_steps
+from analyzer.web.reads.whole_runs import WholeRuns
+from analyzer.web.run_api import read_steps
 from collector_processor.mapping_files import open_reader
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import KeptSpans, SpanKeeper
@@ -60,7 +61,7 @@ async def test_steps_of_kept_runs_are_read_by_it(reader: Reader) -> None:
     kept = Mock(spec=RunArchive)
     kept.kept_spans, kept.kept = AsyncMock(return_value=packed), AsyncMock(return_value=steps)
     verdict = verdict_of(run.trajectory, blame(run.trajectory, 1), "shop", 1)
-    found = await kept_steps(kept, lambda trajectory: trajectory, verdict, reader=reader)
+    found = await read_steps(WholeRuns(kept, lambda trajectory: trajectory, reader), verdict)
     assert found is not None
     assert (found["is_whole"], found["total"]) == (True, STEPS)
     assert any(one["messages"] for one in found["steps"])

@@ -18,8 +18,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from analyzer.cli.checks.local_checks import Health
-from analyzer.cli.checks.neighbour_checks import check_notifiers
+from analyzer.cli.checks import Health, check_notifiers
 from analyzer.issues.notifier import Fate, opened_session
 from analyzer.issues.receivers import (
     AppriseSender,

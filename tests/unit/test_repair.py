@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from analyzer.cli.commands.prove.replay import _moved
+from analyzer.cli.commands.replay import _moved
 from collector_processor.otlp import Signal
 from collector_processor.otlp.otlp_json import newest_ns, shift_times
 from collector_processor.rebuild.repair import repair

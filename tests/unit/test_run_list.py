@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.web.reads.page_records import Bounds, Measure, RunKey, RunQuery, Sort
-from analyzer.web.run_list import FILTERS, InvalidFilter, read_filters, write_key
+from analyzer.web.reads.run_query import (
+    FILTERS,
+    Bounds,
+    InvalidFilter,
+    Measure,
+    RunKey,
+    RunQuery,
+    Sort,
+    read_filters,
+    write_key,
+)
 from collector_processor.otlp import NO_TENANT, Tenant
 from semconv.model import Status
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.cli.commands.operate import serve as command
+from analyzer.cli.commands import serve as command
 from analyzer.cli.main import run
 from collector_processor.settings import Settings
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import cast
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -16,9 +18,13 @@ from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.telemetry.metric_table import FAILURES
 from analyzer.telemetry.verdict_counters import Counter
-from analyzer.web.api import Labels
 from analyzer.web.app import WebParts, make_app
+from analyzer.web.pages.front import Labels, Pages
 from analyzer.web.probes import Probes
+from analyzer.web.reads.archive import Analysed, RunArchive
+from analyzer.web.reads.documents import RunPage, row_of
+from analyzer.web.reads.run_query import RunQuery
+from analyzer.web.reads.trends import Trend
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from tests.verdicts import stored
@@ -29,10 +35,6 @@ VERDICT = stored(
     step=7,
     document='{"run_id": "run-1", "status": "attributed"}',
 )
-
-
-async def recent(limit: int) -> Sequence[StoredVerdict]:
-    return [VERDICT][:limit]
 
 
 OTHER = replace(VERDICT, tenant=Tenant("x-scope-orgid=b"))
@@ -50,9 +52,36 @@ async def labels_of(_tenant: Tenant, _run_id: str) -> Sequence[Label]:
     return []
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of runs without a store."""
+
+    verdicts: tuple[StoredVerdict, ...] = ()
+
+    async def page(self, query: RunQuery) -> RunPage:
+        return RunPage(rows=tuple(map(row_of, self.verdicts[: query.limit])))
+
+    async def versions(self, _tenant: Tenant, _run_id: str) -> Sequence[StoredVerdict]:
+        return ()
+
+    async def trend(self, _query: RunQuery, _now_ns: int) -> Trend:
+        return Trend(width_ns=1)
+
+    async def analyses_since(self, _since_ns: int, _most: int) -> Sequence[Analysed]:
+        return ()
+
+    async def newest(self) -> tuple[int, int]:
+        return (0, 0)
+
+
+def pages(*verdicts: StoredVerdict) -> Pages:
+    """Return the parts of pages over a list."""
+    return Pages(runs=cast("RunArchive", Listed(verdicts)), clean=lambda run: run, now_ns=time.time_ns)
+
+
 PARTS = WebParts(
     probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
-    recent=recent,
+    pages=pages(VERDICT),
     find=find,
     labels=Labels(give=give, of=labels_of),
 )
@@ -181,10 +210,8 @@ async def test_metrics_have_exemplars_where_openmetrics_is_asked_for(
     ],
 )
 async def test_a_damaged_verdict_is_answered_as_an_error_and_hides_no_other(ask: Ask, document: str) -> None:
-    async def damaged(_limit: int) -> Sequence[StoredVerdict]:
-        return [replace(VERDICT, document=document), VERDICT]
-
-    client = await ask(replace(PARTS, recent=damaged))
+    damaged = replace(VERDICT, document=document)
+    client = await ask(replace(PARTS, pages=pages(damaged, VERDICT)))
     first, second = (await (await client.get("/api/runs")).json())["runs"]
     assert (first["run_id"], first["status"]) == ("run-1", "error")
     assert "damaged" in first["reason"]

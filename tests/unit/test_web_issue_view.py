@@ -10,12 +10,13 @@ from typing import Any
 
 from analyzer.history.changes import ChangePoint, before_and_after
 from analyzer.inquiry.intervals import Interval
-from analyzer.issues.fix_reports import FixedWorkflow, IssueFix
 from analyzer.issues.issue_store import DAY_NS
 from analyzer.issues.recurrence import Count, Fingerprint, Issue, Share
 from analyzer.issues.report import AgentShare
-from analyzer.web.reads.page_records import RunRow, ShownIssue, row_of
-from analyzer.web.views.issue_page import FixedRow, IssueView, Proofs, draw_trend, issue_view
+from analyzer.issues.workflow_reports import FixedWorkflow, IssueFix
+from analyzer.web.pages.issue_page import FixedRow, IssueView, Proofs, draw_trend, issue_view
+from analyzer.web.reads.documents import RunRow, row_of
+from analyzer.web.reads.issue_reads import ShownIssue
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import NO_TENANT
 from tests.web.showcase import FIX

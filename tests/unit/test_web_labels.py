@@ -14,13 +14,15 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.issues.labels.labelling import AcceptedLabel
 from analyzer.issues.labels.run_label import Label, LabelKind, LabelRefused, Statement, as_label
-from analyzer.web.api import Labels, read_statement
+from analyzer.web.api import read_statement
 from analyzer.web.app import WebParts, make_app
+from analyzer.web.pages.front import Labels
 from analyzer.web.probes import Probes
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from tests.runs import run, step, tool
+from tests.unit.test_web import pages
 from tests.verdicts import stored
 
 RUN = run(step("planner"), tool("clerk", "1,450"), step("analyst", "14,500"))
@@ -53,13 +55,10 @@ class Memory:
     async def of(self, tenant: Tenant, run_id: str) -> Sequence[Label]:
         return [label for label in self.given if (label.tenant, label.run_id) == (tenant, run_id)]
 
-    async def recent(self, _limit: int) -> Sequence[StoredVerdict]:
-        return []
-
     def parts(self) -> WebParts:
         return WebParts(
             probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
-            recent=self.recent,
+            pages=pages(),
             find=self.find,
             labels=Labels(give=self.give, of=self.of),
             tenant_header_names=("x-scope-orgid",),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzer.web.pages.front import local
-from analyzer.web.views.run_page import TraceLink
+from analyzer.web.pages.front import TraceLink, local
 
 JAEGER = TraceLink(template="http://jaeger:16686/trace/{trace_id}?uiFind={span_id}")
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from analyzer.web.views.picture import (
+from analyzer.web.pages.picture import (
     MOST_LANES,
     OTHERS,
     Place,

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.web.views.marked_texts import MOST_TEXT, Piece, highlighted
-from analyzer.web.views.run_page import MOST_ROWS, WINDOW, telling, view
-from analyzer.web.views.step_rows import Wanted
+from analyzer.web.pages.run_page import MOST_ROWS, view
+from analyzer.web.pages.step_page import WINDOW, Wanted
+from analyzer.web.pages.step_texts import MOST_TEXT, Piece, highlighted
+from analyzer.web.rendering import telling
 from tests.runs import run, step, tool
 
 BLAME: dict[str, Any] = {

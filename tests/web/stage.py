@@ -13,7 +13,6 @@ from prometheus_client.registry import CollectorRegistry
 
 from analyzer.analyses.analyst import LocalOpinions, RunAnalyst
 from analyzer.inquiry.verdict import to_json
-from analyzer.issues.fix_reports import IssueFix
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.labels.kept_run import pack
 from analyzer.issues.labels.label_store import LabelStore, PackedRun
@@ -21,19 +20,19 @@ from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
 from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.issues.recurrence import Fingerprint, Issue, IssueState, mute, resolve
 from analyzer.issues.report import AgentShare
+from analyzer.issues.workflow_reports import IssueFix
 from analyzer.methods.attribution import Attributor
 from analyzer.recordings.read_files import read_recording
 from analyzer.recordings.uploads import reading_here
-from analyzer.web.api import Deleting, Labels
+from analyzer.web.api import Deleting
 from analyzer.web.app import WebParts, web_server
-from analyzer.web.pages.front import shown_settings
-from analyzer.web.pages.run_pages import Pages
+from analyzer.web.pages.front import Labels, Pages, TraceLink, shown_settings
 from analyzer.web.probes import Probes
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import RunName, ShownIssue
+from analyzer.web.reads.issue_reads import IssueReader, ShownIssue
+from analyzer.web.reads.run_query import RunName
 from analyzer.web.reads.workflow_reads import WorkflowReader
 from analyzer.web.requested_analyses import Jobs
-from analyzer.web.views.run_page import TraceLink
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit, StoredVerdict
 from collector_processor.core.runs import Run, RunTotals
@@ -55,7 +54,7 @@ READ: Final = reading_here(lambda trajectory: trajectory)
 
 
 @dataclass(slots=True, kw_only=True)
-class IssueShelf:
+class IssueShelf(IssueReader):
     """Recurring failures in memory."""
 
     kept: dict[str, ShownIssue] = field(default_factory=dict)
@@ -149,7 +148,6 @@ class Stage:
         )
         parts = WebParts(
             probe=Probes(is_ready=lambda: True, metrics=CollectorRegistry()),
-            recent=self._recent,
             find=self._find,
             labels=Labels(give=self._give, of=self._labels_of),
             deleting=Deleting(run=self._delete, tenant=self._delete_tenant),
@@ -167,9 +165,6 @@ class Stage:
 
     async def _delete_tenant(self, tenant: Tenant) -> int:
         return delete_tenant(self.verdicts._db, tenant)
-
-    async def _recent(self, limit: int) -> Sequence[StoredVerdict]:
-        return self.verdicts.recent(limit)
 
     async def _find(self, run_id: str) -> Sequence[StoredVerdict]:
         return self.verdicts.find(run_id)
@@ -233,7 +228,6 @@ async def serving(parts: WebParts) -> AsyncIterator[str]:
 
 def close_parts(parts: WebParts) -> None:
     """Close what the server's parts read with."""
-    assert parts.pages is not None
     assert parts.workflows is not None
     parts.pages.runs.close()
     parts.workflows.close()

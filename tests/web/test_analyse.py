@@ -19,7 +19,7 @@ from analyzer.inquiry.method import DelegatingModel, Prompt, Reply
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.choice import Choice
 from analyzer.web.app import make_app
-from analyzer.web.pages.try_pages import MAX_UPLOAD
+from analyzer.web.pages.try_page import MAX_UPLOAD
 from analyzer.web.requested_analyses import Jobs
 from semconv.model import Status
 from tests.shown import fixtures
@@ -61,7 +61,6 @@ async def test_a_program_says_whether_the_method_sees_the_expected_answer(
 ) -> None:
     model = ScriptedModel(replies=["{}"] * 9, name="m")
     pages = stage.parts().pages
-    assert pages is not None
     jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), READ)
     async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
         path = f"/api/analyse?method=all-at-once&failed=true&{query}"
@@ -142,13 +141,11 @@ async def test_an_analysis_ends_at_its_deadline(stage: Stage) -> None:
     model = DelegatingModel(model=ScriptedModel(replies=[]), ask=never)
     analyst = RunAnalyst(attributor=Attributor(model=model))
     parts = stage.parts()
-    assert parts.pages is not None
     parts = replace(parts, pages=replace(parts.pages, jobs=Jobs(LocalOpinions(analyst=analyst), READ)))
     async with TestClient(TestServer(make_app(parts))) as client:
         path = "/api/analyse?method=judge&deadline_s=0.2"
         async with client.post(path, data=json.dumps(LOG), headers=JSON) as answer:
             assert (answer.status, await answer.text()) == (422, "timed out after 0.2 seconds\n")
-    assert parts.pages is not None
     parts.pages.runs.close()
 
 

@@ -16,14 +16,13 @@ from analyzer.issues.labels.kept_run import TextSearch, pack, task_of
 from analyzer.issues.labels.label_store import PackedRun
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.telemetry.metric import as_label
-from analyzer.web.events import Changes
-from analyzer.web.reads import archive, run_lists, run_search
+from analyzer.web.pages.health_page import FRESH_NS as WORK_FRESH_NS
+from analyzer.web.pages.health_page import RecentWork
+from analyzer.web.pages.list_page import Changes
+from analyzer.web.reads import archive, run_lists
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import Bounds, Bucket, Measure, RunQuery, Sort, Trend
-from analyzer.web.reads.recent_work import FRESH_NS as WORK_FRESH_NS
-from analyzer.web.reads.recent_work import RecentWork
-from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Trends, bucket_width, trend_of
-from analyzer.web.run_list import read_filters, read_key, write_key
+from analyzer.web.reads.run_query import Bounds, Measure, RunQuery, Sort, read_filters, read_key, write_key
+from analyzer.web.reads.trends import FRESH_NS, MOST_BUCKETS, Bucket, Trend, Trends, bucket_width, trend_of
 from collector_processor.core.disk import RUNS
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals
@@ -53,7 +52,7 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_lists, "MOST_LOOKED_AT", 10)
-    monkeypatch.setattr(run_search, "LONGEST_SEARCH_S", 3600.0)
+    monkeypatch.setattr(run_lists, "LONGEST_SEARCH_S", 3600.0)
     for number in range(25):
         one = run(step("needle" if number == 2 else "a"), run_id=f"r{number:02}")
         await stage.add(one, "shop", blame(one, 0))
@@ -72,7 +71,7 @@ async def test_a_search_looks_at_so_many_and_says_where_it_stopped(
 async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_search, "MOST_UNPACKED", 2 << 20)
+    monkeypatch.setattr(run_lists, "MOST_UNPACKED", 2 << 20)
     unpacked: list[int] = []
 
     class Counting(TextSearch):
@@ -86,7 +85,7 @@ async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_
             unpacked[-1] = self.unpacked_bytes
             return is_found
 
-    monkeypatch.setattr(run_search, "TextSearch", Counting)
+    monkeypatch.setattr(run_lists, "TextSearch", Counting)
     for number in range(9):
         one = run(
             *(step("a", f"{place:03}" + "x" * 19_000) for place in range(50)),
@@ -111,11 +110,11 @@ async def test_a_search_of_runs_that_unpack_to_far_more_ends_its_page_and_leads_
     assert max(unpacked) <= 2 * (2 << 20)
 
 
-@pytest.mark.parametrize("room", [run_search.MOST_REMEMBERED, 700], ids=["all", "a few"])
+@pytest.mark.parametrize("room", [run_lists.MOST_REMEMBERED, 700], ids=["all", "a few"])
 async def test_a_repeated_search_sees_what_changed_however_many_texts_are_remembered(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr(run_search, "MOST_REMEMBERED", room)
+    monkeypatch.setattr(run_lists, "MOST_REMEMBERED", room)
     for number in range(6):
         one = run(step("a"), step("b", "needle" if number % 2 else "hay"), run_id=f"r{number}")
         await stage.add(one, "shop", blame(one, 0))
@@ -346,7 +345,7 @@ async def test_some_runs_are_read_by_name_as_they_stand_now_and_forgotten_ones_l
     found = await source.rows([(NO_TENANT, name) for name in ("other", "gone", "run-1")])
     source.close()
     assert [row.key.run_id for row in found] == ["other", "run-1"]
-    assert found[1].step == 2
+    assert found[1].verdict.step == 2
 
 
 async def test_the_list_shows_each_runs_own_task_and_last_label_however_large_the_run(stage: Stage) -> None:

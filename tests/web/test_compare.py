@@ -17,9 +17,9 @@ from analyzer import AsyncClient, ServiceError
 from analyzer.history.run_diff import Change, Departure, Way, compare_runs
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.web.app import make_app
+from analyzer.web.pages.compare_page import MOST_PAIRS, MOST_WORDS, view_of
 from analyzer.web.reads import nearest
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.views.side_by_side import MOST_PAIRS, MOST_WORDS, view_of
 from collector_processor.core.disk import RUNS
 from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT, Tenant
@@ -217,6 +217,16 @@ def test_marked_texts_hold_each_text_whole(left: str, right: str) -> None:
         assert "".join(piece.text for piece in pieces if piece.side != "left") == kept[1]
 
 
+def test_texts_with_hardly_a_word_in_common_are_shown_one_after_the_other() -> None:
+    def sides(left: str, right: str) -> list[tuple[str, str]]:
+        pair = shown(run(step("a", left)), run(step("a", right))).groups[0].pairs[0]
+        return [(piece.side, piece.text) for piece in pair.texts[0].pieces]
+
+    told = ("Good news: the new panels save 9,266 euros.", "Together both ferries have 200 seats.")
+    assert sides(*told) == [("left", told[0]), ("right", told[1])]
+    assert sides("It has 12 seats.", "It has 120 seats.")[1:3] == [("left", "12"), ("right", "120")]
+
+
 def test_long_runs_and_texts_are_bounded_and_equal_steps_folded() -> None:
     long = run(*(step("a", f"text {number}") for number in range(MOST_PAIRS + 50)))
     found = shown(long, long)
@@ -232,7 +242,7 @@ def test_the_answer_of_a_handoff_is_no_difference() -> None:
 
     found = shown(handed("Command(id=1)"), handed("Command(id=2)"))
     assert found.first is None
-    assert {pair.change for group in found.groups for pair in group.pairs} == {Change.SAME}
+    assert {pair.pair.change for group in found.groups for pair in group.pairs} == {Change.SAME}
 
 
 def test_many_agents_share_the_last_lane() -> None:
@@ -328,7 +338,6 @@ async def test_another_tenants_trial_is_not_shown(stage: Stage) -> None:
     async with TestClient(TestServer(make_app(parts))) as opened:
         found = [(await opened.get(path, headers={"x-scope-orgid": name})).status for name in ("red", "blue")]
     assert found == [200, 404]
-    assert parts.pages is not None
     assert isinstance(parts.pages.runs, RunArchive)
     parts.pages.runs.close()
 
@@ -358,6 +367,5 @@ async def test_a_tenants_header_that_says_nothing_clear_is_refused(
         answer = await reader.read()
         writer.close()
     assert answer.startswith(b"HTTP/1.1 400 "), answer[:200]
-    assert parts.pages is not None
     assert isinstance(parts.pages.runs, RunArchive)
     parts.pages.runs.close()

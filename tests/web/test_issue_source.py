@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.recurrence import IssueState
 from analyzer.web.reads.issue_reads import IssueReader
 from collector_processor.core.disk import RUNS
 from collector_processor.otlp import NO_TENANT, Tenant
-from tests.issues import DAY, START, Bench, opened_issue_service
+from tests.issues import DAY, START, Bench, in_db, opened_issue_reader
 
 OTHER = Tenant("x-scope-orgid=b")
 
@@ -24,11 +27,8 @@ async def source(tmp_path: Path) -> AsyncIterator[IssueReader]:
     bench.judge(2, "clerk")
     bench.judge(3, None)
     bench.judge(4, "clerk", tenant=OTHER)
-    with opened_issue_service(bench, now_ns=lambda: START + 2 * DAY) as service:
-        store = IssueStore(tmp_path / RUNS)
-        opened = IssueReader(service, store, lambda: START + 2 * DAY, is_fair_sample=True)
+    with opened_issue_reader(bench, lambda: START + 2 * DAY) as opened:
         yield opened
-        opened.close()
     bench.close()
 
 
@@ -55,14 +55,12 @@ async def test_one_issue_comes_with_its_agents_share_and_the_others_of_its_servi
     bench = Bench(folder=tmp_path)
     for number, agent in enumerate(("clerk", None, "planner", "clerk")):
         bench.judge(number, agent)
-    with opened_issue_service(bench, now_ns=lambda: START) as service:
-        for is_fair_sample in (True, False):
-            source = IssueReader(
-                service, IssueStore(tmp_path / RUNS), lambda: START, is_fair_sample=is_fair_sample
-            )
+    for is_fair_sample in (True, False):
+        rules = replace(bench.counting.rules, is_fair_sample=is_fair_sample)
+        counting = IssueCounting(bench.issues, bench.labels, rules)
+        with closing(IssueReader(counting, IssueStore(tmp_path / RUNS), in_db, lambda: START)) as source:
             listed = {one.issue.fingerprint.agent: one for one in await source.issues(NO_TENANT, 10)}
             (told,) = await source.issue(NO_TENANT, listed["clerk"].issue.fingerprint.id)
-            source.close()
             assert [one.fingerprint.agent for one in told.fellows] == ["planner"]
             if is_fair_sample:
                 assert told.share is not None

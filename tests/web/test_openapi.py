@@ -19,16 +19,15 @@ from analyzer.history.run_diff import compare_runs
 from analyzer.inquiry.verdict import to_json
 from analyzer.inquiry.whole_run import whole_steps
 from analyzer.issues.beside_verdicts import AnalysedRun
-from analyzer.issues.issue_service import IssueService
 from analyzer.issues.issue_store import DAY_NS, IssueStore
 from analyzer.issues.labels.run_label import LabelKind
 from analyzer.issues.recurrence import IssueState
 from analyzer.recordings.read_files import read_recording
 from analyzer.web.api import MAX_MUTE_S
 from analyzer.web.app import make_app
-from analyzer.web.reads.page_records import Sort
+from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.reads.run_query import FILTERS, MAX_LISTED, Sort
 from analyzer.web.reads.workflow_reads import WorkflowReader
-from analyzer.web.run_list import FILTERS, MAX_LISTED
 from analyzer.web.schemas import openapi
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.disk import RUNS
@@ -40,7 +39,7 @@ from collector_processor.rebuild.stages import rebuild
 from collector_processor.store.database.connection import open_database
 from collector_processor.store.kept_spans_table import PackedSpans
 from semconv.model import Status
-from tests.issues import Bench, opened_issue_service
+from tests.issues import Bench, opened_issue_reader
 from tests.runs import run, step
 from tests.shown import fixtures
 from tests.web.stage import NOW_NS, Stage, close_parts
@@ -95,14 +94,15 @@ def bench(stage: Stage) -> Bench:
 
 
 @pytest.fixture
-async def desk(bench: Bench) -> AsyncIterator[IssueService]:
-    with opened_issue_service(bench, now_ns=lambda: NOW_NS) as opened:
+async def desk(bench: Bench) -> AsyncIterator[IssueReader]:
+    with opened_issue_reader(bench, lambda: NOW_NS) as opened:
         yield opened
 
 
 @pytest.fixture
-async def api(stage: Stage, desk: IssueService) -> AsyncIterator[Client]:
-    parts = stage.parts(issues=desk)
+async def api(stage: Stage, desk: IssueReader) -> AsyncIterator[Client]:
+    parts = stage.parts()
+    parts = replace(parts, pages=replace(parts.pages, issues=desk))
     async with TestClient(TestServer(make_app(parts))) as opened:
         yield opened
     close_parts(parts)

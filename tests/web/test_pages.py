@@ -14,9 +14,9 @@ from aiohttp.web import Application, Request
 
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.recurrence import Fingerprint, IssueState
-from analyzer.web.pages.run_pages import read_form
+from analyzer.web.pages.list_page import CHOOSABLE
+from analyzer.web.pages.run_page import read_form
 from analyzer.web.rendering import STATIC, usd, usd_more
-from analyzer.web.views.run_listing import CHOOSABLE
 from collector_processor.core.records import Commit
 from collector_processor.core.runs import RunTotals
 from semconv.model import (

@@ -13,7 +13,7 @@ from aiohttp.web import Application, Request
 
 from analyzer.issues.labels.queue import is_blind, is_random
 from analyzer.web.app import make_app
-from analyzer.web.pages.queue_pages import curve_of
+from analyzer.web.pages.queue_page import curve_of
 from semconv.model import Blame, Proof, ProofDecision
 from tests.security.test_hostile_text import HOSTILE, hostile_run
 from tests.web.stage import Stage

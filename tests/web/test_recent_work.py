@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from analyzer.web.reads.page_records import Analysed
-from analyzer.web.reads.recent_work import FRESH_NS, RecentWork
+from analyzer.web.pages.health_page import FRESH_NS, RecentWork
+from analyzer.web.reads.archive import Analysed
 
 HOUR_NS: Final = 3600 * 10**9
 NOW_NS: Final = 1000 * HOUR_NS

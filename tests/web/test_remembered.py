@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.inquiry.whole_run import whole_steps
-from analyzer.web.pages.prepared import PreparedPages
-from analyzer.web.remembered import Remembered
+from analyzer.web.pages.compare_page import prepared_comparison
+from analyzer.web.pages.front import TraceLink
+from analyzer.web.pages.run_page import prepared_run
+from analyzer.web.pages.step_page import Wanted
+from analyzer.web.remembered import PreparedParts, Remembered
 from analyzer.web.rendering import renderer
-from analyzer.web.views.run_page import TraceLink, Wanted
 from tests.runs import run, step
 
 
@@ -30,27 +32,32 @@ def test_what_is_remembered_keeps_within_both_bounds(put: list[tuple[int, int]])
 
 
 async def test_a_list_of_steps_is_made_once_for_a_run_a_verdict_and_a_part() -> None:
-    pages = PreparedPages(renderer(), TraceLink())
+    parts = PreparedParts(renderer().text)
     whole = whole_steps(run(step("planner", "one"), step("clerk", "two")), lambda one: one)
     verdict = {"run_id": "r1", "status": "attributed", "step": 1, "confidence": 0.7}
-    first = await pages.run(whole, verdict, Wanted())
-    assert await pages.run(whole, {**verdict, "reason": "elsewhere on the page"}, Wanted()) is first
+    first = await prepared_run(parts, TraceLink(), whole, verdict, Wanted())
+    assert (
+        await prepared_run(
+            parts, TraceLink(), whole, {**verdict, "reason": "elsewhere on the page"}, Wanted()
+        )
+        is first
+    )
     assert "planner" in first.steps
-    blamed = await pages.run(whole, {**verdict, "step": 0}, Wanted())
+    blamed = await prepared_run(parts, TraceLink(), whole, {**verdict, "step": 0}, Wanted())
     assert blamed.shown.steps[0].is_decisive
-    assert (await pages.run(whole, verdict, Wanted(find="two"))).shown.found == 1
+    assert (await prepared_run(parts, TraceLink(), whole, verdict, Wanted(find="two"))).shown.found == 1
     other = replace(whole, steps=(replace(whole.steps[0], agent="critic"), whole.steps[1]))
-    assert (await pages.run(other, verdict, Wanted())) is not first
+    assert (await prepared_run(parts, TraceLink(), other, verdict, Wanted())) is not first
 
 
 async def test_a_comparison_is_made_once_for_two_runs_in_their_order() -> None:
-    pages = PreparedPages(renderer(), TraceLink())
+    parts = PreparedParts(renderer().text)
     left, right = (
         whole_steps(run(step("planner", text), step("clerk", "two")), lambda one: one)
         for text in ("one", "other")
     )
-    first = await pages.comparison(left, right)
-    assert await pages.comparison(left, right) is first
-    swapped = await pages.comparison(right, left)
+    first = await prepared_comparison(parts, left, right)
+    assert await prepared_comparison(parts, left, right) is first
+    swapped = await prepared_comparison(parts, right, left)
     assert "<del>other</del>" in swapped.body
     assert "<del>one</del>" in first.body

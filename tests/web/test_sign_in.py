@@ -11,8 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from aiohttp.web import Application, Request
 
 from analyzer.web.app import make_app
-from analyzer.web.guard import COOKIE, LIFETIME_S, MOST, Sessions, session_key
-from analyzer.web.signed_out import SignedOut
+from analyzer.web.guard import COOKIE, LIFETIME_S, MOST, Sessions, SignedOut, session_key
 from tests.web.stage import Stage
 
 Client = TestClient[Request, Application]

@@ -11,10 +11,9 @@ import pytest
 from aiohttp.test_utils import TestClient
 from aiohttp.web import Application, Request
 
+from analyzer.web.pages.run_page import versions_of
+from analyzer.web.pages.step_texts import MOST_TEXT, formatted, json_html, shown_text
 from analyzer.web.reads import whole_runs
-from analyzer.web.views.formatted import formatted, json_html, shown_text
-from analyzer.web.views.marked_texts import MOST_TEXT
-from analyzer.web.views.verdict_versions import versions_of
 from collector_processor.core.records import PERSON, Commit, StoredVerdict
 from collector_processor.otlp import NO_TENANT
 from tests.runs import run, step
@@ -298,7 +297,6 @@ def test_what_is_quoted_is_marked_in_markdown_too() -> None:
 async def test_runs_are_remembered_but_not_for_ever(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [await stage.add(replace(RUN, run_id=f"r{number}"), "shop") for number in range(3)]
     pages = stage.parts().pages
-    assert pages is not None
     reads: list[str] = []
 
     def reading(verdict: StoredVerdict, *others: Any) -> Any:

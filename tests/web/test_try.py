@@ -30,7 +30,7 @@ from analyzer.methods.choice import Choice, Offer
 from analyzer.recordings.file_bytes import unpack
 from analyzer.recordings.uploads import MAX_UNPACKED, reading_here
 from analyzer.web.app import make_app
-from analyzer.web.pages.try_pages import MAX_UPLOAD, MOST_FILES, MOST_REFERENCE
+from analyzer.web.pages.try_page import MAX_UPLOAD, MOST_FILES, MOST_REFERENCE
 from analyzer.web.requested_analyses import Asked, JobLimits, Jobs, JobState, TooBusy
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.rebuild.redaction import ALL_KINDS, Cleaner, make_redactor
@@ -228,7 +228,6 @@ async def test_a_method_sees_the_expected_answer_only_if_a_person_says_so(
 ) -> None:
     await stage.add(RUN, "shop")
     pages = stage.parts().pages
-    assert pages is not None
     model = ScriptedModel(replies=["{}"] * 50, name="m")
     jobs = Jobs(LocalOpinions(analyst=RunAnalyst(attributor=Attributor(model=model))), READ)
     async with TestClient(
@@ -349,7 +348,6 @@ class Slow(LocalOpinions):
 
 async def test_a_job_tells_its_time_and_cost_and_is_cancelled_on_its_page(stage: Stage) -> None:
     pages, now = stage.parts().pages, [10.0]
-    assert pages is not None
     jobs = Jobs(Slow(analyst=RunAnalyst(attributor=Attributor())), READ, clock=lambda: now[0])
     async with TestClient(
         TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs)))), cookie_jar=CookieJar(unsafe=True)
@@ -521,7 +519,6 @@ class Away(LocalOpinions):
 async def test_where_no_analyzer_answers_the_pages_say_so_and_show_the_rest(stage: Stage) -> None:
     await stage.add(RUN, "shop")
     pages = stage.parts().pages
-    assert pages is not None
     jobs = Jobs(Away(analyst=RunAnalyst(attributor=Attributor())), READ)
     async with TestClient(TestServer(make_app(stage.parts(pages=replace(pages, jobs=jobs))))) as client:
         for path in ("/try", "/runs/run-1"):
@@ -537,7 +534,6 @@ async def test_where_no_analyzer_answers_the_pages_say_so_and_show_the_rest(stag
 async def test_a_model_is_chosen_from_those_the_operator_named_and_no_other(stage: Stage) -> None:
     await stage.add(RUN, "shop")
     pages = stage.parts().pages
-    assert pages is not None
     cheap = ScriptedModel(replies=["{}"] * 50, name="cheap")
     analyst = RunAnalyst(attributor=Attributor())
     jobs = Jobs(LocalOpinions(analyst=analyst, models={"cheap": cheap}), READ)

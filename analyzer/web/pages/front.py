@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 from pydantic.fields import FieldInfo
 
+from analyzer.issues.labels.correcting import KeptOpinions
+from analyzer.issues.labels.labelling import AcceptedLabel
+from analyzer.issues.labels.run_label import Label, Statement
 from analyzer.web.guard import SIGN_IN, STATIC, Handler, Sessions, require_stated_origin
+from analyzer.web.reads.archive import RunArchive
+from analyzer.web.reads.issue_reads import IssueReader
+from analyzer.web.reads.trends import Trends
+from analyzer.web.reads.whole_runs import WholeRuns
+from analyzer.web.reads.workflow_reads import WorkflowReader
+from analyzer.web.remembered import PreparedParts
 from analyzer.web.rendering import Renderer
 from analyzer.web.requested_analyses import Jobs
 from collector_processor.core.headers import WRONG_TOKEN_S, bears
+from collector_processor.core.records import StoredVerdict
+from collector_processor.otlp import Tenant
 from collector_processor.settings import Settings, setting_name
+from semconv.dialects import USUAL, Reader
 from semconv.model import Trajectory
+
+TenantOf = Callable[[web.Request], Tenant]
+
+FindOne = Callable[[web.Request], Awaitable[StoredVerdict]]
+"""Returns the run in a request's path, for the request's tenant; raises a 404 or 409 if there is not exactly
+one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """Functions that store labels and read them."""
+
+    give: Callable[[StoredVerdict, Statement], Awaitable[AcceptedLabel]]
+    of: Callable[[Tenant, str], Awaitable[Sequence[Label]]]
+
 
 CleanRun = Callable[[Trajectory], Trajectory]
 D = TypeVar("D")
@@ -75,16 +103,7 @@ def routed(
     context: D, *routes: tuple[str, str, Callable[[D, web.Request], Awaitable[web.StreamResponse]]]
 ) -> list[web.RouteDef]:
     """Return routes whose handlers receive the page context."""
-
-    def bound(
-        handle: Callable[[D, web.Request], Awaitable[web.StreamResponse]],
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def handler(request: web.Request) -> web.StreamResponse:
-            return await handle(context, request)
-
-        return handler
-
-    return [web.route(method, path, bound(handle)) for method, path, handle in routes]
+    return [web.route(method, path, partial(handle, context)) for method, path, handle in routes]
 
 
 def sign_in_routes(context: Front, token: str | None) -> list[web.RouteDef]:
@@ -178,3 +197,59 @@ def _shown(name: str, value: Any, *, is_secret: bool) -> str:
     if name.endswith(_ADDRESSES):  # queries may contain keys
         return str(value).partition("?")[0]
     return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLink:
+    """Address of a trace in the user's backend, from a template; without a template there is no link."""
+
+    template: str = ""
+    """Contains ``{trace_id}``, and ``{span_id}`` if the backend can show a span."""
+
+    def to(self, trace_id: str | None, span_id: str | None) -> str:
+        """Return the address, or nothing; ids are escaped, so that each stays in its place."""
+        if not self.template or not trace_id:
+            return ""
+        address = self.template.replace("{trace_id}", quote(trace_id, safe=""))
+        return address.replace("{span_id}", quote(span_id or "", safe=""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """Dependencies of the pages."""
+
+    runs: RunArchive
+    clean: CleanRun
+    """Removes secrets from uploads."""
+    reader: Reader = USUAL
+    """Reads the spans of kept runs and of uploads."""
+    jobs: Jobs | None = None
+    """``None`` if nothing can be analysed from a page."""
+    issues: IssueReader | None = None
+    """``None`` if recurring failures are not stored."""
+    trace_link: TraceLink = field(default_factory=TraceLink)
+    settings: tuple[ShownSetting, ...] = ()
+    second: KeptOpinions | None = None
+    """Keeps second opinions; ``None`` if they are only shown."""
+    card: Mapping[str, Any] = field(default_factory=dict)
+    """Card of the ranker in use; empty without one."""
+    now_ns: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageContext:
+    """Dependencies of the pages that show runs."""
+
+    front: Front
+    pages: Pages
+    labels: Labels
+    find: FindOne
+    named: Callable[[web.Request, str], Awaitable[StoredVerdict]]
+    """Returns a run by its id; raises a 404 or 409 if there is not exactly one."""
+    tenant: Callable[[web.Request], Tenant]
+    whole: WholeRuns
+    """Reads kept runs."""
+    prepared: PreparedParts
+    trends: Trends
+    workflows: WorkflowReader | None
+    """``None`` if runs are not compared with each other."""

@@ -11,35 +11,43 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from analyzer.issues.labels.label_store import LabelStore
 from analyzer.issues.labels.opinion_store import blamed_steps
-from analyzer.web.reads.page_records import (
-    Analysed,
-    RunName,
-    RunPage,
-    RunQuery,
-    RunRow,
-    Sort,
-    Trend,
-)
+from analyzer.web.reads.documents import RunPage, RunRow
 from analyzer.web.reads.run_lists import RunLists, verdict_in
 from analyzer.web.reads.run_query import (
     VERDICT,
     Condition,
+    RunName,
+    RunQuery,
+    Sort,
     joined,
     on_index,
     on_row,
 )
-from analyzer.web.reads.trends import bucket_width, trend_of
+from analyzer.web.reads.trends import Trend, bucket_width, trend_of
 from collector_processor.core.disk import refusing
 from collector_processor.core.records import StoredVerdict
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.connection import Database, StoreConnection
 from collector_processor.store.kept_spans_table import KeptSpansRows
 from collector_processor.store.small_tables import ProofRows, StoredProof, TrialArm, TrialArmRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysed:
+    """The result of one analysis, as far as totals need it."""
+
+    decided_ns: int
+    status: str
+    cost_usd: float | None
+    """``None`` if unknown."""
+    calls: int
+    duration_s: float
+
 
 T = TypeVar("T")
 

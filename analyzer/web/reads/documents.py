@@ -1,12 +1,14 @@
-"""Verdicts' documents as the pages and the API read them; a damaged one is shown as an error verdict.
+"""Stored verdicts as the pages and the API read them: documents, and rows of lists. Pure.
 
-SQLite keeps no checksums of its pages, so a flipped bit on the disk may be in any text.
+A damaged document is shown as an error verdict: SQLite keeps no checksums of its pages, so a flipped bit on
+the disk may be in any text.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Required
 
@@ -14,14 +16,17 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict  # before 3.12, pydantic does not take that of ``typing``
 
 from analyzer.inquiry.verdict import to_json
+from analyzer.issues.labels.run_label import Label
+from analyzer.web.reads.run_query import RunKey
+from collector_processor.core.records import StoredVerdict, stated_certainty
+from collector_processor.core.runs import RunTotals
 from semconv.model import Abstention, Attribution, Status, Trajectory
+from semconv.record import record
 
 logger = logging.getLogger(__name__)
-
 DAMAGED: Final = (
     "the stored verdict cannot be read: the store is damaged, `blamespan doctor` says how to mend it"
 )
-
 _WITH_OTHERS: Final = ConfigDict(extra="allow")
 
 
@@ -137,3 +142,55 @@ def read_document(text: str, run_id: str) -> dict[str, Any]:
         logger.warning("a stored verdict is damaged", extra={"run_id": run_id})
         return damaged
     return {**damaged, "reason": "", "error": None, **found}
+
+
+@record
+class RunRow:
+    """One run in the list."""
+
+    key: RunKey
+    task: str
+    """Beginning of the task; empty if the run is not kept."""
+    document: dict[str, Any]
+    """The verdict as JSON."""
+    verdict: StoredVerdict
+    """The verdict as stored."""
+    totals: RunTotals | None = None
+    """``None`` if they are not known: the run is from before they were kept, or still in progress."""
+    said: Label | None = None
+    """The newest label by a person."""
+
+    @property
+    def certainty(self) -> float | None:
+        """The probability that the list is filtered and sorted by."""
+        return stated_certainty(self.document)
+
+
+def row_of(
+    verdict: StoredVerdict,
+    task: str = "",
+    said: Label | None = None,
+    *,
+    totals: RunTotals | None = None,
+    at: float | None = None,
+) -> RunRow:
+    """Return a stored verdict as a row of the list; ``at`` is its place if not by time."""
+    return RunRow(
+        key=RunKey(at=verdict.decided_ns if at is None else at, tenant=verdict.tenant, run_id=verdict.run_id),
+        totals=totals,
+        task=task,
+        document=read_document(verdict.document, verdict.run_id),
+        verdict=verdict,
+        said=said,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """One page of runs, and the position of the next."""
+
+    rows: tuple[RunRow, ...]
+    next: RunKey | None = None
+    """``None`` if there are no more."""
+    looked_at: int = 0
+    """Runs examined for these rows; a search stops after a bounded number."""

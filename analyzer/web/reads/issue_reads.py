@@ -1,4 +1,4 @@
-"""Access of the pages to issues; people's decisions go to the issue service. Not pure.
+"""Access of the pages and the API to issues: reads, and people's decisions. Not pure.
 
 Reads use a connection and thread of their own, as for runs (``archive.py``): pages never wait for runs to be
 counted and written.
@@ -9,17 +9,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Final, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
-from analyzer.issues.fix_reports import FixReports
-from analyzer.issues.issue_service import IssueService
+from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_store import IssueStore
+from analyzer.issues.notifier import InDb
 from analyzer.issues.recurrence import Issue, age
-from analyzer.issues.report import IssueReports, Wanted
-from analyzer.web.reads.page_records import RunName, ShownIssue
+from analyzer.issues.report import AgentShare, IssueReports, Wanted, to_json
+from analyzer.issues.workflow_reports import FixReports, IssueFix, fix_json
+from analyzer.web.reads.run_query import RunName
 from collector_processor.core.disk import refusing
 from collector_processor.otlp import Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownIssue:
+    """A recurring failure with the data that pages show."""
+
+    tenant: Tenant
+    issue: Issue
+    """The issue with its current state."""
+    trend: tuple[int, ...] = ()
+    """Failures per day, oldest first; the last is today."""
+    share: AgentShare | None = None
+    """Share of its agent's runs, if known; not set in lists."""
+    fellows: tuple[Issue, ...] = ()
+    """Other issues of its service; not set in lists."""
+    fix: IssueFix | None = None
+    """Its workflows before and after a fix; not set in lists."""
+
 
 T = TypeVar("T")
 
@@ -27,21 +46,23 @@ _MOST_FELLOWS: Final = 5
 
 
 class IssueReader:
-    """An ``IssueSource`` of a running service."""
+    """Reads recurring failures, and applies people's decisions on them. Without a fair sample, no shares."""
 
     def __init__(
-        self, service: IssueService, store: IssueStore, now_ns: Callable[[], int], *, is_fair_sample: bool
+        self, counting: IssueCounting, store: IssueStore, in_db: InDb, now_ns: Callable[[], int]
     ) -> None:
         """Create the reader.
 
         Args:
-            service: the issue service, which applies people's decisions.
+            counting: applies people's decisions, on the connection that writes.
             store: a separate connection for reading; closed with this object.
+            in_db: calls what writes on its thread.
             now_ns: returns the time, on which states depend.
-            is_fair_sample: whether sampling ignores how runs end; otherwise no shares are shown.
         """
-        self._service: Final = service
+        is_fair_sample = counting.rules.is_fair_sample
+        self._counting: Final = counting
         self._store: Final = store
+        self._in_db: Final = in_db
         self._now_ns: Final = now_ns
         self._reports: Final = IssueReports(store, is_fair_sample=is_fair_sample)
         self._fixes: Final = FixReports(store)
@@ -68,16 +89,20 @@ class IssueReader:
         return await self._beside(read)
 
     async def issue(self, tenant: Tenant, issue_id: str, since: str = "") -> Sequence[ShownIssue]:
-        """Return the issues of this id, one for each tenant that has it."""
+        """Return the issues of this id, one for each tenant that has it.
+
+        Args:
+            tenant: its owner; empty for all.
+            issue_id: the issue.
+            since: the release or time of a fix to compare; empty for the likeliest one.
+        """
 
         def read() -> list[ShownIssue]:
             now_ns = self._now_ns()
             owners = [one for one in self._store.tenants_of(issue_id) if not tenant or one == tenant]
             found = [(owner, self._store.issue(owner, issue_id)) for owner in owners]
             return [
-                self._in_full(owner, self._aged(issue, now_ns), since, now_ns)
-                for owner, issue in found
-                if issue
+                self._in_full(owner, age(issue, now_ns), since, now_ns) for owner, issue in found if issue
             ]
 
         return await self._beside(read)
@@ -89,7 +114,7 @@ class IssueReader:
             now_ns, ids = self._now_ns(), self._store.issue_ids(runs)
             names = sorted({(run[0], issue_id) for run, issue_id in ids.items()})
             known = {
-                (owner, issue.fingerprint.id): self._aged(issue, now_ns)
+                (owner, issue.fingerprint.id): age(issue, now_ns)
                 for owner, issue in self._store.issues_of(names)
             }
             found = {run: known.get((run[0], issue_id)) for run, issue_id in ids.items()}
@@ -97,13 +122,39 @@ class IssueReader:
 
         return await self._beside(read)
 
+    async def documents(self, wanted: Wanted) -> list[dict[str, Any]]:
+        """Return issues in the form of the API."""
+
+        def read() -> list[dict[str, Any]]:
+            now_ns = self._now_ns()
+            return [to_json(report, now_ns) for report in self._reports.reports(wanted, now_ns)]
+
+        return await self._beside(read)
+
+    async def fix_document(self, tenant: Tenant, issue_id: str, since: str) -> dict[str, Any] | None:
+        """Return an issue's workflows before and after a fix; ``None`` if there is no such issue."""
+
+        def read() -> dict[str, Any] | None:
+            now_ns, found = self._now_ns(), self._store.issue(tenant, issue_id)
+            if found is None:
+                return None
+            if not self._is_fair_sample:
+                return fix_json(IssueFix(since="", workflows=(), releases=()))
+            return fix_json(self._fixes.of(tenant, age(found, now_ns), since, now_ns))
+
+        return await self._beside(read)
+
+    async def tenants_of(self, issue_id: str) -> list[Tenant]:
+        """Return the tenants that have an issue with this id."""
+        return await self._beside(lambda: self._store.tenants_of(issue_id))
+
     async def resolve(self, tenant: Tenant, issue_id: str) -> bool:
         """Close an issue; ``False`` if there is no issue with this id."""
-        return await self._service.resolve(tenant, issue_id)
+        return await self._in_db(self._counting.resolve, tenant, issue_id, self._now_ns()) is not None
 
     async def mute(self, tenant: Tenant, issue_id: str, until_ns: int) -> bool:
-        """Mute an issue until the given time; ``False`` if there is no such issue."""
-        return await self._service.mute(tenant, issue_id, until_ns)
+        """Mute an issue until the given time (0 to unmute); ``False`` if there is no such issue."""
+        return await self._in_db(self._counting.mute, tenant, issue_id, until_ns) is not None
 
     def _in_full(self, owner: Tenant, issue: Issue, since: str, now_ns: int) -> ShownIssue:
         """Return an issue with its share, its fix, and its service's other issues."""
@@ -116,9 +167,6 @@ class IssueReader:
             fellows=tuple(fellows[:_MOST_FELLOWS]),
             fix=self._fixes.of(owner, issue, since, now_ns) if self._is_fair_sample else None,
         )
-
-    def _aged(self, issue: Issue, now_ns: int) -> Issue:
-        return age(issue, now_ns)
 
     async def _beside(self, read: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, refusing, read)

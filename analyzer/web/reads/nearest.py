@@ -11,10 +11,10 @@ from analyzer.history.run_diff import has_same_task, nearest_run
 from analyzer.inquiry.errors import AnalyzerError
 from analyzer.inquiry.whole_run import WholeRun
 from analyzer.web.reads.archive import RunArchive
-from analyzer.web.reads.page_records import RunName, RunQuery, RunRow
+from analyzer.web.reads.documents import RunRow
+from analyzer.web.reads.run_query import MOST_ASKED, RunName, RunQuery
 from analyzer.web.reads.whole_runs import WholeRuns
 from analyzer.web.rendering import outcome
-from analyzer.web.run_list import MOST_ASKED
 from collector_processor.core.records import StoredVerdict
 from semconv.model import Status
 
@@ -97,7 +97,7 @@ def _note(row: RunRow, compared: int, *, same_task: bool) -> str:
     """Say which run it is."""
     task = "with the same task" if same_task else "of the same workflow, with another task,"
     among = f" It is the nearest of {compared} compared." if compared > 1 else ""
-    if row.status != Status.NO_FAILURE:
+    if row.verdict.status != Status.NO_FAILURE:
         said = "that may have failed too: no run without a sign of failure is known."
     elif _has_passed(row):
         said = "that passed."
@@ -123,7 +123,7 @@ async def _near(runs: RunArchive, verdict: StoredVerdict) -> list[RunRow]:
     of_workflow = RunQuery(
         tenant=verdict.tenant,
         statuses=(Status.NO_FAILURE,),
-        service=own.service[:MOST_ASKED],
+        service=own.verdict.service[:MOST_ASKED],
         workflow=totals.workflow[:MOST_ASKED],
         limit=_NEAR,
     )
@@ -136,7 +136,7 @@ async def _near(runs: RunArchive, verdict: StoredVerdict) -> list[RunRow]:
             # a query without a tenant finds the runs of all
             if row.key.tenant == verdict.tenant
             and row.key.run_id != verdict.run_id
-            and row.service == own.service
+            and row.verdict.service == own.verdict.service
         ]
 
     alike = await found(of_workflow)

@@ -8,8 +8,31 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from analyzer.web.reads.page_records import Bucket, RunQuery, Sort, Trend
+from analyzer.web.reads.run_query import RunQuery, Sort
 from semconv.model import BLAMELESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """The runs of a period, counted."""
+
+    since_ns: int
+    runs: int
+    failed: int
+    """Runs that failed, or may have: all but those without a sign of failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """Runs and failures over time; periods without runs are included."""
+
+    width_ns: int
+    """Length of each period."""
+    buckets: tuple[Bucket, ...] = ()
+    """Oldest first."""
+    is_whole: bool = True
+    """Whether all runs that fit are counted, and not only the newest."""
+
 
 MOST_BUCKETS: Final = 60
 FRESH_NS: Final = 30 * 10**9

@@ -8,17 +8,39 @@ read twice at a time. Results are remembered: the longer a reading took, the lon
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from analyzer.issues.issue_service import WORKFLOWS_EVERY_S
 from analyzer.issues.issue_store import IssueStore
-from analyzer.issues.workflow_reports import NOT_FAIR, WorkflowRefused, WorkflowReports
-from analyzer.web.reads.page_records import ShownWorkflow, ShownWorkflows
+from analyzer.issues.workflow_reports import NOT_FAIR, WorkflowRefused, WorkflowReport, WorkflowReports
 from analyzer.web.remembered import CostlyReads
 from collector_processor.core.records import WorkflowRow
 from collector_processor.otlp import Tenant
 from collector_processor.store.database.thread import StoreThread
+from semconv.record import record
+
+
+@record
+class ShownWorkflows:
+    """The workflows of one tenant or all, at one time."""
+
+    reports: tuple[WorkflowReport, ...]
+    """Latest run first, without what they always do."""
+    read_ns: int
+    """When they were read: they are remembered for a while."""
+
+
+@record
+class ShownWorkflow:
+    """One workflow with what it always does, at one time."""
+
+    report: WorkflowReport
+    titles: Mapping[str, str]
+    """Titles of the issues that explain its changes, by id; forgotten issues have none."""
+    read_ns: int
+    """When it was read."""
+
 
 _MOST: Final = 200
 """Workflows that are remembered with what they always do; as many lists of workflows, one a tenant."""

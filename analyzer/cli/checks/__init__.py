@@ -1,1 +1,0 @@
-"""Checks of ``doctor``: of this machine, of its neighbours and of Kafka."""

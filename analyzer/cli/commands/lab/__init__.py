@@ -1,1 +1,0 @@
-"""Commands that only researchers use; what they call is in ``analyzer/lab``."""

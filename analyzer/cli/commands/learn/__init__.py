@@ -1,1 +1,0 @@
-"""Commands about many runs: labels, issues, workflows."""

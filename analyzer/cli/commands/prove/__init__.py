@@ -1,1 +1,0 @@
-"""Commands that replay a recorded run with one answer changed."""

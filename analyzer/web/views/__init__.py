@@ -1,1 +1,0 @@
-"""View models of the pages: what a page shows, as data. Pure."""
