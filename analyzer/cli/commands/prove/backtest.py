@@ -145,19 +145,27 @@ def backtest(
     keep_report(report(found), "backtest", given, runs.subjects)
     if found.trials and found.verdict is not Verdict.NOT_REPLAYABLE:
         remember_for(runs.tenant, runs.service, given)
-    if resolve and not found.code:
-        _resolve(runs.issues, found)
+    if not found.code:
+        _conclude(runs.issues, found, resolves=resolve)
     is_open = found.verdict in {Verdict.UNDECIDED, Verdict.NO_LONGER_FAILS}
     if code := INTERRUPTED_CODE if found.stopped == _INTERRUPTED and is_open else found.code:
         raise typer.Exit(code)
 
 
-def _resolve(issues: Sequence[NamedIssue], found: Backtest) -> None:
+def _conclude(issues: Sequence[NamedIssue], found: Backtest, *, resolves: bool) -> None:
+    """Resolve the issues whose fix is proved, or say how to once the fix is released."""
     proved = [one for one in issues if one.is_proved_by(found)]
-    resolve_issues(proved)
+    if resolves:
+        resolve_issues(proved)
     for one in issues:
-        why = "resolved" if one in proved else "not resolved: too few of its own runs were replayed"
-        complain(f"issue {one.issue}: {why}")
+        if one not in proved:
+            complain(f"issue {one.issue}: not resolved: too few of its own runs were replayed")
+        elif resolves:
+            complain(f"issue {one.issue}: resolved")
+        else:
+            complain(
+                f"issue {one.issue}: fixed; once that is released: `blamespan issues resolve {one.issue}`"
+            )
 
 
 @record
