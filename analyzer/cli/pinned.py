@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +97,7 @@ class _Played:
     """What was seen of the program, if its run is to be judged."""
 
 
-def read_pinned(file: Path, allow_tools: Sequence[str]) -> Tape:
+def read_pinned(file: Path, allow_tools: Iterable[str]) -> Tape:
     """Return the tape of a file with one run.
 
     Raises:

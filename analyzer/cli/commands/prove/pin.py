@@ -108,26 +108,37 @@ def _pin(source: Source, out: Path, wanted: Wanted) -> Path:
     run, kept = open_run(source.run, source.tenant, source.logs)
     options = GatewayOptions(allow_tools=frozenset(wanted.allow_tools))
     whole = tape_of(run, options)
-    settings = settings_here(None, "", None, None)
     recorded = RecordedRun(trajectory=run.trajectory, trace=run.trace)
-    document, _ = known_or_judged(recorded, kept, settings)
+    document, _ = known_or_judged(recorded, kept, settings_here(None, "", None, None))
     decisive = decisive_call(whole, document["step"])
     _refuse_what_would_pass_now(run, decisive, wanted)
     rest = None if source.rest is None else open_run(source.rest, None)[0]
     if rest is not None:
         _refuse_luck(whole, decisive, tape_of(rest, options))
     name = short_name(run.trajectory.run_id)
-    folder = out / "tapes"
-    folder.mkdir(parents=True, exist_ok=True)
-    tape_file, test_file = folder / f"{name}.json", out / f"test_pinned_{name}.py"
-    save_runs(tape_file, [run], (), settings, mode="wb")
-    tape = read_pinned(tape_file, wanted.allow_tools)
-    _say_what_is_lost(whole, tape)
+    test_file = out / f"test_pinned_{name}.py"
+    tape = _saved(run, out / "tapes" / f"{name}.json", options)
     if rest is not None:
-        save_runs(folder / f"{name}.rest.json", [rest], (), settings, mode="wb")
+        _saved(rest, out / "tapes" / f"{name}.rest.json", options)
     text = test_of(name, tape, document, wanted, has_rest=rest is not None)
     test_file.write_text(text, encoding="utf-8")
     return test_file
+
+
+def _saved(run: Run, file: Path, options: GatewayOptions) -> Tape:
+    """Write a run as a tape and return it as it will be read, without secrets; say where it had some."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_runs(file, [run], (), settings_here(None, "", None, None), mode="wb")
+    whole, tape = tape_of(run, options), read_pinned(file, options.allow_tools)
+    pairs = zip(whole.calls, tape.calls, strict=False)
+    changed = [one.index for one, other in pairs if one.messages != other.messages]
+    if changed:
+        shown = ", ".join(map(str, changed[:10]))
+        complain(
+            f"{file.name}: calls {shown} hold secrets, which were removed: there the program will differ from"
+            " the tape"
+        )
+    return tape
 
 
 def _refuse_what_would_pass_now(run: Run, decisive: int | None, wanted: Wanted) -> None:
@@ -162,18 +173,4 @@ def _refuse_luck(tape: Tape, decisive: int | None, rest: Tape) -> None:
             "--rest: in this run the model was asked the decisive call as in the failed one, except for"
             " results of tools and times, and answered otherwise. So the program would pass without a fix."
             " Leave --rest out: the live model answers then"
-        )
-
-
-def _say_what_is_lost(whole: Tape, tape: Tape) -> None:
-    """Say which calls hold secrets: without them, the program's own requests differ from the tape's."""
-    changed = [
-        one.index
-        for one, other in zip(whole.calls, tape.calls, strict=False)
-        if one.messages != other.messages
-    ]
-    if changed:
-        shown = ", ".join(map(str, changed[:10]))
-        complain(
-            f"calls {shown} hold secrets, which were removed: there the program will differ from the tape"
         )
