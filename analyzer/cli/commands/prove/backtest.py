@@ -38,8 +38,7 @@ from analyzer.cli.run_report import Reporter
 from analyzer.cli.watched_program import WatchedProgram, Watching
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.backtest.conduct import Conductor
-from analyzer.experiment.backtest.findings import Backtest, to_json
-from analyzer.experiment.backtest.output import progress, report
+from analyzer.experiment.backtest.findings import Backtest, progress, report, to_json
 from analyzer.experiment.backtest.plan import MOST_TRIALS, Plan, Side, Verdict
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
 from analyzer.experiment.captured import capturing
