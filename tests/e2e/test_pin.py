@@ -155,6 +155,18 @@ def test_a_run_may_have_to_be_blameless(project: Path, monkeypatch: pytest.Monke
         assert "2 passed" in ended.stdout, ended.stdout
 
 
+def test_blameless_alone_is_refused_if_the_recorded_run_is_blameless(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own rule says that it failed; signals and lineage find nothing."""
+    monkeypatch.setattr("tests.e2e.test_run_command.WRONG", "It is a lot.")
+    record_again(project, PLAIN, Provider)
+    words = ("pin", "fixed.json", "--blameless", "--out", "pinned", "--allow-tool", "sales")
+    ended = called(project, "-m", "analyzer", *words, BLAMESPAN_FAILURE_PATTERN="a lot")
+    assert ended.returncode == 1, ended.stderr
+    assert "say what a right answer is" in ended.stderr
+
+
 def test_nobody_is_blamed_where_nothing_can_be_judged() -> None:
     assert blame_in([]) is None
 

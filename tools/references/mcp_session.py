@@ -30,7 +30,8 @@ from tests.e2e.test_mcp_backtest import GIVEN, ended, session
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "mcp.md"
 _SESSION: Final = re.compile(r"(?<=```text\n)>>> .*?(?=```)", re.DOTALL)
-_ID: Final = re.compile(r"(?<![0-9a-z])(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{8,32}(?![0-9a-z])")
+_ID: Final = re.compile(r"(?<![0-9a-z.])[0-9a-f]{8,32}(?![0-9a-z])")
+"""Ids are hex; the first digits of one may stand in a name."""
 _COMMAND: Final = (sys.executable, "-P", "-m", "analyzer")
 _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "list_failed_runs": ("runs", "run_id", "status", "agent", "step", "confidence", "reason", "mode", "next"),
@@ -90,9 +91,8 @@ def _numbered(text: str) -> str:
 async def _proved(folder: Path, url: str, issue: str) -> str:
     """Play a coding agent that proves its second fix of an issue."""
     async with session(folder, url) as client:
-        told = [
-            _told("list_issues", {}, _abridged("list_issues", (await _ask(client, "list_issues", {}))[1]))
-        ]
+        _, listed = await _ask(client, "list_issues", {})
+        told = [_told("list_issues", {}, _abridged("list_issues of the program", listed))]
         for change_to in ("You are the analyst. Be nice.", CAREFUL[1]):
             change(folder, (CAREFUL[0], change_to))
             told.append(f"(The agent changes report.py: “{CAREFUL[0]}” to “{change_to}”.)\n")
