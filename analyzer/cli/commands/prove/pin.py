@@ -112,7 +112,7 @@ def _pin(source: Source, out: Path, wanted: Wanted) -> Path:
     document, _ = known_or_judged(recorded, kept, settings_here(None, "", None, None))
     decisive = decisive_call(whole, document["step"])
     _refuse_what_would_pass_now(run, decisive, wanted)
-    rest = None if source.rest is None else open_run(source.rest, None)[0]
+    rest = None if source.rest is None else open_run(source.rest, None, source.logs)[0]
     if rest is not None:
         _refuse_luck(whole, decisive, tape_of(rest, options))
     name = short_name(run.trajectory.run_id)
