@@ -185,7 +185,7 @@ def _pinned(verdict: Mapping[str, Any], kept: KeptRun, wanted: Wanted) -> str:
     name = short_name(verdict["run_id"])
     tape = tape_of(kept.run, GatewayOptions(allow_tools=frozenset(wanted.allow_tools)))
     files = {
-        f"test_pinned_{name}.py": test_of(name, tape, verdict, wanted),
+        f"test_pinned_{name}.py": test_of(name, tape, verdict, wanted, has_rest=False),
         f"tapes/{name}.json": kept.otlp.decode(),
     }
     document = {"files": [{"path": path, "text": text} for path, text in files.items()]}

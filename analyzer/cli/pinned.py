@@ -1,8 +1,9 @@
 """A pinned run: a program runs again on its recorded answers, for the tests that ``pin`` writes. Not pure.
 
-The calls before the decisive one are answered from the tape, the decisive one and all later ones by the live
-model, of which none is asked unless the test allows it. Tools fail closed as in experiments: one whose result
-is not on the tape does not run. A tape cannot name a program, an address or a file: these stand in the test.
+The calls before the decisive one are answered from the tape. The decisive one and all later ones are answered
+from a second tape, if the test names one, or by the live model, which is not asked unless the test allows it.
+Tools fail closed as in experiments: one whose result is on no tape does not run. A tape cannot name a
+program, an address or a file: these stand in the test.
 """
 
 from __future__ import annotations
@@ -10,18 +11,31 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from analyzer.cli.experiment_runs import open_run
+from analyzer.cli.run_report import runs_of
+from analyzer.executor.composition import open_analyst, open_cleaner
+from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.open_experiment import tape_of
+from analyzer.experiment.pinned_text import verdict_line
 from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
 from analyzer.experiment.replay.gateway_server import serving
-from analyzer.experiment.replay.tape import Tape
+from analyzer.experiment.replay.matching import Spoken, TapeIndex, Waiting
+from analyzer.experiment.replay.tape import Matching, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.running.workflow import TIMEOUT_S, Command, Ended
+from analyzer.inquiry.verdict import to_json
+from analyzer.programs.child import TEXTS
+from analyzer.programs.recording_gateway import RecordingGateway, recording
+from collector_processor.core.runs import Run
+from collector_processor.settings import load_settings
+from semconv.model import Outcome, OutcomeSource, Status
+from semconv.record import replace
 
 _EXTRA_S: Final = 60.0
 """Seconds that the gateway's address outlives the program's time limit."""
@@ -29,6 +43,8 @@ _NO_TELEMETRY: Final = {"OTEL_SDK_DISABLED": "true"}
 _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 _NO_KEY: Final = "none-for-a-recorded-answer"
 """Clients refuse to start without a key."""
+_FAULTY: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED, Status.UNDETERMINED})
+_TRIAL: Final = "pinned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +54,14 @@ class Replayed:
     output: str
     """Its standard output."""
     reached: bool
-    """Whether it asked what it had asked when the tape was recorded, up to the decisive call."""
+    """Whether it asked what it had asked when the tape was recorded, up to the decisive call, and after it
+    only what the second tape holds, if there is one."""
     difference: str
     """Where it first asked something else; empty if it did not."""
     live_calls: int
     """Calls that a live model answered."""
+    blame: str | None = None
+    """Who broke the run and why, as ``blame_in`` says; ``None`` also if it was not to be judged."""
 
     def is_right(self, expected: str | None, check: Sequence[str]) -> bool:
         """Tell whether the output has a text, and a command that reads it exits with 0; each if given."""
@@ -53,7 +72,32 @@ class Replayed:
         return ended.returncode == 0
 
 
-def read_pinned(file: Path, allow_tools: Sequence[str]) -> Tape:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    tape: Tape
+    rest: Tape | None
+    command: Sequence[str]
+    decisive: int | None
+    live_calls: int
+    allowed: frozenset[str]
+    judges: bool
+    timeout_s: float
+
+    @property
+    def lifetime_s(self) -> float:
+        return self.timeout_s + _EXTRA_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    report: TrialReport
+    rest: TrialReport | None
+    ended: Ended
+    runs: Sequence[Run]
+    """What was seen of the program, if its run is to be judged."""
+
+
+def read_pinned(file: Path, allow_tools: Iterable[str]) -> Tape:
     """Return the tape of a file with one run.
 
     Raises:
@@ -69,84 +113,192 @@ def replay(
     command: Sequence[str],
     *,
     decisive: int | None,
+    rest: Path | None = None,
     live_calls: int = 0,
     allow_tools: Sequence[str] = (),
+    judges: bool = False,
     timeout_s: float = TIMEOUT_S,
 ) -> Replayed:
     """Run a program on a tape.
+
+    Up to the decisive call, instructions may have changed since the recording (``Matching.CONVERSATION``): a
+    fix often is such a change. On a second tape, and on a tape that is played whole, they may not.
 
     Args:
         tape: the recorded run.
         command: the program and its arguments.
         decisive: number of the model call that is asked anew, from 0; ``None`` plays the whole tape.
+        rest: the run whose answers follow, from the decisive call on; no model is live then.
         live_calls: most calls that a live model answers; its address is the user's own ``OPENAI_BASE_URL`` or
             ``ANTHROPIC_BASE_URL``, else the provider's.
         allow_tools: tools that only read, and may really run.
+        judges: whether to judge the run, and so to record the program's telemetry and model calls.
         timeout_s: seconds after which the program is ended.
 
     Raises:
         CannotReplay: the tape cannot be played back.
         OSError: the program cannot be started.
     """
-    recorded = read_pinned(tape, allow_tools)
-    return asyncio.run(_replay(recorded, command, decisive, live_calls, frozenset(allow_tools), timeout_s))
+    first = read_pinned(tape, allow_tools)
+    second = None if rest is None else read_pinned(rest, allow_tools)
+    plan = _Plan(
+        tape=first if decisive is None else _for_changed_program(first, second),
+        rest=None if second is None or decisive is None else _after(first, decisive, second),
+        command=command,
+        decisive=decisive,
+        live_calls=live_calls,
+        allowed=frozenset(allow_tools),
+        judges=judges,
+        timeout_s=timeout_s,
+    )
+    played = asyncio.run(_replay(plan))
+    report, ended = played.report, played.ended
+    expected = report.calls if decisive is None else report.calls - 1
+    has_strayed = report.first_difference is not None or bool(played.rest and played.rest.invalid)
+    return Replayed(
+        output=ended.output,
+        reached=report.served >= expected and not has_strayed,
+        difference=_difference(report, played.rest, ended),
+        live_calls=0 if played.rest else report.live,
+        blame=blame_in(played.runs, crashed=ended.code != 0) if judges else None,
+    )
 
 
-async def _replay(  # noqa: PLR0917 - the arguments of replay
-    tape: Tape,
-    command: Sequence[str],
-    decisive: int | None,
-    live_calls: int,
-    allowed: frozenset[str],
-    timeout_s: float,
-) -> Replayed:
-    left = live_calls
+def _for_changed_program(tape: Tape, rest: Tape | None) -> Tape:
+    """Return the tape with the tools' results of both tapes; instructions may have changed since."""
+    tools = (*tape.tools, *(rest.tools if rest else ()))
+    return replace(tape, tools=tools, matching=Matching.CONVERSATION)
 
-    async def reserve(_: LiveCall) -> str:
-        nonlocal left
-        left -= 1
-        return "" if left >= 0 else f"all {live_calls} live calls that the test allows are used"
 
+def _after(tape: Tape, decisive: int, rest: Tape) -> Tape:
+    """Return a second tape without the calls that the first one answers: they are never the nearest then."""
+    left = Waiting(TapeIndex(rest.calls, Matching.CONVERSATION))
+    for call in tape.before(decisive):
+        found = left.find(Spoken(call.messages, call.kind))
+        if found is not None:
+            left.take(found.call.index)
+    return replace(rest, calls=tuple(call for call in rest.calls if call.index in left))
+
+
+async def _replay(plan: _Plan) -> _Played:
     options = GatewayOptions(
         openai=os.environ.get("OPENAI_BASE_URL") or OPENAI,
         anthropic=os.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC,
-        allow_tools=allowed,
-        reserve=reserve,
+        allow_tools=plan.allowed,
+        reserve=_Allowance(0 if plan.rest else plan.live_calls).reserve,
     )
-    change = None if decisive is None else Change(call=decisive)
-    added = {**_NO_TELEMETRY, **{name: _NO_KEY for name in _KEYS if not os.environ.get(name)}}
-    async with serving(options) as gateway:
-        opened = gateway.open(tape, change, lifetime_s=timeout_s + _EXTRA_S)
-        try:
-            ended = await Command(arguments=command)({**gateway.environment(opened), **added}, timeout_s)
-        finally:
-            report = gateway.close(opened.trial)
-    return _replayed(report, ended, decisive)
+    async with AsyncExitStack() as stack:
+        behind, second = None, None
+        if plan.rest is not None:
+            # The second tape stands where the live model would: in a gateway behind the first one.
+            behind = await stack.enter_async_context(serving(options))
+            second = behind.open(plan.rest, lifetime_s=plan.lifetime_s)
+            options = GatewayOptions(
+                openai=second.base_url, anthropic=second.root_url, allow_tools=plan.allowed
+            )
+        gateway = await stack.enter_async_context(serving(options))
+        change = None if plan.decisive is None else Change(call=plan.decisive)
+        opened = gateway.open(plan.tape, change, lifetime_s=plan.lifetime_s)
+        environment = {**gateway.environment(opened), **_NO_TELEMETRY}
+        watch = await stack.enter_async_context(_watching(environment)) if plan.judges else None
+        added = {name: _NO_KEY for name in _KEYS if not os.environ.get(name)}
+        command = Command(arguments=plan.command, environment=added)
+        ended = await command(watch.environment if watch else environment, plan.timeout_s)
+        return _Played(
+            report=gateway.close(opened.trial),
+            rest=behind.close(second.trial) if behind and second else None,
+            ended=ended,
+            runs=watch.runs(str(command)) if watch else (),
+        )
 
 
-def _replayed(report: TrialReport, ended: Ended, decisive: int | None) -> Replayed:
-    expected = report.calls if decisive is None else report.calls - 1
-    return Replayed(
-        output=ended.output,
-        reached=report.served >= expected and report.first_difference is None,
-        difference=_difference(report, ended),
-        live_calls=report.live,
+class _Allowance:
+    """The live calls that the test allows."""
+
+    def __init__(self, calls: int) -> None:
+        self._calls: Final = calls
+        self._left = calls
+
+    async def reserve(self, _: LiveCall) -> str:
+        self._left -= 1
+        return "" if self._left >= 0 else f"all {self._calls} live calls that the test allows are used"
+
+
+class _Watch:
+    """What a program says of itself by OpenTelemetry, and its model calls."""
+
+    def __init__(self, capture: Capture, recorder: RecordingGateway, environment: Mapping[str, str]) -> None:
+        self._capture: Final = capture
+        self._recorder: Final = recorder
+        own = capture.environment(_TRIAL)
+        self.environment: Final = {**environment, **TEXTS, **own, **recorder.environment()}
+
+    def runs(self, program: str) -> Sequence[Run]:
+        """Return the runs that a program's telemetry and calls show."""
+        seen = self._capture.take(_TRIAL)
+        return runs_of(seen.spans, seen.logs, self._recorder.calls, program)
+
+
+@asynccontextmanager
+async def _watching(environment: Mapping[str, str]) -> AsyncIterator[_Watch]:
+    async with capturing() as capture, recording(environment, by_proxy=False) as recorder:
+        yield _Watch(capture, recorder, environment)
+
+
+def blame_in(runs: Sequence[Run], *, crashed: bool = False) -> str | None:
+    """Return who broke one of these runs and why; empty if nobody did, ``None`` if none can be judged.
+
+    Signals and lineage judge. No model is asked, and no setting, label or history of this machine counts, so
+    that the answer is the same everywhere.
+
+    Args:
+        runs: as recorded.
+        crashed: whether the program ended with an error.
+    """
+    settings = load_settings({}, method="signals", model="")
+    analyst, clean = open_analyst(settings), open_cleaner(settings)
+    found: list[str] = []
+    for run in runs:
+        trajectory = clean(run.trajectory)
+        if crashed:
+            trajectory = replace(trajectory, outcome=Outcome.FAILURE, outcome_source=OutcomeSource.ERROR)
+        attribution = asyncio.run(analyst.analyse(trajectory)).attribution
+        if attribution.status is Status.NO_FAILURE:
+            found.append("")
+        elif attribution.status in _FAULTY:
+            found.append(verdict_line(to_json(attribution, trajectory)))
+    return next(filter(None, found), "") if found else None
+
+
+def answers_differ(tape: Tape, decisive: int, rest: Tape) -> bool:
+    """Tell whether a second tape answers the decisive request as it was recorded, and answers it otherwise.
+
+    Then the second run succeeded by luck, or by a tool that changed: the unchanged program would get its
+    answer as well, and the test would pass without a fix.
+    """
+    call = tape.calls[decisive]
+    waiting = Waiting(TapeIndex(rest.calls, rest.matching))
+    found = waiting.find(Spoken(call.messages, call.kind))
+    return found is not None and (found.call.answer.text, found.call.answer.calls) != (
+        call.answer.text,
+        call.answer.calls,
     )
 
 
-def _difference(report: TrialReport, ended: Ended) -> str:
-    found = report.first_difference
+def _difference(report: TrialReport, rest: TrialReport | None, ended: Ended) -> str:
+    found = report.first_difference or (rest.first_difference if rest else None)
     if found is not None:
+        which = "" if report.first_difference else "on the second tape, "
         at = (
             "no recorded call is left"
             if found.call is None
             else f"call {found.call}, message {found.message}"
         )
-        return f"{at}: recorded {found.expected!r}, asked {found.found!r}"
+        return f"{which}{at}: recorded {found.expected!r}, asked {found.found!r}"
     if report.missing:
         missing = ", ".join(map(str, report.missing))
         return f"never asked: calls {missing}; the program ended with {ended.code}: {ended.tail}"
-    return report.invalid
+    return report.invalid or (rest.invalid if rest else "")
 
 
-__all__ = ["Replayed", "read_pinned", "replay"]
+__all__ = ["Replayed", "answers_differ", "blame_in", "read_pinned", "replay"]

@@ -30,11 +30,11 @@ from analyzer.programs.model_call import PassedCall
 from collector_processor.core.analysis import Analysis
 from collector_processor.core.runs import Run
 from collector_processor.otlp import MalformedRequestError
-from collector_processor.rebuild.encode import encode
+from collector_processor.rebuild.encode import encode, encode_logs
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import Settings
 from collector_processor.trajectory import order
-from semconv.model import Outcome, OutcomeSource, Span, Status, Trace, Trajectory
+from semconv.model import LogRecord, Outcome, OutcomeSource, Span, Status, Trace, Trajectory
 from semconv.record import record, replace
 
 _ACCUSED: Final = frozenset({Status.ATTRIBUTED, Status.SUSPECTED})
@@ -298,6 +298,13 @@ def save_runs(
 ) -> None:
     """Write the runs as one line of OTLP/JSON, without their secrets; ``ab`` keeps the lines before.
 
+    Args:
+        path: the file.
+        runs: the runs.
+        logs: OTLP requests with their log records; empty for those that the runs' spans were joined with.
+        settings: say which texts are secrets.
+        mode: how the file is opened.
+
     Raises:
         CommandFailed: the file cannot be written, or the settings allow no text.
     """
@@ -308,7 +315,8 @@ def save_runs(
     if keeper.redactor is None:
         raise CommandFailed(f"--save {path}: BLAMESPAN_EXPORT_TEXT=none allows no text to be written")
     spans = [span for one in runs for span in one.trace.spans]
-    (packed,) = keeper.pack([encode(spans)], logs, [(spans, keeper.redactor.for_run())], [True])
+    bodies = logs or _joined_logs(spans)
+    (packed,) = keeper.pack([encode(spans)], bodies, [(spans, keeper.redactor.for_run())], [True])
     if packed is None:
         raise CommandFailed(f"--save {path}: the run is too large")
     try:
@@ -316,3 +324,13 @@ def save_runs(
             file.write(otlp_json(unpack_spans(packed)))
     except OSError as error:
         raise CommandFailed(f"--save {path}: {error.strerror or error}") from error
+
+
+def _joined_logs(spans: Sequence[Span]) -> list[bytes]:
+    """Return the log records of spans as a request: some frameworks have all their texts there."""
+    records = [
+        LogRecord(event=event, trace_id=span.trace_id, span_id=span.span_id, resource=span.resource)
+        for span in spans
+        for event in span.logs
+    ]
+    return [encode_logs(records)] if records else []

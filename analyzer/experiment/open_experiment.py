@@ -24,8 +24,7 @@ from analyzer.experiment.conduct import Conductor, Watch
 from analyzer.experiment.findings import Experiment
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import serving
-from analyzer.experiment.replay.obstacles import undeclared_tool
-from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.read_tape import read_tape, undeclared_tool
 from analyzer.experiment.replay.tape import NotReplayable, Tape
 from analyzer.experiment.running.checks import Check
 from analyzer.experiment.running.kept_trials import TrialFolder

@@ -26,7 +26,8 @@ CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _SIGNALS: Final = ("TRACES", "LOGS", "METRICS")
 _SOON: Final = {"OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_BLRP_SCHEDULE_DELAY": "200"}
-_TEXTS: Final = {CAPTURE: "true", "TRACELOOP_TRACE_CONTENT": "true"}
+TEXTS: Final = {CAPTURE: "true", "TRACELOOP_TRACE_CONTENT": "true"}
+"""Variables that have instrumentations record texts."""
 _SERVICE: Final = "OTEL_SERVICE_NAME"
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _HERE: Final = "127.0.0.1"
@@ -99,7 +100,7 @@ def child_environment(environ: Mapping[str, str], here: str, name: str) -> dict[
     """
     specific = {f"OTEL_EXPORTER_OTLP_{each}_ENDPOINT" for each in _SIGNALS}
     kept = {key: value for key, value in environ.items() if key not in specific}
-    usual = {**_SOON, **_TEXTS}
+    usual = {**_SOON, **TEXTS}
     if "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         usual[_SERVICE] = name
     direct = {key: ",".join(filter(None, (environ.get(key, ""), _HERE))) for key in _NO_PROXY}

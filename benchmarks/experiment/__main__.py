@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 
 from analyzer.experiment.candidates import ArmKey
-from analyzer.experiment.futility import FOR_THE_BLAMED, LEAST_PROBABILITY, USUAL
 from analyzer.experiment.sequential import Decision
+from analyzer.experiment.walk import FOR_THE_BLAMED, LEAST_PROBABILITY, USUAL
 from analyzer.inquiry.intervals import wilson
 from benchmarks.experiment.backtests import backtests
 from benchmarks.experiment.retry_gates import gates

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.futility import FOR_THE_BLAMED, LEAST_PROBABILITY, Patience
 from analyzer.experiment.sequential import ALPHA, Arm, Decision, decide
 from analyzer.experiment.trials import TrialResult
-from analyzer.experiment.walk import Walk
+from analyzer.experiment.walk import FOR_THE_BLAMED, LEAST_PROBABILITY, Patience, Walk
 
 Rate = Callable[[ArmKey], float]
 

@@ -111,13 +111,18 @@ def serving() -> Iterator[str]:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program, its failed run, and a run of it that passed."""
     folder = tmp_path_factory.mktemp("recorded")
+    record_runs(folder)
+    return folder
+
+
+def record_runs(folder: Path) -> None:
+    """Write the program, ``run.json`` of a failed run, and ``good.json`` of one that passed."""
     with serving() as url:
         for name, program in (("good", PROGRAM.replace(*CAREFUL)), ("run", PROGRAM)):
             (folder / "report.py").write_text(program)
             words = ("--save", f"{name}.json", "--", sys.executable, "report.py")
             ended = run(folder, *(("--failed",) if name == "run" else ()), *words, OPENAI_BASE_URL=url)
             assert "saved in" in ended.stderr, ended.stderr
-    return folder
 
 
 @pytest.fixture

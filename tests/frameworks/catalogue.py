@@ -102,6 +102,16 @@ class RunScript:
         return FOLDER / "fixtures" / f"{_stem(self.name, variant)}.truth.json"
 
 
+SUITES: Final = {
+    name: RunScript(name=name, framework=framework, instrumentation=instrumentation, live=True)
+    for name, framework, instrumentation in (
+        ("suite_langgraph", "langgraph", "OpenTelemetry GenAI"),
+        ("suite_pydantic_ai", "pydantic-ai", "its own"),
+    )
+}
+"""Environments of the test suites in ``suites``: a framework, and what the pytest plugin needs."""
+
+
 def catalogue() -> dict[str, RunScript]:
     """Return every script by its name, sorted by name."""
     return {path.stem: _read(path) for path in sorted((FOLDER / "runs").glob("*.toml"))}

@@ -9,14 +9,6 @@ import pytest
 
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.candidates import ArmKey, Candidate
-from analyzer.experiment.futility import (
-    FOR_THE_BLAMED,
-    USUAL,
-    Room,
-    is_futile,
-    probability_of_proof,
-    trials_left,
-)
 from analyzer.experiment.replay.gateway_options import LiveCall, LiveUsage
 from analyzer.experiment.sequential import (
     Arm,
@@ -29,7 +21,15 @@ from analyzer.experiment.sequential import (
     shares_of_alpha,
 )
 from analyzer.experiment.trials import Draw, Sampling, TrialResult, count
-from analyzer.experiment.walk import Walk
+from analyzer.experiment.walk import (
+    FOR_THE_BLAMED,
+    USUAL,
+    Room,
+    Walk,
+    is_futile,
+    probability_of_proof,
+    trials_left,
+)
 from benchmarks.experiment.simulated import chain, texts, walk
 
 

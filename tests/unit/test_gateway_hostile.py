@@ -18,8 +18,7 @@ from analyzer.experiment.replay import gateway_server, read_request
 from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.experiment.replay.gateway_server import serving
 from analyzer.experiment.replay.matching import TapeIndex
-from analyzer.experiment.replay.open_trial import RunningTrial
-from analyzer.experiment.replay.stdio import StandIns
+from analyzer.experiment.replay.open_trial import RunningTrial, StandIns
 from analyzer.experiment.replay.tape import Answer, RecordedCall
 from analyzer.experiment.replay.trial import Change, Serve, Trial
 from analyzer.experiment.replay.wire.anthropic_messages import read_anthropic

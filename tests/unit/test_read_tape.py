@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analyzer.experiment.replay.canonical import canonical
-from analyzer.experiment.replay.obstacles import said_by_provider, undeclared_tool
-from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.read_tape import read_tape, said_by_provider, undeclared_tool
 from analyzer.experiment.replay.tape import NotReplayable, Obstacle, ReadTape, Tape
 from analyzer.experiment.replay.trial import Request, Serve, Trial
 from analyzer.experiment.replay.trial_tools import ToolRules

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.gateway_server import Gateway, serving
-from analyzer.experiment.replay.obstacles import undeclared_tool
 from analyzer.experiment.replay.open_trial import OpenTrial
+from analyzer.experiment.replay.read_tape import undeclared_tool
 from analyzer.experiment.replay.tape import Answer, RecordedTool, RemoteTools
 from analyzer.experiment.replay.trial import Change
 from analyzer.experiment.replay.trial_tools import ToolRules, plan, undeclared

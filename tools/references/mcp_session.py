@@ -1,12 +1,15 @@
-"""Recorder of the session in docs/mcp.md: ``python -m tools.references.mcp_session``.
+"""Recorder of the sessions in docs/mcp.md: ``python -m tools.references.mcp_session``.
 
-The session is about the run that ``blamespan demo`` plays, read by ``blamespan mcp`` over standard input and
-output. Answers keep the fields below in their order; ``…`` marks fields that were left out.
+The first is about the run that ``blamespan demo`` plays, read by ``blamespan mcp`` over standard input and
+output. The second goes from an issue to a proved fix of the program of ``tests/e2e/test_backtest.py``, whose
+model is scripted. Answers keep the fields below in their order; ``…`` marks fields that were left out. Ids
+are replaced by their order, so that two recordings are equal.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -20,8 +23,15 @@ from typing import Any, Final
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
+from analyzer.experiment.running.remembered import remember
+from collector_processor.otlp import NO_TENANT
+from tests.e2e.test_backtest import CAREFUL, change, kept, record_runs, serving
+from tests.e2e.test_mcp_backtest import GIVEN, ended, session
+
 PAGE: Final = Path(__file__).parents[2] / "docs" / "mcp.md"
 _SESSION: Final = re.compile(r"(?<=```text\n)>>> .*?(?=```)", re.DOTALL)
+_ID: Final = re.compile(r"(?<![0-9a-z.])[0-9a-f]{8,32}(?![0-9a-z])")
+"""Ids are hex; the first digits of one may stand in a name."""
 _COMMAND: Final = (sys.executable, "-P", "-m", "analyzer")
 _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "list_failed_runs": ("runs", "run_id", "status", "agent", "step", "confidence", "reason", "mode", "next"),
@@ -42,17 +52,57 @@ _SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "list_workflows": ("workflows", "service", "workflow", "passed", "failed", "unsaid"),
     "get_lineage": ("values", "lineage", "value", "origin", "formula", "chain", "step", "change"),
     "get_workflow": ("service", "workflow", "failed", "mined_runs", "always"),
+    "list_issues of the program": ("issues", "id", "title", "service", "count"),
+    "start_backtest": ("backtest", "state"),
+    "get_backtest": ("state", "progress", "exit_code", "result", "verdict", "passing", "n", "held", "broken"),
 }
 """Fields of each tool's answer that the page shows; a list shows its first entry."""
 _MOST_TEXT: Final = 60
 """Characters of a file's text that the page shows."""
 
 
-def session() -> str:
-    """Play the session and return it."""
+def sessions() -> tuple[str, str]:
+    """Play the sessions and return them, in the order of the page."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*_COMMAND, "demo", "--data-dir", folder], check=True, stdout=subprocess.DEVNULL)
-        return asyncio.run(_recorded(folder))
+        demo = asyncio.run(_recorded(folder))
+    with tempfile.TemporaryDirectory() as folder, serving() as url:
+        record_runs(Path(folder))
+        issue = kept(Path(folder), {"run": "failed", "good": "passed"})
+        remember(Path(folder, "data"), NO_TENANT, "sales", GIVEN)
+        return _numbered(demo), _numbered(asyncio.run(_proved(Path(folder), url, issue)))
+
+
+def shown() -> tuple[str, ...]:
+    """Return the sessions that the page shows."""
+    return tuple(_SESSION.findall(PAGE.read_text(encoding="utf-8")))
+
+
+def _numbered(text: str) -> str:
+    """Return a session with the hash of its number in place of each id, or of an id's beginning."""
+    ids: dict[str, str] = {}
+    for found in sorted(dict.fromkeys(_ID.findall(text)), key=len, reverse=True):
+        whole = next((known for known in ids if known.startswith(found)), None)
+        number = hashlib.sha256(f"{len(ids)}".encode()).hexdigest()
+        ids[found] = (ids[whole] if whole else number)[: len(found)]
+    return _ID.sub(lambda found: ids[found[0]], text)
+
+
+async def _proved(folder: Path, url: str, issue: str) -> str:
+    """Play a coding agent that proves its second fix of an issue."""
+    async with session(folder, url) as client:
+        _, listed = await _ask(client, "list_issues", {})
+        told = [_told("list_issues", {}, _abridged("list_issues of the program", listed))]
+        for change_to in ("You are the analyst. Be nice.", CAREFUL[1]):
+            change(folder, (CAREFUL[0], change_to))
+            told.append(f"(The agent changes report.py: “{CAREFUL[0]}” to “{change_to}”.)\n")
+            asked: dict[str, Any] = {"subject": issue, "passing": 1, "max_calls": 200}
+            _, begun = await _ask(client, "start_backtest", asked)
+            told.append(_told("start_backtest", asked, _abridged("start_backtest", begun)))
+            asked = {"backtest": begun["backtest"], "wait_s": 15}
+            found = {**await ended(client, begun["backtest"])}
+            told.append(_told("get_backtest", asked, _abridged("get_backtest", found)))
+        return "".join(told)
 
 
 async def _recorded(folder: str) -> str:
@@ -134,11 +184,6 @@ def _chosen(found: Any, keys: tuple[str, ...]) -> Any:
     return kept if len(kept) == len(found) else {**kept, "…": "…"}
 
 
-def settled(text: str) -> str:
-    """Return a session without what differs between two recordings: ids and days."""
-    return re.sub(r"\d{4}-\d\d-\d\d", "DAY", re.sub(r"(?<![0-9a-z])[0-9a-f]{12,32}(?![0-9a-z])", "ID", text))
-
-
 if __name__ == "__main__":
-    recorded = session()
-    PAGE.write_text(_SESSION.sub(lambda _: recorded, PAGE.read_text()))
+    recorded = iter(sessions())
+    PAGE.write_text(_SESSION.sub(lambda _: next(recorded), PAGE.read_text()))

@@ -37,8 +37,7 @@ from analyzer.cli.output import CommandFailed, WrongUsage, complain, optional, p
 from analyzer.cli.run_report import Reporter
 from analyzer.executor.models.completion import price_of
 from analyzer.experiment.backtest.conduct import Conductor
-from analyzer.experiment.backtest.findings import Backtest, to_json
-from analyzer.experiment.backtest.output import progress, report
+from analyzer.experiment.backtest.findings import Backtest, progress, report, to_json
 from analyzer.experiment.backtest.plan import MOST_TRIALS, Plan, Side, Verdict
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
 from analyzer.experiment.captured import Capture, capturing
@@ -151,19 +150,27 @@ def backtest(
     keep_report(report(found), "backtest", given, runs.subjects)
     if found.trials and found.verdict is not Verdict.NOT_REPLAYABLE:
         remember_for(runs.tenant, runs.service, given)
-    if resolve and not found.code:
-        _resolve(runs.issues, found)
+    if not found.code:
+        _conclude(runs.issues, found, resolves=resolve)
     is_open = found.verdict in {Verdict.UNDECIDED, Verdict.NO_LONGER_FAILS}
     if code := INTERRUPTED_CODE if found.stopped == _INTERRUPTED and is_open else found.code:
         raise typer.Exit(code)
 
 
-def _resolve(issues: Sequence[NamedIssue], found: Backtest) -> None:
+def _conclude(issues: Sequence[NamedIssue], found: Backtest, *, resolves: bool) -> None:
+    """Resolve the issues whose fix is proved, or say how to once the fix is released."""
     proved = [one for one in issues if one.is_proved_by(found)]
-    resolve_issues(proved)
+    if resolves:
+        resolve_issues(proved)
     for one in issues:
-        why = "resolved" if one in proved else "not resolved: too few of its own runs were replayed"
-        complain(f"issue {one.issue}: {why}")
+        if one not in proved:
+            complain(f"issue {one.issue}: not resolved: too few of its own runs were replayed")
+        elif resolves:
+            complain(f"issue {one.issue}: resolved")
+        else:
+            complain(
+                f"issue {one.issue}: fixed; once that is released: `blamespan issues resolve {one.issue}`"
+            )
 
 
 @record

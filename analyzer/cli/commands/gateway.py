@@ -33,9 +33,8 @@ from analyzer.cli.recorded_runs import LogsOption, load_runs, reader_here
 from analyzer.experiment.experiment_output import tool_lines
 from analyzer.experiment.replay.gateway_options import ANTHROPIC, OPENAI, GatewayOptions, LiveCall
 from analyzer.experiment.replay.gateway_server import Gateway, serving
-from analyzer.experiment.replay.obstacles import undeclared_tool
 from analyzer.experiment.replay.open_trial import OpenTrial
-from analyzer.experiment.replay.read_tape import read_tape
+from analyzer.experiment.replay.read_tape import read_tape, undeclared_tool
 from analyzer.experiment.replay.tape import NotReplayable, Tape
 from analyzer.experiment.replay.trial import Change, TrialReport
 from analyzer.experiment.replay.trial_tools import ToolRules, plan

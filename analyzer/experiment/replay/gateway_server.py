@@ -28,10 +28,9 @@ from aiohttp import web
 
 from analyzer.experiment.replay.gateway_options import GatewayOptions, LiveCall, LiveUsage
 from analyzer.experiment.replay.matching import TapeIndex
-from analyzer.experiment.replay.open_trial import OpenTrial, RunningTrial
+from analyzer.experiment.replay.open_trial import OpenTrial, RunningTrial, StandIns
 from analyzer.experiment.replay.read_request import ReadCall, beside, read_body, read_call, read_tool_call
 from analyzer.experiment.replay.remote_tools import over_http, over_mcp
-from analyzer.experiment.replay.stdio import StandIns
 from analyzer.experiment.replay.tape import Answer, RecordedTool, Tape
 from analyzer.experiment.replay.trial import (
     CLIENT_GONE,

@@ -34,7 +34,7 @@ def main(file: str, arguments: list[str]) -> NoReturn:
     """Take the place of a program.
 
     Args:
-        file: JSON written by ``analyzer.experiment.replay.stdio``.
+        file: JSON written by ``analyzer.experiment.replay.open_trial``.
         arguments: those of the program.
     """
     settings = json.loads(Path(file).read_text(encoding="utf-8"))

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from analyzer.experiment.replay.wire.anthropic_messages import ANTHROPIC
-from analyzer.experiment.replay.wire.chat_completions import CHAT
-from analyzer.experiment.replay.wire.embeddings import EMBEDDINGS
+from analyzer.experiment.replay.wire.chat_completions import CHAT, EMBEDDINGS
 from analyzer.experiment.replay.wire.format import Asked, Provider, UnreadableRequest, Wire
 from analyzer.experiment.replay.wire.responses import RESPONSES
 
