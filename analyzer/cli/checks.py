@@ -41,7 +41,7 @@ from collector_processor.settings.kafka import KafkaAccess
 from collector_processor.settings.scores import ScoreTarget
 from collector_processor.settings.value_types import is_http
 from collector_processor.sinks.client import SinkOutlet
-from collector_processor.store.database.places import open_database
+from collector_processor.store.database.connection import open_database
 from collector_processor.store.jobs import LEASE_S, NO_JOBS, JobRows, Replica, ReplicaRows, Waiting
 from collector_processor.store.small_tables import AbsentRows
 from collector_processor.store.verdicts import RunStore

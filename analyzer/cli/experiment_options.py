@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import typer
 
+from analyzer.analyses.models.completion import INSTALL_MODELS, is_litellm_installed, price_of
 from analyzer.cli.output import CommandFailed, WrongUsage, optional
-from analyzer.executor.models.completion import INSTALL_MODELS, is_litellm_installed, price_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions
 from analyzer.experiment.replay.tape import RemoteTools, Tape
 from analyzer.experiment.running.checks import Check, CheckFailed, CommandCheck, Contains

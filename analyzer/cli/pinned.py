@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from analyzer.analyses.composition import open_analyst, open_cleaner
 from analyzer.cli.experiment_runs import open_run
 from analyzer.cli.run_report import runs_of
-from analyzer.executor.composition import open_analyst, open_cleaner
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.open_experiment import tape_of
 from analyzer.experiment.pinned_text import verdict_line

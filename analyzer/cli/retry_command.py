@@ -15,11 +15,11 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from analyzer.analyses.composition import open_analyst
+from analyzer.analyses.models.completion import price_of
 from analyzer.cli.experiment_options import INTERRUPTED_CODE, on_interrupt, require_prices, workflow_failures
 from analyzer.cli.output import CommandFailed, OutputFormat, WrongUsage, print_json
 from analyzer.cli.recorded_runs import load_runs, reader_here
-from analyzer.executor.composition import open_analyst
-from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import Ledger
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
 from analyzer.experiment.replay.gateway_options import GatewayOptions

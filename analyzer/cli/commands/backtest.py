@@ -13,6 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
+from analyzer.analyses.models.completion import price_of
 from analyzer.cli.backtested_runs import Backtested, NamedIssue, backtested, resolve_issues
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
@@ -35,7 +36,6 @@ from analyzer.cli.judged_runs import settings_here
 from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, WrongUsage, complain, optional, print_json
 from analyzer.cli.run_report import Reporter
-from analyzer.executor.models.completion import price_of
 from analyzer.experiment.backtest.conduct import Conductor
 from analyzer.experiment.backtest.findings import Backtest, progress, report, to_json
 from analyzer.experiment.backtest.plan import MOST_TRIALS, Plan, Side, Verdict

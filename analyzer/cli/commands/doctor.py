@@ -19,6 +19,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from analyzer.analyses.composition import model_names, open_analyst, tls_files
+from analyzer.analyses.models.completion import LiteLLM
 from analyzer.cli.checks import (
     Finding,
     Health,
@@ -35,8 +37,6 @@ from analyzer.cli.checks import (
     warning,
 )
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, print_json
-from analyzer.executor.composition import model_names, open_analyst, tls_files
-from analyzer.executor.models.completion import LiteLLM
 from analyzer.inquiry.errors import AnalyzerError, ModelError
 from analyzer.inquiry.method import Message, Prompt
 from analyzer.inquiry.present import console, plain

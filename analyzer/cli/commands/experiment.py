@@ -13,6 +13,8 @@ from typing import Annotated
 
 import typer
 
+from analyzer.analyses.composition import open_analyst
+from analyzer.analyses.models.completion import price_of
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     AllowToolOption,
@@ -50,8 +52,6 @@ from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.cli.recorded_runs import LogsOption
 from analyzer.cli.retry_command import RetryRequest, retry_pilot
-from analyzer.executor.composition import open_analyst
-from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD
 from analyzer.experiment.candidates import ChangeKind, Fix, steps_to_try
 from analyzer.experiment.conduct import Conductor

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TextIO
 
 import typer
 
+from analyzer.analyses.models.completion import price_of
 from analyzer.cli.experiment_options import (
     INTERRUPTED_CODE,
     AllowToolOption,
@@ -39,7 +40,6 @@ from analyzer.cli.experiment_runs import open_run
 from analyzer.cli.kept_runs import TenantOption
 from analyzer.cli.output import CommandFailed, FormatOption, OutputFormat, WrongUsage, optional, print_json
 from analyzer.cli.recorded_runs import load_runs
-from analyzer.executor.models.completion import price_of
 from analyzer.experiment.call_budget import BUDGET_USD, Ledger
 from analyzer.experiment.captured import Capture, capturing
 from analyzer.experiment.open_experiment import CannotReplay, tape_of
