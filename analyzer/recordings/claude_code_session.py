@@ -19,7 +19,6 @@ from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     json_text,
     nanoseconds,
     object_at,
@@ -27,6 +26,7 @@ from analyzer.recordings.file_format import (
     text_at,
 )
 from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.recording import Spans
 from semconv.dialects.reading.agent_names import titled_in_prompt
 from semconv.json_text import read_json
 from semconv.model import Span, ToolCall

@@ -17,7 +17,6 @@ from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joine
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     json_text,
     nanoseconds,
     object_at,
@@ -26,6 +25,7 @@ from analyzer.recordings.file_format import (
 )
 from analyzer.recordings.message_parts import call_of, text_of
 from analyzer.recordings.openai_responses import ITEM_TYPES, messages_of_items
+from analyzer.recordings.recording import Spans
 from semconv.json_text import read_json
 from semconv.record import replace
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     json_text,
     nanoseconds,
     objects,
     span_id_of,
     trace_id_of,
 )
+from analyzer.recordings.recording import Spans
 from analyzer.recordings.span_fields import (
     AGENT,
     FUNCTION,

@@ -7,38 +7,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
-from collector_processor.otlp import Signal
-from semconv.model import Span, SpanId, TraceId
+from analyzer.recordings.recording import Recording, Spans, of_spans
+from semconv.model import SpanId, TraceId
 from semconv.record import record
 
 Records: TypeAlias = Sequence[Any]
 """Values of one file: its lines, its rows, the items of its list, or its only document."""
 _DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What a document of an unexpected shape makes a reader raise."""
-
-Spans: TypeAlias = Iterable[Span]
-"""What most readers make of a file."""
-_SPANS_AT_ONCE: Final = 1_000
-
-
-@record
-class Recording:
-    """The contents of one file."""
-
-    requests: tuple[tuple[Signal, bytes], ...] = ()
-    """Export requests as protobuf, in file order."""
-    conversations: tuple[Conversation, ...] = ()
-    warnings: tuple[str, ...] = ()
-    """What of the file could not be read, a sentence each."""
-
-    def bodies(self, signal: Signal) -> tuple[bytes, ...]:
-        """Return the requests of one signal."""
-        return tuple(body for kind, body in self.requests if kind is signal)
 
 
 @record
@@ -81,17 +60,6 @@ def read_as(file_format: FileFormat, records: Records) -> Recording:
         raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
 
 
-def of_spans(spans: Spans) -> Recording:
-    """Return the recording that holds these spans; without any, it is empty."""
-    # Importing protobuf takes longer than reading a file of conversations, which needs none of it.
-    from collector_processor.rebuild.encode import encode  # noqa: PLC0415
-
-    left = iter(spans)
-    # Requests may follow one another in the same bytes; building a large one takes several times its size.
-    body = b"".join(encode(part) for part in iter(lambda: tuple(islice(left, _SPANS_AT_ONCE)), ()))
-    return Recording(requests=((Signal.TRACES, body),) if body else ())
-
-
 def dialogues_in(
     records: Records, are_messages: Callable[[Records], bool], held: Callable[[Any], Records]
 ) -> list[Records]:
@@ -110,16 +78,6 @@ def dialogues_in(
         if not are_messages(found[-1]):
             return []
     return found
-
-
-def merged(recordings: Iterable[Recording]) -> Recording:
-    """Return the contents of several recordings as one."""
-    found = tuple(recordings)
-    return Recording(
-        requests=tuple(request for each in found for request in each.requests),
-        conversations=tuple(one for each in found for one in each.conversations),
-        warnings=tuple(dict.fromkeys(warning for each in found for warning in each.warnings)),
-    )
 
 
 def objects(value: object) -> list[Mapping[str, Any]]:

@@ -16,7 +16,6 @@ from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     dialogues_in,
     json_text,
     nanoseconds,
@@ -24,6 +23,7 @@ from analyzer.recordings.file_format import (
     text_at,
 )
 from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
+from analyzer.recordings.recording import Spans
 from semconv.record import replace
 
 _ROLES: Final = frozenset({"user", "model", "function", "tool", "system"})

@@ -14,16 +14,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    text_at,
-)
+from analyzer.recordings.file_format import FileFormat, Records, json_text, nanoseconds, objects, text_at
 from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.recording import Spans
 from semconv.model import ToolCall
 from semconv.record import replace
 

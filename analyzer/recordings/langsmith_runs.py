@@ -18,7 +18,6 @@ from typing import Any, Final
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     json_text,
     nanoseconds,
     objects,
@@ -26,6 +25,7 @@ from analyzer.recordings.file_format import (
     trace_id_of,
     unwrapped,
 )
+from analyzer.recordings.recording import Spans
 from analyzer.recordings.span_fields import annotation, attribute_of, exception_event
 from analyzer.recordings.table_text import cell_of, rows_of
 from semconv.attributes import (

@@ -13,7 +13,6 @@ from typing import Any, Final
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     all_have,
     json_text,
     nanoseconds,
@@ -21,6 +20,7 @@ from analyzer.recordings.file_format import (
     trace_id_of,
     unwrapped,
 )
+from analyzer.recordings.recording import Spans
 from analyzer.recordings.span_fields import attributes_of, events_of, exception_event, kind_of, status_of
 from analyzer.recordings.table_text import cell_of, rows_of
 from semconv.dialects.reading.values import EXCEPTION_EVENT

@@ -19,7 +19,6 @@ from typing import Any, Final
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     json_text,
     nanoseconds,
     objects,
@@ -28,6 +27,7 @@ from analyzer.recordings.file_format import (
     unwrapped,
 )
 from analyzer.recordings.otlp_file import otlp_request
+from analyzer.recordings.recording import Spans
 from analyzer.recordings.span_fields import annotation, attributes_of, events_of, status_of
 from analyzer.recordings.table_text import cell_of, rows_of
 from collector_processor.otlp import Signal

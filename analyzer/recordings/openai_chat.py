@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, objects, text_at, unwrapped
+from analyzer.recordings.file_format import FileFormat, Records, json_text, objects, text_at, unwrapped
+from analyzer.recordings.recording import Spans
 from semconv.model import ToolCall
 
 _KEYS: Final = frozenset(

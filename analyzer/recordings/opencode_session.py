@@ -14,7 +14,6 @@ from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     all_have,
     json_text,
     nanoseconds,
@@ -23,6 +22,7 @@ from analyzer.recordings.file_format import (
     text_at,
     unwrapped,
 )
+from analyzer.recordings.recording import Spans
 from semconv.model import ToolCall
 
 _NAME: Final = "opencode"

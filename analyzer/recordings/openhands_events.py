@@ -15,7 +15,6 @@ from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joine
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     json_text,
     nanoseconds,
     object_at,
@@ -24,6 +23,7 @@ from analyzer.recordings.file_format import (
     unwrapped,
 )
 from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.recording import Spans
 from semconv.model import ToolCall
 
 _NAME: Final = "openhands"

@@ -18,16 +18,14 @@ from typing import Any, Final
 
 from analyzer.recordings.file_format import (
     FileFormat,
-    Recording,
     Records,
-    Spans,
     json_text,
     nanoseconds,
     objects,
-    of_spans,
     span_id_of,
     trace_id_of,
 )
+from analyzer.recordings.recording import Recording, Spans, of_spans
 from analyzer.recordings.span_fields import attribute_of, attributes_of, events_of, kind_of, status_of
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import EVENT_NAME

@@ -14,7 +14,6 @@ from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     json_text,
     nanoseconds,
     objects,
@@ -22,6 +21,7 @@ from analyzer.recordings.file_format import (
     unwrapped,
 )
 from analyzer.recordings.message_parts import listed, nested_call, text_of, tokens_of
+from analyzer.recordings.recording import Spans
 from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS
 
 _UNNAMED: Final = "assistant"

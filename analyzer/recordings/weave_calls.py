@@ -15,7 +15,6 @@ from typing import Any, Final
 from analyzer.recordings.file_format import (
     FileFormat,
     Records,
-    Spans,
     all_have,
     json_text,
     nanoseconds,
@@ -24,6 +23,7 @@ from analyzer.recordings.file_format import (
     trace_id_of,
     unwrapped,
 )
+from analyzer.recordings.recording import Spans
 from analyzer.recordings.span_fields import (
     AGENT,
     FUNCTION,

@@ -12,6 +12,7 @@ import pytest
 from analyzer.api.local import attribute, read_runs
 from analyzer.cli.recorded_runs import load_runs
 from analyzer.recordings.read_files import read_recording
+from collector_processor.otlp import Signal
 from semconv.model import Status, StepKind, Stop, Trajectory
 
 TASK = "Rename the function total to subtotal and make the tests pass."
@@ -220,7 +221,7 @@ def test_a_long_prompt_is_not_repeated_for_each_message_of_a_session() -> None:
     for number in range(100):
         session.says(str(number))
     data = jsonl(session.rows)
-    (_, request), *_ = read_recording(data).requests
+    (request,) = read_recording(data).bodies(Signal.TRACES)
     assert len(request) < 10 * len(data)
     assert session.read().steps[0].instructions.startswith("Be careful.")
 

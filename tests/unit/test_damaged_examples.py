@@ -56,7 +56,7 @@ def read(data: bytes) -> None:
     refusal = ""
     try:
         found = read_recording(data)
-        rebuild(found.bodies(Signal.TRACES), found.bodies(Signal.LOGS))
+        rebuild(found.traces, found.bodies(Signal.LOGS))
     except UnreadableInput as error:
         refusal = str(error)
     assert "\n" not in refusal

@@ -98,7 +98,7 @@ def test_files_given_in_each_others_place_are_told(tmp_path: Path) -> None:
 )
 def test_a_model_apis_messages_are_a_run_like_its_spans(text: str) -> None:
     recording = read_recording(text.encode())
-    (run,) = rebuild(recording.bodies(Signal.TRACES))
+    (run,) = rebuild(recording.traces)
     steps = [(one.agent, one.kind, one.target, one.output) for one in run.trajectory.steps]
     assert steps == [
         ("assistant", StepKind.LLM, None, "call multiply([3, 48])"),
@@ -251,7 +251,7 @@ OBSERVATIONS = [
     ids=["trace", "download", "page of observations", "list"],
 )
 def test_an_export_from_langfuse_is_read_like_its_spans(document: object) -> None:
-    (run,) = rebuild(read_recording(json.dumps(document).encode()).bodies(Signal.TRACES), [])
+    (run,) = rebuild(read_recording(json.dumps(document).encode()).traces)
     said = [(step.agent, step.kind, step.target, step.output, step.error) for step in run.trajectory.steps]
     assert said == [
         ("planner", StepKind.LLM, None, "154", ""),
@@ -274,7 +274,7 @@ def test_scores_of_an_export_from_langfuse_are_evaluations(place: str) -> None:
     document: dict[str, Any] = {"trace": {"id": "t", "name": "n"}, "observations": OBSERVATIONS}
     (document["trace"] if place == "trace" else document)["scores"] = scores
     recorded = read_recording(json.dumps(document).encode())
-    (run,) = rebuild(recorded.bodies(Signal.TRACES), [])
+    (run,) = rebuild(recorded.traces)
     trajectory = run.trajectory
     assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.FAILURE, OutcomeSource.USER)
     assert [each.failed_evaluations for each in trajectory.steps if each.failed_evaluations] == [("grade",)]
@@ -283,7 +283,7 @@ def test_scores_of_an_export_from_langfuse_are_evaluations(place: str) -> None:
 def test_observations_without_a_common_parent_get_their_trace_as_one() -> None:
     apart = [{**one, "parentObservationId": None} for one in OBSERVATIONS]
     document = {"id": "t", "name": "sum", "input": "3 * 48?", "output": "154", "observations": apart}
-    (run,) = rebuild(read_recording(json.dumps(document).encode()).bodies(Signal.TRACES), [])
+    (run,) = rebuild(read_recording(json.dumps(document).encode()).traces)
     assert (run.trajectory.task, run.trajectory.output) == ("3 * 48?", "154")
 
 

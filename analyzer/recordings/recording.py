@@ -1,0 +1,164 @@
+"""What was read of one file: spans, export requests, conversations. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from types import NoneType
+from typing import Final, TypeAlias
+
+from analyzer.inquiry.conversation import Conversation
+from collector_processor.otlp import Signal
+from collector_processor.rebuild.decode import MOST_EVENTS, MOST_LINKS
+from collector_processor.rebuild.encode import encode
+from semconv.model import Attributes, AttributeValue, Event, Resource, Scope, Span, SpanStatus
+from semconv.record import record
+
+Spans: TypeAlias = Iterable[Span]
+"""What most readers make of a file."""
+_SPANS_AT_ONCE: Final = 1_000
+
+
+@record
+class Recording:
+    """The contents of one file."""
+
+    requests: tuple[tuple[Signal, bytes | tuple[Span, ...]], ...] = ()
+    """Export requests in file order: as protobuf, or the spans that one would hold."""
+    conversations: tuple[Conversation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What of the file could not be read, a sentence each."""
+
+    @property
+    def traces(self) -> tuple[bytes | tuple[Span, ...], ...]:
+        """The requests with spans, for ``rebuild``."""
+        return tuple(body for signal, body in self.requests if signal is Signal.TRACES)
+
+    def bodies(self, signal: Signal) -> tuple[bytes, ...]:
+        """Return the requests of one signal as protobuf, which takes longer than reading them did."""
+        return tuple(as_protobuf(body) for kind, body in self.requests if kind is signal)
+
+
+def as_protobuf(request: bytes | tuple[Span, ...]) -> bytes:
+    """Return a request, or the one that holds these spans, as protobuf."""
+    if isinstance(request, bytes):
+        return request
+    starts = range(0, len(request), _SPANS_AT_ONCE)
+    # Requests may follow one another in the same bytes; building a large one takes several times its size.
+    return b"".join(encode(request[start : start + _SPANS_AT_ONCE]) for start in starts)
+
+
+def of_spans(spans: Spans) -> Recording:
+    """Return the recording that holds these spans; without any, it is empty.
+
+    Values that OTLP cannot hold (numbers of more than 64 bits, say) become what a backend would get.
+
+    Raises:
+        TypeError, ValueError: a value is of no type that OTLP has.
+    """
+    found = tuple(spans)
+    known: set[int] = set()
+    request = found if all(_is_exact(span, known) for span in found) else as_protobuf(found)
+    return Recording(requests=((Signal.TRACES, request),) if found else ())
+
+
+def merged(recordings: Iterable[Recording]) -> Recording:
+    """Return the contents of several recordings as one."""
+    found = tuple(recordings)
+    return Recording(
+        requests=tuple(request for each in found for request in each.requests),
+        conversations=tuple(one for each in found for one in each.conversations),
+        warnings=tuple(dict.fromkeys(warning for each in found for warning in each.warnings)),
+    )
+
+
+# --- what OTLP holds ---
+#
+# Encoding and decoding takes longer than all else that is done to read messages. These tests are quick; they
+# may say no of spans that would stay equal.
+
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_SPAN_ID: Final = re.compile(r"(?!0{16})[0-9a-f]{16}")
+_INT64: Final = range(-(2**63), 2**63)
+_UINT64: Final = range(2**64)
+_UINT32: Final = range(2**32)
+_KINDS: Final = range(6)
+_SCALARS: Final = frozenset({bool, float, bytes, NoneType})
+
+
+def _is_exact(span: Span, known: set[int]) -> bool:
+    """Tell whether a span is equal once it has been encoded and decoded.
+
+    Args:
+        span: one of several, which are all held meanwhile.
+        known: ``id`` of each resource and scope that was looked at before.
+    """
+    return (
+        _TRACE_ID.fullmatch(span.trace_id) is not None
+        and _SPAN_ID.fullmatch(span.span_id) is not None
+        and (span.parent_id is None or _SPAN_ID.fullmatch(span.parent_id) is not None)
+        and all(map(_is_text, (span.name, span.status_message, span.trace_state)))
+        and _is_number(span.start_ns, _UINT64)
+        and _is_number(span.end_ns, _UINT64)
+        and _is_number(span.kind, _KINDS)
+        and _is_number(span.flags, _UINT32)
+        and _is_number(span.dropped_attributes, _UINT32)
+        and span.status.__class__ is SpanStatus
+        and _are_exact(span.attributes)
+        and not span.logs
+        and len(span.events) <= MOST_EVENTS
+        and all(map(_is_exact_event, span.events))
+        and len(span.links) <= MOST_LINKS
+        and all(
+            _TRACE_ID.fullmatch(one.trace_id)
+            and _SPAN_ID.fullmatch(one.span_id)
+            and _are_exact(one.attributes)
+            for one in span.links
+        )
+        and _is_source(span.resource, known)
+        and _is_source(span.scope, known)
+    )
+
+
+def _is_exact_event(event: Event) -> bool:
+    is_timed = _is_text(event.name) and _is_number(event.time_ns, _UINT64)
+    return is_timed and event.body is None and _are_exact(event.attributes)
+
+
+def _is_source(source: Resource | Scope, known: set[int]) -> bool:
+    if id(source) in known:
+        return True
+    known.add(id(source))
+    named = (source.name, source.version) if isinstance(source, Scope) else ()
+    return all(map(_is_text, (source.schema_url, *named))) and _are_exact(source.attributes)
+
+
+def _are_exact(attributes: Attributes) -> bool:
+    return all(map(_is_text, attributes)) and all(map(_is_value, attributes.values()))
+
+
+def _is_value(value: AttributeValue) -> bool:
+    kind = value.__class__
+    if kind is str:
+        return _is_text(value)
+    if isinstance(value, tuple):
+        return all(not isinstance(each, tuple) and _is_value(each) for each in value)
+    return _is_number(value, _INT64) if kind is int else kind in _SCALARS
+
+
+def _is_number(value: object, bounds: range) -> bool:
+    return value.__class__ is int and value in bounds
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value is a text that UTF-8 can hold: half a surrogate pair it cannot."""
+    if value.__class__ is not str:
+        return False
+    text = str(value)  # the same object
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
