@@ -65,23 +65,26 @@ def _is_of_this_api(message: Mapping[str, Any]) -> bool:
 
 
 def _are_of_sdk(records: Records) -> bool:
-    said = [one for one in records if isinstance(one, dict) and isinstance(one.get("content"), list | str)]
-    agents = [one for one in said if isinstance(one.get("model"), str)]
-    return bool(agents) and all(
+    return all(map(_is_of_sdk, records)) and any(
+        isinstance(one.get("content"), list | str) and isinstance(one.get("model"), str) for one in records
+    )
+
+
+def _is_of_sdk(one: Any) -> bool:
+    return (
         isinstance(one, dict)
         and "role" not in one
         and (
             any(keys <= one.keys() for keys in _SDK_KINDS)
             or ("content" in one and "parent_tool_use_id" in one)
         )
-        for one in records
     )
 
 
 def read_anthropic(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
     if _are_of_sdk(records):
-        return _of_sdk(records)
+        return _sdk_dialogue(records)
     is_one = _are_messages(records)
     dialogues = [{"messages": records}] if is_one else latest(records, lambda one: one["messages"])
     return (span for one in dialogues for span in dialogue_spans(_document(one), name="anthropic"))
@@ -98,7 +101,7 @@ def _messages(found: Sequence[Any]) -> Iterator[Message]:
         yield from messages_of_blocks(template, one["content"])
 
 
-def _of_sdk(records: Records) -> Spans:
+def _sdk_dialogue(records: Records) -> Spans:
     found = listed(list(records))
     subagents = _subagents(found)
     messages: list[Message] = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from json.encoder import encode_basestring as quoted
@@ -123,12 +123,11 @@ class _Talk:
         self._last.append(said)
         self.count += 1
 
-    def since(self, count: int) -> Iterator[tuple[str, str]]:
-        """Yield what follows the first ``count`` messages, up to a bound; of all of them also the first."""
+    def since(self, count: int) -> Sequence[tuple[str, str]]:
+        """Return what follows the first ``count`` messages, up to a bound; of all of them also the first."""
         new = min(self.count - count, len(self._last))
-        if not count and self.count > len(self._last):
-            yield from self._first
-        yield from islice(self._last, len(self._last) - new, None)
+        last = tuple(islice(self._last, len(self._last) - new, None))
+        return (*self._first, *last) if not count and self.count > len(self._last) else last
 
 
 @record
@@ -322,18 +321,14 @@ class _Dialogue:
         known = one.agent or self._agents.get(one.inside)
         return known or titled_in_prompt("\n".join(self._instructions[one.inside])) or _FALLBACK
 
-    def _heard_by(self, agent: str, inside: str) -> list[str]:
-        """Return what was said since an agent spoke last, up to a bound; at first also the task."""
-        since = self._spoke.get((inside, agent), 0)
-        return [message for message, speaker in self._said[inside].since(since) if speaker != agent]
-
     def _chat(self, place: int, one: Message) -> Span:
         agent, inside, time_ns = self._speaker(one), one.inside, self._times[place]
-        heard, parts = self._heard_by(agent, inside), _agent_parts(one)
+        talk, parts = self._said[inside], _agent_parts(one)
+        since = self._spoke.get((inside, agent), 0)
+        heard = [message for message, speaker in talk.since(since) if speaker != agent]
         self._agents[inside] = agent
-        said = f'{{"role": "assistant", "parts": {parts}, "name": {quoted(agent)}}}'
-        self._said[inside].add(said, agent)
-        self._spoke[inside, agent] = self._said[inside].count
+        talk.add(f'{{"role": "assistant", "parts": {parts}, "name": {quoted(agent)}}}', agent)
+        self._spoke[inside, agent] = talk.count
         for call in one.calls:
             self._asked[call.call_id or call.name].append(_Asked(call=call, agent=agent, time_ns=time_ns))
         operation = _AGENT if one.is_whole_turn else _CHAT
@@ -345,7 +340,7 @@ class _Dialogue:
             attributes[names.GEN_AI_REQUEST_MODEL] = one.model
         if instructions := "\n\n".join(self._instructions.pop(inside, ())):
             attributes[names.GEN_AI_SYSTEM_INSTRUCTIONS] = f"[{_text_part(instructions)}]"
-        if heard:
+        if heard:  # since the agent spoke last, up to a bound; at first also the task
             attributes[names.GEN_AI_INPUT_MESSAGES] = f"[{', '.join(heard)}]"
         if not one.failed:
             attributes[names.GEN_AI_OUTPUT_MESSAGES] = f'[{{"role": "assistant", "parts": {parts}}}]'
@@ -438,6 +433,8 @@ def _handed_over(result: str) -> str:
 
 
 def _agent_parts(one: Message) -> str:
+    if not one.calls:
+        return f"[{_text_part(one.text)}]" if one.text else "[]"
     parts = [_text_part(one.text)] if one.text else []
     parts += [
         f'{{"type": "tool_call", "id": {quoted(call.call_id)}, "name": {quoted(call.name)},'

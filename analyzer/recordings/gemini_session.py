@@ -40,9 +40,10 @@ def is_gemini_session(records: Records) -> bool:
 
 
 def _is_stream(records: Records) -> bool:
+    if text_at(records[0], "type") != "init" or "session_id" not in records[0]:
+        return False
     kinds = {text_at(one, "type") for one in records}
-    is_start = text_at(records[0], "type") == "init" and "session_id" in records[0]
-    return is_start and "message" in kinds and kinds <= _EVENTS
+    return "message" in kinds and kinds <= _EVENTS
 
 
 def _messages_of(records: Records) -> list[Mapping[str, Any]]:

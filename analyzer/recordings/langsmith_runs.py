@@ -50,7 +50,7 @@ _PEOPLE: Final = frozenset({"app", "human"})
 def is_langsmith(records: Records) -> bool:
     """Tell whether records are runs, with feedback among them or without."""
     found = _items(records)
-    return any(map(_is_run, found)) and all(_is_run(one) or _is_feedback(one) for one in found)
+    return all(_is_run(one) or _is_feedback(one) for one in found) and any(map(_is_run, found))
 
 
 def _items(records: Records) -> Records:

@@ -60,7 +60,7 @@ def _message(one: Mapping[str, Any]) -> Message:
         speaker=speaker,
         text=_text(one.get("content")) or json_text(one.get("refusal")),
         agent=named if speaker is Speaker.AGENT else "",
-        calls=tuple(_calls(one)),
+        calls=tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else (),
         call_id=json_text(one.get("tool_call_id")),
         tool=named if speaker is Speaker.TOOL else "",
     )

@@ -48,7 +48,7 @@ _EVALUATION: Final = re.compile(r"eval\.(?P<name>.+)\.(?P<field>label|score)")
 def is_phoenix(records: Records) -> bool:
     """Tell whether records are Phoenix's spans, with annotations among them or without."""
     found = _items(records)
-    return any(map(_is_span, found)) and all(_is_span(one) or _is_annotation(one) for one in found)
+    return all(_is_span(one) or _is_annotation(one) for one in found) and any(map(_is_span, found))
 
 
 def _items(records: Records) -> Records:

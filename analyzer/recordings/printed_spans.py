@@ -39,7 +39,7 @@ _NO_STATE: Final = frozenset({"[]", "{}"})
 
 def is_console(records: Records) -> bool:
     """Tell whether records are printed spans, with log records among them or without."""
-    return any(map(_is_span, records)) and all(_is_span(one) or _is_log(one) for one in records)
+    return all(_is_span(one) or _is_log(one) for one in records) and any(map(_is_span, records))
 
 
 def _is_span(one: Any) -> bool:

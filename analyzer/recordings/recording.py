@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from types import NoneType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.conversation import Conversation
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import MOST_EVENTS, MOST_LINKS
 from collector_processor.rebuild.encode import encode
-from semconv.model import Attributes, AttributeValue, Event, Resource, Scope, Span, SpanStatus
+from semconv.model import Attributes, AttributeValue, Event, Link, Resource, Scope, Span, SpanStatus
 from semconv.record import record
 
 Spans: TypeAlias = Iterable[Span]
@@ -57,7 +57,7 @@ def of_spans(spans: Spans) -> Recording:
         TypeError, ValueError: a value is of no type that OTLP has.
     """
     found = tuple(spans)
-    known: set[int] = set()
+    known: set[Any] = set()
     request = found if all(_is_exact(span, known) for span in found) else as_protobuf(found)
     return Recording(requests=((Signal.TRACES, request),) if found else ())
 
@@ -86,79 +86,77 @@ _KINDS: Final = range(6)
 _SCALARS: Final = frozenset({bool, float, bytes, NoneType})
 
 
-def _is_exact(span: Span, known: set[int]) -> bool:
+def _is_exact(span: Span, known: set[Any]) -> bool:
     """Tell whether a span is equal once it has been encoded and decoded.
 
     Args:
         span: one of several, which are all held meanwhile.
-        known: ``id`` of each resource and scope that was looked at before.
+        known: ids of traces and parents that are valid, and ``id`` of each valid resource and scope.
     """
     return (
-        _TRACE_ID.fullmatch(span.trace_id) is not None
+        (span.trace_id in known or _is_id(_TRACE_ID, span.trace_id, known))
         and _SPAN_ID.fullmatch(span.span_id) is not None
-        and (span.parent_id is None or _SPAN_ID.fullmatch(span.parent_id) is not None)
-        and all(map(_is_text, (span.name, span.status_message, span.trace_state)))
-        and _is_number(span.start_ns, _UINT64)
-        and _is_number(span.end_ns, _UINT64)
-        and _is_number(span.kind, _KINDS)
-        and _is_number(span.flags, _UINT32)
-        and _is_number(span.dropped_attributes, _UINT32)
+        and (span.parent_id is None or span.parent_id in known or _is_id(_SPAN_ID, span.parent_id, known))
+        and _are_texts((span.name, span.status_message, span.trace_state))
+        and _are_numbers(_UINT64, span.start_ns, span.end_ns)
+        and _are_numbers(_KINDS, span.kind)
+        and _are_numbers(_UINT32, span.flags, span.dropped_attributes)
         and span.status.__class__ is SpanStatus
         and _are_exact(span.attributes)
         and not span.logs
         and len(span.events) <= MOST_EVENTS
         and all(map(_is_exact_event, span.events))
         and len(span.links) <= MOST_LINKS
-        and all(
-            _TRACE_ID.fullmatch(one.trace_id)
-            and _SPAN_ID.fullmatch(one.span_id)
-            and _are_exact(one.attributes)
-            for one in span.links
-        )
-        and _is_source(span.resource, known)
-        and _is_source(span.scope, known)
+        and all(map(_is_exact_link, span.links))
+        and (id(span.resource) in known or _is_source(span.resource, known))
+        and (id(span.scope) in known or _is_source(span.scope, known))
     )
 
 
+def _is_id(form: re.Pattern[str], text: str, known: set[Any]) -> bool:
+    if not form.fullmatch(text):
+        return False
+    known.add(text)
+    return True
+
+
 def _is_exact_event(event: Event) -> bool:
-    is_timed = _is_text(event.name) and _is_number(event.time_ns, _UINT64)
+    is_timed = _are_texts((event.name,)) and _are_numbers(_UINT64, event.time_ns)
     return is_timed and event.body is None and _are_exact(event.attributes)
 
 
-def _is_source(source: Resource | Scope, known: set[int]) -> bool:
-    if id(source) in known:
-        return True
-    known.add(id(source))
+def _is_exact_link(link: Link) -> bool:
+    is_valid = _TRACE_ID.fullmatch(link.trace_id) and _SPAN_ID.fullmatch(link.span_id)
+    return bool(is_valid) and _are_exact(link.attributes)
+
+
+def _is_source(source: Resource | Scope, known: set[Any]) -> bool:
     named = (source.name, source.version) if isinstance(source, Scope) else ()
-    return all(map(_is_text, (source.schema_url, *named))) and _are_exact(source.attributes)
+    if not _are_texts((source.schema_url, *named)) or not _are_exact(source.attributes):
+        return False
+    known.add(id(source))
+    return True
 
 
 def _are_exact(attributes: Attributes) -> bool:
-    return all(map(_is_text, attributes)) and all(map(_is_value, attributes.values()))
+    return _are_texts(attributes) and (
+        _are_texts(attributes.values()) or all(map(_is_value, attributes.values()))
+    )
 
 
 def _is_value(value: AttributeValue) -> bool:
-    kind = value.__class__
-    if kind is str:
-        return _is_text(value)
     if isinstance(value, tuple):
         return all(not isinstance(each, tuple) and _is_value(each) for each in value)
-    return _is_number(value, _INT64) if kind is int else kind in _SCALARS
+    return _are_texts((value,)) or _are_numbers(_INT64, value) or value.__class__ in _SCALARS
 
 
-def _is_number(value: object, bounds: range) -> bool:
-    return value.__class__ is int and value in bounds
+def _are_numbers(bounds: range, *values: object) -> bool:
+    return all(value.__class__ is int and value in bounds for value in values)
 
 
-def _is_text(value: object) -> bool:
-    """Tell whether a value is a text that UTF-8 can hold: half a surrogate pair it cannot."""
-    if value.__class__ is not str:
-        return False
-    text = str(value)  # the same object
-    if text.isascii():
-        return True
+def _are_texts(values: Iterable[Any]) -> bool:
+    """Tell whether all values are texts that UTF-8 can hold: half a surrogate pair it cannot."""
     try:
-        text.encode()
-    except UnicodeEncodeError:
+        return all(map(str.isascii, values)) or bool("".join(values).encode())
+    except (TypeError, UnicodeEncodeError):
         return False
-    return True

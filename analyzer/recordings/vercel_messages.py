@@ -8,7 +8,7 @@ Source: vercel/ai 4 to 6, ``ui-messages.ts`` and ``content-part.ts`` (2025-2026)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
@@ -35,10 +35,11 @@ _UNSAID: Final = ("reasoning", "step-start", "data-", "source", "tool-approval")
 def is_vercel(records: Records) -> bool:
     """Tell whether records are messages of the SDK, in either form."""
     found = unwrapped(records, *_LISTS)
-    if not all(isinstance(one, dict) and text_at(one, "role") in _SPEAKERS for one in found):
-        return False
-    parts = [_parts(one) for one in found]
-    return all(map(_are_parts, parts)) and any(map(_is_of_sdk, found, parts))
+    return all(map(_is_message, found)) and any(map(_is_of_sdk, found))
+
+
+def _is_message(one: Any) -> bool:
+    return isinstance(one, dict) and text_at(one, "role") in _SPEAKERS and _are_parts(_parts(one))
 
 
 def _parts(one: Mapping[str, Any]) -> Any:
@@ -56,7 +57,8 @@ def _are_parts(parts: Any) -> bool:
     return isinstance(parts, list) and all(text_at(part, "type").startswith(_KINDS) for part in parts)
 
 
-def _is_of_sdk(one: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
+def _is_of_sdk(one: Mapping[str, Any]) -> bool:
+    parts = _parts(one)
     calls = any("toolCallId" in part or "toolInvocation" in part for part in parts)
     return calls or (isinstance(one.get("parts"), list) and any("text" in part for part in parts))
 
