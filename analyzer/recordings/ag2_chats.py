@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, json_text, text_at
+from analyzer.recordings.fields import json_text, text_at
 from analyzer.recordings.message_parts import Result, call_of, listed, text_of, turn
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _WRAPPERS: Final = ("chat_messages", "oai_messages", "_oai_messages")

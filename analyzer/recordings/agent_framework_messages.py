@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, dialogues_in, json_text, nanoseconds
+from analyzer.recordings.fields import dialogues_in, json_text, nanoseconds
 from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {
     "user": Speaker.USER,

@@ -14,18 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    json_text,
-    nanoseconds,
-    object_at,
-    objects,
-    text_at,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at
 from analyzer.recordings.message_parts import call_of, text_of
 from analyzer.recordings.openai_responses import ITEM_TYPES, messages_of_items
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.json_text import read_json
 from semconv.record import replace
 

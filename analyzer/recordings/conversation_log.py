@@ -23,8 +23,8 @@ from typing import Any, Final
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.match_agents import handover_target, strip_suffix
-from analyzer.recordings.file_format import FileFormat, Records, all_have
-from analyzer.recordings.recording import Recording
+from analyzer.recordings.fields import all_have
+from analyzer.recordings.recording import FileFormat, Recording, Records
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Step, StepKind, Trajectory
 
 _LISTS: Final = ("history", "conversation", "chat_history", "conversation_history", "messages")

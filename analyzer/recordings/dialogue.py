@@ -20,7 +20,7 @@ from itertools import islice
 from json.encoder import encode_basestring as quoted
 from typing import Final
 
-from analyzer.recordings.file_format import json_text, trace_id_of
+from analyzer.recordings.fields import json_text, trace_id_of
 from semconv import attributes as names
 from semconv.attributes import GenAiOperationName
 from semconv.dialects.reading.agent_names import titled_in_prompt

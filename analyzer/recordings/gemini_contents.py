@@ -13,17 +13,9 @@ from functools import cache
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    dialogues_in,
-    json_text,
-    nanoseconds,
-    objects,
-    text_at,
-)
+from analyzer.recordings.fields import dialogues_in, json_text, nanoseconds, objects, text_at
 from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
 _ROLES: Final = frozenset({"user", "model", "function", "tool", "system"})

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import FileFormat, Records, json_text, nanoseconds, objects, text_at
+from analyzer.recordings.fields import json_text, nanoseconds, objects, text_at
 from analyzer.recordings.message_parts import text_of
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 from semconv.record import replace
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, json_text, objects, text_at
+from analyzer.recordings.fields import json_text, objects, text_at
 from analyzer.recordings.langchain_messages import are_messages, fields_of, kind_of, message_of, spoken
 from analyzer.recordings.message_parts import text_of
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.dialects.reading.agent_names import LANGGRAPH_NAMESPACE, LANGGRAPH_NODE, PLUMBING_NODES
 
 _SILENT: Final = frozenset({"__interrupt__", "__metadata__"})

@@ -15,17 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    json_text,
-    nanoseconds,
-    objects,
-    span_id_of,
-    trace_id_of,
-    unwrapped,
-)
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.fields import json_text, nanoseconds, objects, span_id_of, trace_id_of, unwrapped
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import annotation, attribute_of, exception_event
 from analyzer.recordings.table_text import cell_of, rows_of
 from semconv.attributes import (

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, json_text, text_at, unwrapped
+from analyzer.recordings.fields import json_text, text_at, unwrapped
 from analyzer.recordings.message_parts import Part, Result, call_of, listed, nested_call, text_of, turn
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _SPEAKERS: Final = {**SPEAKERS, "model": Speaker.AGENT, "chatbot": Speaker.AGENT}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from analyzer.recordings.dialogue import Message, Speaker
-from analyzer.recordings.file_format import json_text
+from analyzer.recordings.fields import json_text
 from semconv.emit.content import count_of
 from semconv.model import ToolCall
 from semconv.record import record, replace

@@ -12,15 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    json_text,
-    nanoseconds,
-    span_id_of,
-    trace_id_of,
-)
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.fields import json_text, nanoseconds, span_id_of, trace_id_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import attribute_of, attributes_of
 from semconv import attributes as names
 from semconv.attributes import GenAiOperationName

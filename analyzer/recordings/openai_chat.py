@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, json_text, objects, text_at, unwrapped
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.fields import json_text, objects, text_at, unwrapped
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _KEYS: Final = frozenset(

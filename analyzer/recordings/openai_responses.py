@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import FileFormat, Records, json_text, text_at, unwrapped
+from analyzer.recordings.fields import json_text, text_at, unwrapped
 from analyzer.recordings.message_parts import call_of, listed, text_of
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
 _PARTS: Final = frozenset({"input_text", "output_text"})

@@ -12,18 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    json_text,
-    nanoseconds,
-    object_at,
-    objects,
-    text_at,
-    unwrapped,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at, unwrapped
 from analyzer.recordings.message_parts import text_of
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _NAME: Final = "openhands"

@@ -16,16 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    json_text,
-    nanoseconds,
-    objects,
-    span_id_of,
-    trace_id_of,
-)
-from analyzer.recordings.recording import Recording, Spans, of_spans
+from analyzer.recordings.fields import json_text, nanoseconds, objects, span_id_of, trace_id_of
+from analyzer.recordings.recording import FileFormat, Recording, Records, Spans, of_spans
 from analyzer.recordings.span_fields import attribute_of, attributes_of, events_of, kind_of, status_of
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import EVENT_NAME

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, json_text, nanoseconds, text_at, unwrapped
+from analyzer.recordings.fields import json_text, nanoseconds, text_at, unwrapped
 from analyzer.recordings.message_parts import Part, Result, call_of, listed, tokens_of, turn
-from analyzer.recordings.recording import Spans
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.json_text import read_json
 
 _LISTS: Final = ("messages", "all_messages", "new_messages", "message_history")

@@ -1,22 +1,27 @@
-"""What was read of one file: spans, export requests, conversations. Pure."""
+"""What a reader of one file format is, and what it returns: spans, export requests, conversations. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.conversation import Conversation
+from analyzer.inquiry.errors import UnreadableInput
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import MOST_EVENTS, MOST_LINKS
 from collector_processor.rebuild.encode import encode
 from semconv.model import Attributes, AttributeValue, Event, Link, Resource, Scope, Span, SpanStatus
 from semconv.record import record
 
+Records: TypeAlias = Sequence[Any]
+"""Values of one file: its lines, its rows, the items of its list, or its only document."""
 Spans: TypeAlias = Iterable[Span]
 """What most readers make of a file."""
 _SPANS_AT_ONCE: Final = 1_000
+_DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What a document of an unexpected shape makes a reader raise."""
 
 
 @record
@@ -37,6 +42,46 @@ class Recording:
     def bodies(self, signal: Signal) -> tuple[bytes, ...]:
         """Return the requests of one signal as protobuf, which takes longer than reading them did."""
         return tuple(as_protobuf(body) for kind, body in self.requests if kind is signal)
+
+
+@record
+class FileFormat:
+    """One format: how its records are recognised, and their reader."""
+
+    name: str
+    """As its users call it: "LangSmith runs"."""
+    source: str
+    """Where the format is documented or which program writes it."""
+    how: str
+    """How its users get such a file, as Markdown without ``|``: a command, a line of code, or a button."""
+    example: str
+    """Name of the file in ``examples/files`` that shows it."""
+    recognizes: Callable[[Records], bool]
+    """Tells by the keys of the records, not by their texts. Never raises."""
+    read: Callable[[Records], Recording | Spans]
+    """Reads records that were recognised, as spans unless they are requests or conversations already.
+
+    May raise anything in ``_DEFECTS`` for values of the wrong type, also when its spans are iterated.
+    """
+    agent: str = ""
+    """The name given to an agent for which the format records none; empty if it records one."""
+    records_tools: bool = True
+    """Whether calls of tools are recorded, so that a tool that fails can be seen."""
+
+
+def read_as(file_format: FileFormat, records: Records) -> Recording:
+    """Read records in a format that recognised them.
+
+    Raises:
+        UnreadableInput: a value has a type that the format does not allow.
+    """
+    try:
+        found = file_format.read(records)
+        return found if isinstance(found, Recording) else of_spans(found)
+    except UnreadableInput:
+        raise
+    except _DEFECTS as error:
+        raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
 
 
 def as_protobuf(request: bytes | tuple[Span, ...]) -> bytes:

@@ -18,7 +18,7 @@ from analyzer.pulling.langfuse import LANGFUSE, pull_langfuse
 from analyzer.pulling.langsmith import LANGSMITH, pull_langsmith
 from analyzer.pulling.mlflow import MLFLOW, pull_mlflow
 from analyzer.pulling.phoenix import PHOENIX, pull_phoenix
-from analyzer.recordings.file_format import read_as
+from analyzer.recordings.recording import read_as
 from collector_processor.rebuild.stages import rebuild
 
 PAST_NS = 1_790_000_000_123_456_789

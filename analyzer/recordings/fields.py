@@ -1,63 +1,16 @@
-"""What a reader of one file format is, and what it returns. Pure."""
+"""Fields of JSON documents as readers need them: texts, objects, lists, ids, times. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.recording import Recording, Spans, of_spans
+from analyzer.recordings.recording import Records
 from semconv.model import SpanId, TraceId
-from semconv.record import record
-
-Records: TypeAlias = Sequence[Any]
-"""Values of one file: its lines, its rows, the items of its list, or its only document."""
-_DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""What a document of an unexpected shape makes a reader raise."""
-
-
-@record
-class FileFormat:
-    """One format: how its records are recognised, and their reader."""
-
-    name: str
-    """As its users call it: "LangSmith runs"."""
-    source: str
-    """Where the format is documented or which program writes it."""
-    how: str
-    """How its users get such a file, as Markdown without ``|``: a command, a line of code, or a button."""
-    example: str
-    """Name of the file in ``examples/files`` that shows it."""
-    recognizes: Callable[[Records], bool]
-    """Tells by the keys of the records, not by their texts. Never raises."""
-    read: Callable[[Records], Recording | Spans]
-    """Reads records that were recognised, as spans unless they are requests or conversations already.
-
-    May raise anything in ``_DEFECTS`` for values of the wrong type, also when its spans are iterated.
-    """
-    agent: str = ""
-    """The name given to an agent for which the format records none; empty if it records one."""
-    records_tools: bool = True
-    """Whether calls of tools are recorded, so that a tool that fails can be seen."""
-
-
-def read_as(file_format: FileFormat, records: Records) -> Recording:
-    """Read records in a format that recognised them.
-
-    Raises:
-        UnreadableInput: a value has a type that the format does not allow.
-    """
-    try:
-        found = file_format.read(records)
-        return found if isinstance(found, Recording) else of_spans(found)
-    except UnreadableInput:
-        raise
-    except _DEFECTS as error:
-        raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
 
 
 def dialogues_in(
