@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
 from analyzer.recordings.fields import json_text, text_at
 from analyzer.recordings.message_parts import Part, Result, call_of, instructed, latest, listed, text_of, turn
 from analyzer.recordings.recording import FileFormat, Records, Spans
@@ -87,7 +87,7 @@ def read_anthropic(records: Records) -> Spans:
         return _sdk_dialogue(records)
     is_one = _are_messages(records)
     dialogues = [{"messages": records}] if is_one else latest(records, lambda one: one["messages"])
-    return (span for one in dialogues for span in dialogue_spans(_document(one), name="anthropic"))
+    return dialogues_spans(map(_document, dialogues), name="anthropic")
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:

@@ -251,6 +251,11 @@ def _final_answer(steps: Sequence[Step]) -> str:
     )
 
 
+def is_labelled(document: Mapping[str, Any]) -> bool:
+    """Tell whether a document states what went wrong in its conversation, or the right answer."""
+    return any(key in document for key in ("label", "mistake_agent", "mistake_step", *_REFERENCES))
+
+
 def label_of(document: Mapping[str, Any]) -> Label | None:
     """Return the label in a document of a data set; ``None`` if it has none."""
     label = document.get("label")

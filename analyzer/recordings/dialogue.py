@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from json.encoder import encode_basestring as quoted
@@ -145,6 +145,7 @@ def dialogue_spans(
     task: str = "",
     answer: str = "",
     error: str = "",
+    begin_ns: int = 0,
 ) -> tuple[Span, ...]:
     """Return one trace with the steps of a dialogue.
 
@@ -155,6 +156,7 @@ def dialogue_spans(
         task: what was asked, if it is recorded apart; the first message of a person is the default.
         answer: the final answer, if it is recorded apart; the last text at the top is the default.
         error: what ended the dialogue, if an error did.
+        begin_ns: when it began, in ns since the epoch, if no message has a time.
 
     Returns:
         Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
@@ -162,7 +164,7 @@ def dialogue_spans(
     messages = tuple(messages)
     if not any(one.speaker in _SHOWN for one in messages):
         return ()
-    times = _times(messages)
+    times = _times(messages, begin_ns)
     made = _Dialogue(messages, times, trace_id_of(key or _contents(messages)), name)
     task = task or next((one.text for one in messages if one.speaker is _USER and not one.inside), "")
     answer = answer or _last_text(messages)
@@ -185,6 +187,15 @@ def dialogue_spans(
         error=error or None,
     )
     return (root, *made.spans())
+
+
+def dialogues_spans(dialogues: Iterable[Iterable[Message]], *, name: str) -> Iterator[Span]:
+    """Yield the traces of dialogues; one without times begins when the one before it has ended."""
+    begin_ns = 0
+    for messages in dialogues:
+        spans = dialogue_spans(messages, name=name, begin_ns=begin_ns)
+        begin_ns = spans[0].end_ns if spans else begin_ns
+        yield from spans
 
 
 def joined_answers(messages: Iterable[Message]) -> list[Message]:
@@ -210,9 +221,9 @@ def _continues(last: Message, one: Message) -> bool:
     return is_answer and is_same and bool(one.calls)
 
 
-def _times(messages: Sequence[Message]) -> list[int]:
+def _times(messages: Sequence[Message], begin_ns: int) -> list[int]:
     """Return the time of each message, in ns: as recorded, but ascending."""
-    latest = next((one.time_ns for one in messages if one.time_ns), _MOMENT_NS)
+    latest = next((one.time_ns for one in messages if one.time_ns), begin_ns + _MOMENT_NS)
     found: list[int] = []
     for message in messages:
         latest = max(message.time_ns, latest + _MOMENT_NS)

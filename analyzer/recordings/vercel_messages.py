@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
 from analyzer.recordings.fields import json_text, nanoseconds, text_at, unwrapped
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
+from analyzer.recordings.message_parts import Part, Result, call_of, listed, messages_in, text_of, turn
 from analyzer.recordings.recording import FileFormat, Records, Spans
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {
@@ -66,7 +66,7 @@ def _is_of_sdk(one: Mapping[str, Any]) -> bool:
 def read_vercel(records: Records) -> Spans:
     """Read one dialogue."""
     found = listed(list(unwrapped(records, *_LISTS)))
-    return dialogue_spans((message for one in found for message in _of_message(one)), name="ai_sdk")
+    return dialogue_spans(messages_in(found, _of_message), name="ai_sdk")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

@@ -423,6 +423,17 @@ def test_events_of_the_openhands_sdk_are_read_too() -> None:
     assert run.root_error == "LLMError: no credit"
 
 
+def test_the_answer_of_an_openhands_run_is_no_tool_as_well() -> None:
+    done = {"tool_name": "finish", "tool_call_id": "c"}
+    said = [{"type": "text", "text": "It is 3."}]
+    events = [
+        {"kind": "ActionEvent", "source": "agent", "thought": [], "action": {"message": "It is 3."}, **done},
+        {"kind": "ObservationEvent", "source": "environment", "observation": {"content": said}, **done},
+    ]
+    run = run_of(jsonl(events))
+    assert [(step.kind.value, step.output) for step in run.steps] == [("llm", "It is 3.")]
+
+
 def test_a_swe_agent_run_that_spent_its_budget_failed() -> None:
     step = {"action": "ls", "observation": "a.py", "thought": "I look."}
     document = {"trajectory": [step], "history": [], "info": {"exit_status": "exit_cost"}}
