@@ -61,7 +61,7 @@ def shown(path: Path) -> tuple[Shown, ...]:
     logs = list(recording.bodies(Signal.LOGS))
     for beside in path.parent.glob(f"{name}.logs.json*"):
         logs += read_recording(beside.read_bytes()).bodies(Signal.LOGS)
-    runs = rebuild(recording.bodies(Signal.TRACES), logs)
+    runs = rebuild(recording.traces, logs)
     return tuple(Shown(name=name, run=run, shares=_shares(run)) for run in runs if run.trajectory.steps)
 
 

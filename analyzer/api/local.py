@@ -18,8 +18,8 @@ from analyzer.history.run_diff import RunDiff, compare_runs
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.verdict import to_json
 from analyzer.inquiry.whole_run import WholeRun, whole_run, whole_steps
-from analyzer.recordings.file_format import Recording
 from analyzer.recordings.read_files import read_recording
+from analyzer.recordings.recording import Recording
 from analyzer.records.json_records import RunVerdict, read_answer
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.rebuild.stages import rebuild
@@ -47,7 +47,7 @@ def read_runs(source: Source, *, logs: Source | None = None) -> tuple[WholeRun, 
     beside = () if logs is None else _recording(logs).bodies(Signal.LOGS)
     clean = open_cleaner(load_settings({}))
     try:
-        runs = rebuild(recording.bodies(Signal.TRACES), (*recording.bodies(Signal.LOGS), *beside))
+        runs = rebuild(recording.traces, (*recording.bodies(Signal.LOGS), *beside))
     except MalformedRequestError as error:
         raise UnreadableInput(str(error)) from error
     found = [whole_run(run, clean) for run in runs]

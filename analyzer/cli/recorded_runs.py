@@ -15,8 +15,8 @@ import typer
 from analyzer.cli.output import CommandFailed, WrongUsage, complain
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.recordings.file_bytes import read_bounded
-from analyzer.recordings.file_format import Recording
 from analyzer.recordings.read_files import read_recording
+from analyzer.recordings.recording import Recording
 from collector_processor.mapping_files import open_reader
 from collector_processor.otlp import CollectorError, MalformedRequestError, Signal
 from collector_processor.rebuild.stages import rebuild
@@ -150,7 +150,7 @@ def runs_of(recording: Recording, path: str, logs: Sequence[bytes] = ()) -> tupl
         complain(f"{path}: {warning}")
     log_bodies = [*recording.bodies(Signal.LOGS), *logs]
     try:
-        rebuilt = rebuild(recording.bodies(Signal.TRACES), log_bodies, reader=reader_here())
+        rebuilt = rebuild(recording.traces, log_bodies, reader=reader_here())
     except MalformedRequestError as error:
         raise CommandFailed(f"{path}: {error}") from error
     runs = [RecordedRun(trajectory=run.trajectory, trace=run.trace) for run in rebuilt]
@@ -173,7 +173,7 @@ def _missing(recording: Recording) -> str:
 
 
 def _rejected(recording: Recording) -> int:
-    return sum(scan_traces(body).invalid for body in recording.bodies(Signal.TRACES))
+    return sum(scan_traces(body).invalid for body in recording.traces if isinstance(body, bytes))
 
 
 def reader_here() -> Reader:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.errors import AnalyzerError
-from analyzer.recordings.file_format import FileFormat
+from analyzer.recordings.recording import FileFormat
 
 AT_ONCE: Final = 20
 """Runs whose spans are asked for in one request: their ids fit into any server's longest URL."""

@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at
+from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
+from analyzer.recordings.fields import json_text, text_at
 from analyzer.recordings.message_parts import Result, call_of, listed, text_of, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _WRAPPERS: Final = ("chat_messages", "oai_messages", "_oai_messages")
@@ -72,9 +73,12 @@ def _are_messages(found: Sequence[Any]) -> bool:
 
 def read_ag2(records: Records) -> Spans:
     """Read one run for each document."""
-    for chats in [{"": list(records)}] if _is_history(records) else map(_chats, records):
-        messages = (message for peer, chat in _own_chats(chats) for message in _of_chat(chat, peer))
-        yield from dialogue_spans(messages, name="ag2")
+    runs = [{"": list(records)}] if _is_history(records) else map(_chats, records)
+    return dialogues_spans(map(_of_chats, runs), name="ag2")
+
+
+def _of_chats(chats: Mapping[str, Sequence[Any]]) -> Iterator[Message]:
+    return (message for peer, chat in _own_chats(chats) for message in _of_chat(chat, peer))
 
 
 def _own_chats(chats: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, Sequence[Any]]]:

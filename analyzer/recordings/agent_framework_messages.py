@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, dialogues_in, json_text, nanoseconds
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
+from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
+from analyzer.recordings.fields import dialogues_in, json_text, nanoseconds
+from analyzer.recordings.message_parts import Part, Result, call_of, listed, messages_in, text_of, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {
     "user": Speaker.USER,
@@ -87,12 +88,12 @@ def _held(document: Any) -> list[Any]:
 
 def read_agent_framework(records: Records) -> Spans:
     """Read one dialogue, or one for each state."""
-    for found in dialogues_in(records, _are_messages, _held):
-        messages = (message for one in found for message in _of_message(_named(one)))
-        yield from dialogue_spans(messages, name="agent_framework")
+    dialogues = dialogues_in(records, _are_messages, _held)
+    return dialogues_spans((messages_in(one, _of_message) for one in dialogues), name="agent_framework")
 
 
-def _of_message(fields: Mapping[str, Any]) -> Iterator[Message]:
+def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
+    fields = _named(one)
     speaker = _SPEAKERS[_role(fields)]
     is_agent = speaker is Speaker.AGENT
     template = Message(

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans, dialogues_spans
+from analyzer.recordings.fields import json_text, text_at
 from analyzer.recordings.message_parts import Part, Result, call_of, instructed, latest, listed, text_of, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
 _SPEAKERS: Final = {role: SPEAKERS[role] for role in ("user", "assistant", "system")}
@@ -64,26 +65,29 @@ def _is_of_this_api(message: Mapping[str, Any]) -> bool:
 
 
 def _are_of_sdk(records: Records) -> bool:
-    said = [one for one in records if isinstance(one, dict) and isinstance(one.get("content"), list | str)]
-    agents = [one for one in said if isinstance(one.get("model"), str)]
-    return bool(agents) and all(
+    return all(map(_is_of_sdk, records)) and any(
+        isinstance(one.get("content"), list | str) and isinstance(one.get("model"), str) for one in records
+    )
+
+
+def _is_of_sdk(one: Any) -> bool:
+    return (
         isinstance(one, dict)
         and "role" not in one
         and (
             any(keys <= one.keys() for keys in _SDK_KINDS)
             or ("content" in one and "parent_tool_use_id" in one)
         )
-        for one in records
     )
 
 
 def read_anthropic(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
     if _are_of_sdk(records):
-        return _of_sdk(records)
+        return _sdk_dialogue(records)
     is_one = _are_messages(records)
     dialogues = [{"messages": records}] if is_one else latest(records, lambda one: one["messages"])
-    return (span for one in dialogues for span in dialogue_spans(_document(one), name="anthropic"))
+    return dialogues_spans(map(_document, dialogues), name="anthropic")
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:
@@ -97,7 +101,7 @@ def _messages(found: Sequence[Any]) -> Iterator[Message]:
         yield from messages_of_blocks(template, one["content"])
 
 
-def _of_sdk(records: Records) -> Spans:
+def _sdk_dialogue(records: Records) -> Spans:
     found = listed(list(records))
     subagents = _subagents(found)
     messages: list[Message] = []

@@ -12,16 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    dialogues_in,
-    json_text,
-    nanoseconds,
-    text_at,
-)
+from analyzer.recordings.fields import dialogues_in, json_text, nanoseconds, text_at
 from analyzer.recordings.message_parts import Result, call_of, listed, text_of, tokens_of, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
 _USER: Final = "user"

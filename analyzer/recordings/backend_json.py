@@ -16,8 +16,8 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from analyzer.recordings.file_format import FileFormat, Records
 from analyzer.recordings.otlp_file import of_documents
+from analyzer.recordings.recording import FileFormat, Records
 
 _KINDS: Final = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _STATUSES: Final = {"OK": 1, "ERROR": 2}

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, nanoseconds, text_at
+from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
+from analyzer.recordings.fields import json_text, nanoseconds, text_at
 from analyzer.recordings.message_parts import Part, Result, call_of, instructed, latest, listed, text_of, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {"user": Speaker.USER, "assistant": Speaker.AGENT}
 _UNSAID: Final = frozenset({"reasoningContent", "cachePoint"})
@@ -61,7 +62,7 @@ def _held(document: Mapping[str, Any]) -> list[Any]:
 def read_bedrock(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
     dialogues = [{"messages": [*records]}] if _are_messages(records) else latest(records, _held)
-    return (span for one in dialogues for span in dialogue_spans(_document(one), name="bedrock"))
+    return dialogues_spans(map(_document, dialogues), name="bedrock")
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:

@@ -16,17 +16,9 @@ from typing import Any, Final
 
 from analyzer.recordings.anthropic_messages import is_result, messages_of_blocks
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    object_at,
-    objects,
-    text_at,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at
 from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.dialects.reading.agent_names import titled_in_prompt
 from semconv.json_text import read_json
 from semconv.model import Span, ToolCall

@@ -14,18 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    object_at,
-    objects,
-    text_at,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at
 from analyzer.recordings.message_parts import call_of, text_of
 from analyzer.recordings.openai_responses import ITEM_TYPES, messages_of_items
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.json_text import read_json
 from semconv.record import replace
 
@@ -42,21 +34,21 @@ _ITEM_TOOLS: Final = {"command_execution": _SHELL, "file_change": "apply_patch",
 
 def is_codex(records: Records) -> bool:
     """Tell whether records are lines of a rollout, or events of ``codex exec --json``."""
-    kinds = [text_at(one, "type") for one in records]
-    if kinds[0] == "thread.started" or _is_old_rollout(records, kinds):
+    if text_at(records[0], "type") == "thread.started" or _is_old_rollout(records):
         return True
-    held = [
-        isinstance(one.get("payload"), dict)
-        for one, kind in zip(records, kinds, strict=True)
-        if kind in _LINES
-    ]
-    return "response_item" in kinds and all(held) and "" not in kinds
+    return all(map(_is_line, records)) and any(text_at(one, "type") == "response_item" for one in records)
 
 
-def _is_old_rollout(records: Records, kinds: Sequence[str]) -> bool:
+def _is_line(one: Any) -> bool:
+    kind = text_at(one, "type")
+    return bool(kind) and (kind not in _LINES or isinstance(one.get("payload"), dict))
+
+
+def _is_old_rollout(records: Records) -> bool:
     first = records[0]
-    is_head = isinstance(first, dict) and {"id", "timestamp"} <= first.keys() and not kinds[0]
-    return is_head and "role" not in first and not (ITEM_TYPES | {"message"}).isdisjoint(kinds[1:])
+    is_head = isinstance(first, dict) and {"id", "timestamp"} <= first.keys() and not text_at(first, "type")
+    is_alone = is_head and "role" not in first
+    return is_alone and any(text_at(one, "type") in ITEM_TYPES | {"message"} for one in records[1:])
 
 
 def read_codex(records: Records) -> Spans:

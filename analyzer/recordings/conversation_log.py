@@ -23,7 +23,8 @@ from typing import Any, Final
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.match_agents import handover_target, strip_suffix
-from analyzer.recordings.file_format import FileFormat, Recording, Records, all_have
+from analyzer.recordings.fields import all_have
+from analyzer.recordings.recording import FileFormat, Recording, Records
 from semconv.model import UNKNOWN_AGENT, AgentSource, ContentState, Step, StepKind, Trajectory
 
 _LISTS: Final = ("history", "conversation", "chat_history", "conversation_history", "messages")
@@ -248,6 +249,11 @@ def _final_answer(steps: Sequence[Step]) -> str:
         ),
         "",
     )
+
+
+def is_labelled(document: Mapping[str, Any]) -> bool:
+    """Tell whether a document states what went wrong in its conversation, or the right answer."""
+    return any(key in document for key in ("label", "mistake_agent", "mistake_step", *_REFERENCES))
 
 
 def label_of(document: Mapping[str, Any]) -> Label | None:

@@ -11,17 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    all_have,
-    json_text,
-    nanoseconds,
-    unwrapped,
-)
+from analyzer.recordings.fields import all_have, json_text, nanoseconds, unwrapped
 from analyzer.recordings.file_text import CUT
 from analyzer.recordings.message_parts import Result, call_of, listed, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
 _ENTRY: Final = ("timestamp", "task", "agent", "status")

@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    span_id_of,
-    trace_id_of,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, objects, span_id_of, trace_id_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import (
     AGENT,
     FUNCTION,

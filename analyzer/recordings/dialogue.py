@@ -20,7 +20,7 @@ from itertools import islice
 from json.encoder import encode_basestring as quoted
 from typing import Final
 
-from analyzer.recordings.file_format import json_text, trace_id_of
+from analyzer.recordings.fields import json_text, trace_id_of
 from semconv import attributes as names
 from semconv.attributes import GenAiOperationName
 from semconv.dialects.reading.agent_names import titled_in_prompt
@@ -123,12 +123,11 @@ class _Talk:
         self._last.append(said)
         self.count += 1
 
-    def since(self, count: int) -> Iterator[tuple[str, str]]:
-        """Yield what follows the first ``count`` messages, up to a bound; of all of them also the first."""
+    def since(self, count: int) -> Sequence[tuple[str, str]]:
+        """Return what follows the first ``count`` messages, up to a bound; of all of them also the first."""
         new = min(self.count - count, len(self._last))
-        if not count and self.count > len(self._last):
-            yield from self._first
-        yield from islice(self._last, len(self._last) - new, None)
+        last = tuple(islice(self._last, len(self._last) - new, None))
+        return (*self._first, *last) if not count and self.count > len(self._last) else last
 
 
 @record
@@ -146,6 +145,7 @@ def dialogue_spans(
     task: str = "",
     answer: str = "",
     error: str = "",
+    begin_ns: int = 0,
 ) -> tuple[Span, ...]:
     """Return one trace with the steps of a dialogue.
 
@@ -156,6 +156,7 @@ def dialogue_spans(
         task: what was asked, if it is recorded apart; the first message of a person is the default.
         answer: the final answer, if it is recorded apart; the last text at the top is the default.
         error: what ended the dialogue, if an error did.
+        begin_ns: when it began, in ns since the epoch, if no message has a time.
 
     Returns:
         Spans in the order of their start, the root first; empty if no agent speaks and no tool answers.
@@ -163,7 +164,7 @@ def dialogue_spans(
     messages = tuple(messages)
     if not any(one.speaker in _SHOWN for one in messages):
         return ()
-    times = _times(messages)
+    times = _times(messages, begin_ns)
     made = _Dialogue(messages, times, trace_id_of(key or _contents(messages)), name)
     task = task or next((one.text for one in messages if one.speaker is _USER and not one.inside), "")
     answer = answer or _last_text(messages)
@@ -186,6 +187,15 @@ def dialogue_spans(
         error=error or None,
     )
     return (root, *made.spans())
+
+
+def dialogues_spans(dialogues: Iterable[Iterable[Message]], *, name: str) -> Iterator[Span]:
+    """Yield the traces of dialogues; one without times begins when the one before it has ended."""
+    begin_ns = 0
+    for messages in dialogues:
+        spans = dialogue_spans(messages, name=name, begin_ns=begin_ns)
+        begin_ns = spans[0].end_ns if spans else begin_ns
+        yield from spans
 
 
 def joined_answers(messages: Iterable[Message]) -> list[Message]:
@@ -211,9 +221,9 @@ def _continues(last: Message, one: Message) -> bool:
     return is_answer and is_same and bool(one.calls)
 
 
-def _times(messages: Sequence[Message]) -> list[int]:
+def _times(messages: Sequence[Message], begin_ns: int) -> list[int]:
     """Return the time of each message, in ns: as recorded, but ascending."""
-    latest = next((one.time_ns for one in messages if one.time_ns), _MOMENT_NS)
+    latest = next((one.time_ns for one in messages if one.time_ns), begin_ns + _MOMENT_NS)
     found: list[int] = []
     for message in messages:
         latest = max(message.time_ns, latest + _MOMENT_NS)
@@ -322,18 +332,14 @@ class _Dialogue:
         known = one.agent or self._agents.get(one.inside)
         return known or titled_in_prompt("\n".join(self._instructions[one.inside])) or _FALLBACK
 
-    def _heard_by(self, agent: str, inside: str) -> list[str]:
-        """Return what was said since an agent spoke last, up to a bound; at first also the task."""
-        since = self._spoke.get((inside, agent), 0)
-        return [message for message, speaker in self._said[inside].since(since) if speaker != agent]
-
     def _chat(self, place: int, one: Message) -> Span:
         agent, inside, time_ns = self._speaker(one), one.inside, self._times[place]
-        heard, parts = self._heard_by(agent, inside), _agent_parts(one)
+        talk, parts = self._said[inside], _agent_parts(one)
+        since = self._spoke.get((inside, agent), 0)
+        heard = [message for message, speaker in talk.since(since) if speaker != agent]
         self._agents[inside] = agent
-        said = f'{{"role": "assistant", "parts": {parts}, "name": {quoted(agent)}}}'
-        self._said[inside].add(said, agent)
-        self._spoke[inside, agent] = self._said[inside].count
+        talk.add(f'{{"role": "assistant", "parts": {parts}, "name": {quoted(agent)}}}', agent)
+        self._spoke[inside, agent] = talk.count
         for call in one.calls:
             self._asked[call.call_id or call.name].append(_Asked(call=call, agent=agent, time_ns=time_ns))
         operation = _AGENT if one.is_whole_turn else _CHAT
@@ -345,7 +351,7 @@ class _Dialogue:
             attributes[names.GEN_AI_REQUEST_MODEL] = one.model
         if instructions := "\n\n".join(self._instructions.pop(inside, ())):
             attributes[names.GEN_AI_SYSTEM_INSTRUCTIONS] = f"[{_text_part(instructions)}]"
-        if heard:
+        if heard:  # since the agent spoke last, up to a bound; at first also the task
             attributes[names.GEN_AI_INPUT_MESSAGES] = f"[{', '.join(heard)}]"
         if not one.failed:
             attributes[names.GEN_AI_OUTPUT_MESSAGES] = f'[{{"role": "assistant", "parts": {parts}}}]'
@@ -438,6 +444,8 @@ def _handed_over(result: str) -> str:
 
 
 def _agent_parts(one: Message) -> str:
+    if not one.calls:
+        return f"[{_text_part(one.text)}]" if one.text else "[]"
     parts = [_text_part(one.text)] if one.text else []
     parts += [
         f'{{"type": "tool_call", "id": {quoted(call.call_id)}, "name": {quoted(call.name)},'

@@ -12,18 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    dialogues_in,
-    json_text,
-    nanoseconds,
-    objects,
-    text_at,
+from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
+from analyzer.recordings.fields import dialogues_in, json_text, nanoseconds, objects, text_at
+from analyzer.recordings.message_parts import (
+    Part,
+    Result,
+    call_of,
+    latest,
+    listed,
+    messages_in,
+    text_of,
+    turn,
 )
-from analyzer.recordings.message_parts import Part, Result, call_of, latest, listed, text_of, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
 _ROLES: Final = frozenset({"user", "model", "function", "tool", "system"})
@@ -80,7 +81,7 @@ def _held(document: Mapping[str, Any]) -> list[Any]:
 def read_gemini(records: Records) -> Spans:
     """Read one dialogue, or one for each document."""
     dialogues = [{"contents": [*records]}] if _are_contents(records) else latest(records, _held)
-    return (span for one in dialogues for span in dialogue_spans(_document(one), name="gemini"))
+    return dialogues_spans(map(_document, dialogues), name="gemini")
 
 
 def _document(document: Mapping[str, Any]) -> Iterator[Message]:
@@ -163,9 +164,8 @@ def _are_events(found: Sequence[Any]) -> bool:
 
 def read_adk(records: Records) -> Spans:
     """Read one run for each session."""
-    for events in dialogues_in(records, _are_events, _events):
-        messages = (message for one in events for message in _of_event(one))
-        yield from dialogue_spans(messages, name="adk")
+    sessions = dialogues_in(records, _are_events, _events)
+    return dialogues_spans((messages_in(events, _of_event) for events in sessions), name="adk")
 
 
 def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:

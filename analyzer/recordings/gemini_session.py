@@ -14,16 +14,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    text_at,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, objects, text_at
 from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 from semconv.record import replace
 
@@ -47,9 +40,10 @@ def is_gemini_session(records: Records) -> bool:
 
 
 def _is_stream(records: Records) -> bool:
+    if text_at(records[0], "type") != "init" or "session_id" not in records[0]:
+        return False
     kinds = {text_at(one, "type") for one in records}
-    is_start = text_at(records[0], "type") == "init" and "session_id" in records[0]
-    return is_start and "message" in kinds and kinds <= _EVENTS
+    return "message" in kinds and kinds <= _EVENTS
 
 
 def _messages_of(records: Records) -> list[Mapping[str, Any]]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, dialogues_in, json_text, text_at
+from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans
+from analyzer.recordings.fields import dialogues_in, json_text, text_at
 from analyzer.recordings.message_parts import call_of, listed, text_of, tokens_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {
@@ -83,9 +84,7 @@ def read_langchain(records: Records) -> Spans:
             longest[-1] = max(found, longest[-1], key=len)
         else:
             longest.append(found)
-    return (
-        span for one in longest for span in dialogue_spans(map(message_of, spoken(one)), name="langchain")
-    )
+    return dialogues_spans((map(message_of, spoken(one)) for one in longest), name="langchain")
 
 
 def spoken(found: Sequence[Any]) -> list[Any]:

@@ -16,15 +16,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    nanoseconds,
-    span_id_of,
-    text_at,
-    trace_id_of,
-)
+from analyzer.recordings.fields import nanoseconds, span_id_of, text_at, trace_id_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import annotation
 from semconv.dialects.conventions.langfuse import (
     LEVEL,

@@ -9,13 +9,14 @@ Source: langgraph 1.2, ``Pregel.stream``, and langgraph-supervisor 0.0.31 (2026)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, objects, text_at
+from analyzer.recordings.fields import json_text, objects, text_at
 from analyzer.recordings.langchain_messages import are_messages, fields_of, kind_of, message_of, spoken
 from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.dialects.reading.agent_names import LANGGRAPH_NAMESPACE, LANGGRAPH_NODE, PLUMBING_NODES
 
 _SILENT: Final = frozenset({"__interrupt__", "__metadata__"})
@@ -27,16 +28,19 @@ def is_langgraph(records: Records) -> bool:
     """Tell whether records are updates or chunks of a stream, with messages among them."""
     if _chunks(records):
         return True
-    updates = [_payload(one) for one in _of_mode(records, "updates")]
-    return all(map(_is_update, updates)) and any(
-        _messages_in(change) for one in updates for change in one.values()
+    return all(map(_is_update, _payloads(records, "updates"))) and any(
+        _messages_in(change) for one in _payloads(records, "updates") for change in one.values()
     )
 
 
 def _chunks(records: Records) -> list[Any]:
     """Return the chunks, each with its metadata; empty unless the stream has nothing else."""
-    found = [_payload(one) for one in _of_mode(records, "messages")]
-    return found if all(map(_is_chunk, found)) else []
+    is_stream = all(map(_is_chunk, _payloads(records, "messages")))
+    return list(_payloads(records, "messages")) if is_stream else []
+
+
+def _payloads(records: Records, mode: str) -> Iterator[Any]:
+    return map(_payload, _of_mode(records, mode))
 
 
 def _is_chunk(one: Any) -> bool:
@@ -59,13 +63,12 @@ def _is_lead(one: Any) -> bool:
     return isinstance(one, str) or (isinstance(one, list) and all(isinstance(each, str) for each in one))
 
 
-def _of_mode(records: Records, mode: str) -> list[Any]:
-    """Return the entries of a mode, or all if the stream has only one mode."""
-    modes = [
-        next((each for each in one[:-1] if isinstance(each, str)), "") if isinstance(one, list) else ""
-        for one in records
-    ]
-    return [one for one, own in zip(records, modes, strict=True) if own in {"", mode}]
+def _of_mode(records: Records, mode: str) -> Iterator[Any]:
+    """Yield the entries of a mode, or all if the stream has only one mode."""
+    for one in records:
+        lead = one[:-1] if isinstance(one, list) else ()
+        if next((each for each in lead if isinstance(each, str)), mode) in {"", mode}:
+            yield one
 
 
 def _namespace(one: Any) -> list[str]:
@@ -99,7 +102,7 @@ def read_langgraph(records: Records) -> Spans:
     return dialogue_spans([one for one, _ in found], name="langgraph", answer=answer)
 
 
-def _of_updates(records: Records) -> Iterator[tuple[Message, bool]]:
+def _of_updates(records: Iterable[Any]) -> Iterator[tuple[Message, bool]]:
     """Yield what each node wrote, and whether an agent said it: other changes of a state are no answer."""
     seen: set[str] = set()
     for record in records:

@@ -15,17 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    span_id_of,
-    trace_id_of,
-    unwrapped,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, objects, span_id_of, trace_id_of, unwrapped
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import annotation, attribute_of, exception_event
 from analyzer.recordings.table_text import cell_of, rows_of
 from semconv.attributes import (
@@ -50,7 +41,7 @@ _PEOPLE: Final = frozenset({"app", "human"})
 def is_langsmith(records: Records) -> bool:
     """Tell whether records are runs, with feedback among them or without."""
     found = _items(records)
-    return any(map(_is_run, found)) and all(_is_run(one) or _is_feedback(one) for one in found)
+    return all(_is_run(one) or _is_feedback(one) for one in found) and any(map(_is_run, found))
 
 
 def _items(records: Records) -> Records:

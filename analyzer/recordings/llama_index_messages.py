@@ -11,9 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at, unwrapped
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, nested_call, text_of, turn
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogues_spans
+from analyzer.recordings.fields import json_text, text_at, unwrapped
+from analyzer.recordings.message_parts import (
+    Part,
+    Result,
+    call_of,
+    listed,
+    messages_in,
+    nested_call,
+    text_of,
+    turn,
+)
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _SPEAKERS: Final = {**SPEAKERS, "model": Speaker.AGENT, "chatbot": Speaker.AGENT}
@@ -53,9 +63,7 @@ def read_llama_index(records: Records) -> Spans:
     """Read one dialogue, or those of stores."""
     found = unwrapped(records, *_LISTS)
     chats = [found] if _are_messages(found) else [chat for one in records for chat in _chats(one)]
-    for chat in chats:
-        messages = (message for one in chat for message in _of_message(one))
-        yield from dialogue_spans(messages, name="llama_index")
+    return dialogues_spans((messages_in(chat, _of_message) for chat in chats), name="llama_index")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

@@ -10,17 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    all_have,
-    json_text,
-    nanoseconds,
-    span_id_of,
-    trace_id_of,
-    unwrapped,
-)
+from analyzer.recordings.fields import all_have, json_text, nanoseconds, span_id_of, trace_id_of, unwrapped
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import attributes_of, events_of, exception_event, kind_of, status_of
 from analyzer.recordings.table_text import cell_of, rows_of
 from semconv.dialects.reading.values import EXCEPTION_EVENT

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from analyzer.recordings.dialogue import Message, Speaker
-from analyzer.recordings.file_format import json_text
+from analyzer.recordings.fields import json_text
 from semconv.emit.content import count_of
 from semconv.model import ToolCall
 from semconv.record import record, replace
@@ -80,13 +80,18 @@ def listed(value: Any) -> list[Mapping[str, Any]]:
     return found
 
 
+def messages_in(found: Iterable[Any], messages_of: Callable[[Any], Iterator[Message]]) -> Iterator[Message]:
+    """Yield the messages of a dialogue's entries, of which one may hold several."""
+    return (message for one in found for message in messages_of(one))
+
+
 def latest(documents: Sequence[Any], messages_in: Callable[[Any], Sequence[Any]]) -> list[Any]:
-    """Return documents without those that the next one repeats: a request holds the dialogue so far."""
+    """Return documents without those that the next one continues: a request holds the dialogue so far."""
     found: list[Any] = []
     said: Sequence[Any] = ()
     for one in documents:
         messages = messages_in(one)
-        if said and said == messages[: len(said)]:
+        if said and len(said) < len(messages) and said == messages[: len(said)]:
             found.pop()
         found.append(one)
         said = messages

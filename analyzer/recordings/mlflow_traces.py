@@ -16,27 +16,14 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    span_id_of,
-    trace_id_of,
-    unwrapped,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, objects, span_id_of, trace_id_of, unwrapped
 from analyzer.recordings.otlp_file import otlp_request
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import annotation, attributes_of, events_of, status_of
 from analyzer.recordings.table_text import cell_of, rows_of
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
-from semconv.attributes import (
-    GEN_AI_OPERATION_NAME,
-    OPENINFERENCE_SPAN_KIND,
-    SESSION_ID,
-)
+from semconv.attributes import GEN_AI_OPERATION_NAME, OPENINFERENCE_SPAN_KIND, SESSION_ID
 from semconv.dialects.conventions.mlflow import NAME
 from semconv.dialects.reading.denormalized import TRACELOOP_KIND
 from semconv.model import Attributes, AttributeValue, Resource, Span

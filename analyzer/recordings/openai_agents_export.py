@@ -12,15 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    span_id_of,
-    trace_id_of,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, span_id_of, trace_id_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import attribute_of, attributes_of
 from semconv import attributes as names
 from semconv.attributes import GenAiOperationName
@@ -35,10 +28,11 @@ _OBJECTS: Final = frozenset({"trace", "trace.span"})
 
 def is_openai_agents(records: Records) -> bool:
     """Tell whether records are the SDK's traces and spans, with a span among them."""
-    found = list(_items(records))
-    return any(map(_is_span, found)) and all(
-        isinstance(one, dict) and str(one.get("object")) in _OBJECTS and one.get("id") for one in found
-    )
+    return all(map(_is_item, _items(records))) and any(map(_is_span, _items(records)))
+
+
+def _is_item(one: Any) -> bool:
+    return isinstance(one, dict) and str(one.get("object")) in _OBJECTS and bool(one.get("id"))
 
 
 def _is_span(one: Any) -> bool:

@@ -1,34 +1,39 @@
 """Reader of OpenAI's chat messages: what ``chat.completions`` takes and most programs keep. Pure.
 
-Source: OpenAI's API reference, ``POST /v1/chat/completions``. Kept as a list, one a line, or under
-``messages``. Swarm adds the agent as ``sender``, LiteLLM what is special to a provider. The roles are those
-of the API; a list whose roles or names are agents of a group chat is a conversation log
-(``conversation_log``) or a chat of AG2 (``ag2_chats``).
+Source: OpenAI's API reference, ``POST /v1/chat/completions``. Messages are kept as a list, one a line, or
+under ``messages``; programs that log requests (LiteLLM, proxies, batches) keep each with its response, or
+the response alone. Of requests that repeat one another's messages the last one counts. Swarm adds the agent
+as ``sender``, LiteLLM what is special to a provider, and programs what they need themselves. The roles are
+those of the API; a list whose roles or names are agents of a group chat is a conversation log
+(``conversation_log``) or a chat of AG2 (``ag2_chats``), and so is a document with a label or a reference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, objects, text_at, unwrapped
+from analyzer.recordings.conversation_log import is_labelled
+from analyzer.recordings.dialogue import SPEAKERS, Message, Speaker, dialogues_spans
+from analyzer.recordings.fields import dialogues_in, json_text, object_at, objects, text_at
+from analyzer.recordings.message_parts import latest
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
-_KEYS: Final = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio"}
-    | {"annotations"}
-    | {"reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "provider_specific_fields"}
-    | {"images", "index", "id", "timestamp", "created_at", "sender", "tool_name"}
-)
-"""Keys of a message; one with others may be of a format that only resembles this one."""
+_OTHER_SPEAKERS: Final = frozenset({"agent", "agent_id", "agent_name", "author", "speaker", "source"})
+"""Keys by which messages that only resemble the API's name who speaks."""
 _PLAIN_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
+_REQUESTS: Final = ("request", "request_body", "requestBody", "body")
+_RESPONSES: Final = ("response", "response_body", "responseBody", "body")
 
 
 def is_openai_chat(records: Records) -> bool:
-    """Tell whether records are messages of the chat API, with an answer among them."""
-    messages = unwrapped(records, "messages")
-    return all(map(_is_message, messages)) and any(one["role"] == "assistant" for one in messages)
+    """Tell whether records are messages of the chat API, or documents with some; an answer is among them."""
+    return bool(dialogues_in(records, _are_messages, _held))
+
+
+def _are_messages(found: Sequence[Any]) -> bool:
+    return all(map(_is_message, found)) and any(one["role"] == "assistant" for one in found)
 
 
 def _is_message(one: Any) -> bool:
@@ -36,11 +41,27 @@ def _is_message(one: Any) -> bool:
         isinstance(one, dict)
         and isinstance(one.get("role"), str)
         and one["role"] in SPEAKERS
-        and _KEYS.issuperset(one)
+        and _OTHER_SPEAKERS.isdisjoint(one)
         and not (one["role"] in {"user", "tool"} and one.get("name") and "tool_call_id" not in one)
         and ("content" in one or "tool_calls" in one or "function_call" in one)
         and (not isinstance(one.get("content"), list) or all(map(_is_part, one["content"])))
     )
+
+
+def _asked(document: Any) -> Sequence[Any]:
+    """Return the messages of a request."""
+    holders = (document, *(object_at(document, key) for key in _REQUESTS))
+    return next((one["messages"] for one in holders if isinstance(one.get("messages"), list)), ())
+
+
+def _held(document: Any) -> Sequence[Any]:
+    """Return the messages of a request, with the answer that stands beside them."""
+    if not isinstance(document, dict) or is_labelled(document):
+        return ()
+    answers = (document, *(object_at(document, key) for key in _RESPONSES))
+    answers = (*answers, *(object_at(one, "body") for one in answers))
+    choices = next((found for one in answers if (found := objects(one.get("choices")))), [])
+    return [*_asked(document), *(choice["message"] for choice in choices[:1] if "message" in choice)]
 
 
 def _is_part(part: Any) -> bool:
@@ -48,8 +69,9 @@ def _is_part(part: Any) -> bool:
 
 
 def read_openai_chat(records: Records) -> Spans:
-    """Read one dialogue."""
-    return dialogue_spans(map(_message, objects(unwrapped(records, "messages"))), name="openai")
+    """Read one dialogue, or one for each document."""
+    dialogues = [records] if _are_messages(records) else map(_held, latest(records, _asked))
+    return dialogues_spans((map(_message, one) for one in dialogues), name="openai")
 
 
 def _message(one: Mapping[str, Any]) -> Message:
@@ -59,7 +81,7 @@ def _message(one: Mapping[str, Any]) -> Message:
         speaker=speaker,
         text=_text(one.get("content")) or json_text(one.get("refusal")),
         agent=named if speaker is Speaker.AGENT else "",
-        calls=tuple(_calls(one)),
+        calls=tuple(_calls(one)) if "tool_calls" in one or "function_call" in one else (),
         call_id=json_text(one.get("tool_call_id")),
         tool=named if speaker is Speaker.TOOL else "",
     )
@@ -89,7 +111,10 @@ OPENAI_CHAT: Final = FileFormat(
     name="OpenAI chat messages",
     example="openai-chat.json",
     source="OpenAI's API reference, chat completions",
-    how="`json.dumps(messages)` with what you send to `chat.completions` and the last answer",
+    how=(
+        "`json.dumps(messages)` with what you send to `chat.completions` and the last answer; a log of "
+        '`{"request": …, "response": …}` or `{"messages": …, "response": …}`, one a line'
+    ),
     recognizes=is_openai_chat,
     read=read_openai_chat,
 )

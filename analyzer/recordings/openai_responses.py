@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import FileFormat, Records, Spans, json_text, text_at, unwrapped
+from analyzer.recordings.dialogue import Message, Speaker, dialogues_spans, joined_answers
+from analyzer.recordings.fields import json_text, text_at, unwrapped
 from analyzer.recordings.message_parts import call_of, listed, text_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.record import replace
 
 _PARTS: Final = frozenset({"input_text", "output_text"})
@@ -71,7 +72,7 @@ def read_openai_responses(records: Records) -> Spans:
     """Read one dialogue, or those of several responses."""
     items = unwrapped(records, "data", "items")
     if _are_items(items):
-        return _spans(_messages(listed(list(items))))
+        return _spans([_messages(listed(list(items)))])
     dialogues: list[_Dialogue] = []
     by_id: dict[str, _Dialogue] = {}
     for document in unwrapped(records, "data"):
@@ -85,7 +86,7 @@ def read_openai_responses(records: Records) -> Spans:
         else:
             before.add(_asked(document), document)
         by_id[json_text(document.get("id"))] = before
-    return (span for one in dialogues for span in _spans(one.messages))
+    return _spans(one.messages for one in dialogues)
 
 
 class _Dialogue:
@@ -145,8 +146,8 @@ def _is_newest_first(items: Sequence[Mapping[str, Any]]) -> bool:
     return bool(both) and all(answered[call_id] < asked[call_id] for call_id in both)
 
 
-def _spans(messages: Iterable[Message]) -> Spans:
-    return dialogue_spans(joined_answers(messages), name="openai")
+def _spans(dialogues: Iterable[Iterable[Message]]) -> Spans:
+    return dialogues_spans(map(joined_answers, dialogues), name="openai")
 
 
 # --- items ---

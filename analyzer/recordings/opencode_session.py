@@ -11,10 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
+from analyzer.recordings.fields import (
     all_have,
     json_text,
     nanoseconds,
@@ -23,6 +20,7 @@ from analyzer.recordings.file_format import (
     text_at,
     unwrapped,
 )
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _NAME: Final = "opencode"

@@ -12,21 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans, joined_answers
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    object_at,
-    objects,
-    text_at,
-    unwrapped,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at, unwrapped
 from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _NAME: Final = "openhands"
+_FINISH: Final = "finish"
+"""The tool whose argument is the answer; the SDK records it again as the tool's result."""
 _SILENT: Final = frozenset(
     {"null", "change_agent_state", "pause", "resume", "stop", "start", "recall", "condensation"}
     | {"condensation_request", "loop_recovery"}
@@ -156,13 +149,15 @@ def _of_event(event: Mapping[str, Any]) -> Iterator[Message]:
     elif kind == "ActionEvent":
         yield _action(event, time_ns)
     elif kind in {"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"}:
-        yield _observation(event, time_ns)
+        is_repeated = event.get("tool_name") == _FINISH and kind == "ObservationEvent"
+        if not is_repeated:
+            yield _observation(event, time_ns)
 
 
 def _action(event: Mapping[str, Any], time_ns: int) -> Message:
     action = object_at(event, "action")
     thought = text_of(event.get("thought"))
-    if event.get("tool_name") == "finish":
+    if event.get("tool_name") == _FINISH:
         text = json_text(action.get("message")) or thought
         return Message(speaker=Speaker.AGENT, text=text, agent=_NAME, time_ns=time_ns)
     arguments = object_at(event, "tool_call").get("arguments")

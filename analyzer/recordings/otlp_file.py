@@ -12,7 +12,7 @@ from typing import Any, Final
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.recordings.conversation_log import label_of
-from analyzer.recordings.file_format import FileFormat, Recording, Records
+from analyzer.recordings.recording import FileFormat, Recording, Records
 from collector_processor.otlp import MalformedRequestError, Signal
 from collector_processor.otlp.otlp_json import protobuf_of, to_json, to_protobuf
 from collector_processor.rebuild.stages import rebuild

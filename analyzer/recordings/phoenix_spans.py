@@ -16,18 +16,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    span_id_of,
-    trace_id_of,
-    unwrapped,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, objects, span_id_of, trace_id_of, unwrapped
 from analyzer.recordings.otlp_file import otlp_request
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import annotation, attribute_of, events_of, status_of
 from analyzer.recordings.table_text import cell_of, rows_of
 from collector_processor.otlp import Signal
@@ -48,7 +39,7 @@ _EVALUATION: Final = re.compile(r"eval\.(?P<name>.+)\.(?P<field>label|score)")
 def is_phoenix(records: Records) -> bool:
     """Tell whether records are Phoenix's spans, with annotations among them or without."""
     found = _items(records)
-    return any(map(_is_span, found)) and all(_is_span(one) or _is_annotation(one) for one in found)
+    return all(_is_span(one) or _is_annotation(one) for one in found) and any(map(_is_span, found))
 
 
 def _items(records: Records) -> Records:

@@ -16,18 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Recording,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    of_spans,
-    span_id_of,
-    trace_id_of,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, objects, span_id_of, trace_id_of
+from analyzer.recordings.recording import FileFormat, Recording, Records, Spans, of_spans
 from analyzer.recordings.span_fields import attribute_of, attributes_of, events_of, kind_of, status_of
 from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import EVENT_NAME
@@ -41,7 +31,7 @@ _NO_STATE: Final = frozenset({"[]", "{}"})
 
 def is_console(records: Records) -> bool:
     """Tell whether records are printed spans, with log records among them or without."""
-    return any(map(_is_span, records)) and all(_is_span(one) or _is_log(one) for one in records)
+    return all(_is_span(one) or _is_log(one) for one in records) and any(map(_is_span, records))
 
 
 def _is_span(one: Any) -> bool:

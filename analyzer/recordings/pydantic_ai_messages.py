@@ -12,16 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    text_at,
-    unwrapped,
-)
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, tokens_of, turn
+from analyzer.recordings.fields import json_text, nanoseconds, text_at, unwrapped
+from analyzer.recordings.message_parts import Part, Result, call_of, listed, messages_in, tokens_of, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.json_text import read_json
 
 _LISTS: Final = ("messages", "all_messages", "new_messages", "message_history")
@@ -50,8 +43,7 @@ def _is_message(one: Any) -> bool:
 def read_pydantic_ai(records: Records) -> Spans:
     """Read one dialogue."""
     found = listed(list(unwrapped(records, *_LISTS)))
-    messages = (message for one in found for message in _of_message(one))
-    return dialogue_spans(messages, name="pydantic_ai", answer=_answer(found))
+    return dialogue_spans(messages_in(found, _of_message), name="pydantic_ai", answer=_answer(found))
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:

@@ -25,7 +25,6 @@ from analyzer.recordings.conversation_log import CONVERSATION_LOG, LOG_LEVELS, p
 from analyzer.recordings.crewai_log import CREWAI
 from analyzer.recordings.datadog_spans import DATADOG
 from analyzer.recordings.file_bytes import unpack
-from analyzer.recordings.file_format import FileFormat, Recording, Records, merged, read_as
 from analyzer.recordings.file_text import FileText, split_text
 from analyzer.recordings.gemini_contents import ADK, GEMINI
 from analyzer.recordings.gemini_session import GEMINI_SESSION
@@ -45,6 +44,7 @@ from analyzer.recordings.otlp_file import OTLP
 from analyzer.recordings.phoenix_spans import PHOENIX
 from analyzer.recordings.printed_spans import CONSOLE, GO
 from analyzer.recordings.pydantic_ai_messages import PYDANTIC_AI
+from analyzer.recordings.recording import FileFormat, Recording, Records, merged, read_as
 from analyzer.recordings.smolagents_steps import SMOLAGENTS
 from analyzer.recordings.swe_agent import SWE_AGENT
 from analyzer.recordings.vercel_messages import VERCEL

@@ -11,17 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    text_at,
-    unwrapped,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, objects, text_at, unwrapped
 from analyzer.recordings.message_parts import listed, nested_call, text_of, tokens_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.dialects.reading.tools import FINAL_ANSWER_TOOLS
 
 _UNNAMED: Final = "assistant"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from analyzer.recordings.file_format import json_text, nanoseconds, to_json
+from analyzer.recordings.fields import json_text, nanoseconds, to_json
 from semconv import attributes as names
 from semconv.dialects.conventions.openinference import INPUT_VALUE, TOOL_NAME
 from semconv.dialects.conventions.openinference_agents import AGENT_NAME, OUTPUT_VALUE

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import FileFormat, Records, Spans, all_have, json_text, objects
+from analyzer.recordings.fields import all_have, json_text, objects
 from analyzer.recordings.message_parts import text_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from semconv.model import ToolCall
 
 _NAME: Final = "swe-agent"

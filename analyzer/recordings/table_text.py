@@ -15,7 +15,7 @@ from datetime import date, datetime
 from typing import Any, Final
 
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.file_format import Records
+from analyzer.recordings.recording import Records
 from semconv.dialects.reading.python_repr import from_repr
 from semconv.dialects.reading.values import structured
 

@@ -75,9 +75,8 @@ def read_runs(
         UnreadableInput: there is no run in them.
     """
     recordings = [read_recording(one) for one in plain]
-    traces, logs = (
-        [body for one in recordings for body in one.bodies(signal)] for signal in (Signal.TRACES, Signal.LOGS)
-    )
+    traces = [request for one in recordings for request in one.traces]
+    logs = [body for one in recordings for body in one.bodies(Signal.LOGS)]
     runs = rebuild(traces, logs, reader=reader)
     told = [one.trajectory for recording in recordings for one in recording.conversations]
     found = [run.trajectory for run in runs] + told

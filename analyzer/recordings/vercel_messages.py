@@ -2,26 +2,20 @@
 
 A UI message has ``parts``; the part of a tool holds call and result, and its ``state`` says how far it came
 (version 4: ``tool-invocation``). A model message has the parts ``tool-call`` and ``tool-result``. Mastra
-keeps UI parts under ``content``.
+keeps UI parts under ``content``. A result of ``generateText`` has the new messages in the ``response`` of its
+last step.
 Source: vercel/ai 4 to 6, ``ui-messages.ts`` and ``content-part.ts`` (2025-2026).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from analyzer.recordings.dialogue import Message, Speaker, dialogue_spans
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    text_at,
-    unwrapped,
-)
-from analyzer.recordings.message_parts import Part, Result, call_of, listed, text_of, turn
+from analyzer.recordings.fields import json_text, nanoseconds, object_at, objects, text_at, unwrapped
+from analyzer.recordings.message_parts import Part, Result, call_of, listed, messages_in, text_of, turn
+from analyzer.recordings.recording import FileFormat, Records, Spans
 
 _SPEAKERS: Final[Mapping[str, Speaker]] = {
     "user": Speaker.USER,
@@ -41,11 +35,24 @@ _UNSAID: Final = ("reasoning", "step-start", "data-", "source", "tool-approval")
 
 def is_vercel(records: Records) -> bool:
     """Tell whether records are messages of the SDK, in either form."""
-    found = unwrapped(records, *_LISTS)
-    if not all(isinstance(one, dict) and text_at(one, "role") in _SPEAKERS for one in found):
-        return False
-    parts = [_parts(one) for one in found]
-    return all(map(_are_parts, parts)) and any(map(_is_of_sdk, found, parts))
+    found = _held(records)
+    return all(map(_is_message, found)) and any(map(_is_of_sdk, found))
+
+
+def _held(records: Records) -> Records:
+    """Return the messages of a document, with those of the response beside them or of its last step."""
+    only = records[0] if len(records) == 1 else None
+    last = next(reversed(objects(only.get("steps") if isinstance(only, dict) else ())), None)
+    said = [object_at(one, "response").get("messages") for one in (only, last)]
+    answers = next((one for one in said if isinstance(one, list)), None)
+    asked = unwrapped(records, *_LISTS)
+    if answers is None:
+        return asked
+    return answers if asked is records else [*asked, *answers]
+
+
+def _is_message(one: Any) -> bool:
+    return isinstance(one, dict) and text_at(one, "role") in _SPEAKERS and _are_parts(_parts(one))
 
 
 def _parts(one: Mapping[str, Any]) -> Any:
@@ -63,15 +70,16 @@ def _are_parts(parts: Any) -> bool:
     return isinstance(parts, list) and all(text_at(part, "type").startswith(_KINDS) for part in parts)
 
 
-def _is_of_sdk(one: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
+def _is_of_sdk(one: Mapping[str, Any]) -> bool:
+    parts = _parts(one)
     calls = any("toolCallId" in part or "toolInvocation" in part for part in parts)
     return calls or (isinstance(one.get("parts"), list) and any("text" in part for part in parts))
 
 
 def read_vercel(records: Records) -> Spans:
     """Read one dialogue."""
-    found = listed(list(unwrapped(records, *_LISTS)))
-    return dialogue_spans((message for one in found for message in _of_message(one)), name="ai_sdk")
+    found = listed(list(_held(records)))
+    return dialogue_spans(messages_in(found, _of_message), name="ai_sdk")
 
 
 def _of_message(one: Mapping[str, Any]) -> Iterator[Message]:
@@ -123,7 +131,10 @@ VERCEL: Final = FileFormat(
     name="AI SDK messages (Vercel)",
     example="ai-sdk-messages.json",
     source="vercel/ai, `ui-messages.ts` and `content-part.ts`",
-    how=("`JSON.stringify(messages)` with those of `useChat`, or of `response.messages` in `onFinish`"),
+    how=(
+        "`JSON.stringify(messages)` with those of `useChat`, or of `response.messages` in `onFinish`, or "
+        "`JSON.stringify(await generateText(…))`"
+    ),
     recognizes=is_vercel,
     read=read_vercel,
 )

@@ -12,10 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
+from analyzer.recordings.fields import (
     all_have,
     json_text,
     nanoseconds,
@@ -24,6 +21,7 @@ from analyzer.recordings.file_format import (
     trace_id_of,
     unwrapped,
 )
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import (
     AGENT,
     FUNCTION,

@@ -12,16 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from analyzer.recordings.file_format import (
-    FileFormat,
-    Records,
-    Spans,
-    json_text,
-    nanoseconds,
-    objects,
-    span_id_of,
-    trace_id_of,
-)
+from analyzer.recordings.fields import json_text, nanoseconds, objects, span_id_of, trace_id_of
+from analyzer.recordings.recording import FileFormat, Records, Spans
 from analyzer.recordings.span_fields import attribute_of, attributes_of, kind_of, status_of
 from semconv.dialects.reading.values import structured
 from semconv.model import Attributes, Event, Resource, Scope, Span, SpanStatus

@@ -72,7 +72,7 @@ def _runs(folders: Sequence[Path]) -> Iterator[tuple[Path, Run]]:
             beside = path.with_name(path.name.replace(".json", ".logs.json"))
             if beside.exists():
                 logs += read_recording(beside.read_bytes()).bodies(Signal.LOGS)
-            runs = [run for run in rebuild(recording.bodies(Signal.TRACES), logs) if run.trajectory.steps]
+            runs = [run for run in rebuild(recording.traces, logs) if run.trajectory.steps]
             yield from ((path, run) for run in runs)
 
 

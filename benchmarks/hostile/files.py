@@ -100,7 +100,7 @@ def read(data: bytes) -> bool:
     """Read a file up to its steps; false if it is refused in one line."""
     try:
         found = read_recording(data)
-        rebuild(found.bodies(Signal.TRACES), found.bodies(Signal.LOGS))
+        rebuild(found.traces, found.bodies(Signal.LOGS))
     except UnreadableInput as error:
         if "\n" in str(error):
             raise AssertionError("a refusal of several lines") from error

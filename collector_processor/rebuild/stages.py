@@ -12,7 +12,7 @@ from typing import Final
 
 from collector_processor.core.runs import Run
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.rebuild.decode import decode, decode_logs
+from collector_processor.rebuild.decode import Decoded, decode, decode_logs
 from collector_processor.rebuild.repair import repair
 from collector_processor.rebuild.runs import group_runs, is_stray, join_logs, note_possible_joins
 from collector_processor.trajectory import order
@@ -23,7 +23,7 @@ MENDED: Final = "text that is not UTF-8, or values nested too deeply, replaced"
 
 
 def rebuild(
-    requests: Iterable[bytes],
+    requests: Iterable[bytes | tuple[Span, ...]],
     logs: Iterable[bytes] = (),
     *,
     completion: Completion = Completion.RECORDED,
@@ -33,7 +33,7 @@ def rebuild(
     """Rebuild the runs in these requests, in the order of their first spans.
 
     Args:
-        requests: ``ExportTraceServiceRequest`` bodies, in any order.
+        requests: ``ExportTraceServiceRequest`` bodies, or the spans of one, in any order.
         logs: ``ExportLogsServiceRequest`` bodies whose records may carry the spans' content.
         completion: why the traces were released.
         tenant: the tenant of the requests.
@@ -67,11 +67,13 @@ def _run(trace: Trace, reader: Reader) -> Run:
     return Run(trace=sound, trajectory=order(sound, reader), reader=reader)
 
 
-def _traces(requests: Iterable[bytes], completion: Completion, tenant: Tenant) -> list[Trace]:
+def _traces(
+    requests: Iterable[bytes | tuple[Span, ...]], completion: Completion, tenant: Tenant
+) -> list[Trace]:
     spans: defaultdict[TraceId, list[Span]] = defaultdict(list)
     mended: set[TraceId] = set()
     for body in requests:
-        decoded = decode(body)
+        decoded = decode(body) if isinstance(body, bytes) else Decoded(spans=body)
         for span in decoded.spans:
             spans[span.trace_id].append(span)
         if decoded.was_mended:

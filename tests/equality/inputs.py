@@ -39,7 +39,7 @@ def recorded_inputs(
 def _inputs_in(file: Path) -> Iterator[tuple[str, tuple[Run, ...]]]:
     name, logs = f"{file.parent.name}/{file.name}", file.with_suffix(".logs.json")
     recorded = [read_recording(each.read_bytes()) for each in (file, logs) if each.exists()]
-    spans = [body for each in recorded for body in each.bodies(Signal.TRACES)]
+    spans = [request for each in recorded for request in each.traces]
     if spans:
         yield name, rebuild(spans, [body for each in recorded for body in each.bodies(Signal.LOGS)])
     for number, conversation in enumerate(recorded[0].conversations, start=1):

@@ -22,7 +22,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def runs_of(data: bytes) -> tuple[Run, ...]:
     """Return the runs in a recording, with the content of its logs."""
     recording = read_recording(data)
-    return rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
+    return rebuild(recording.traces, recording.bodies(Signal.LOGS))
 
 
 def side_by_side(runs: Sequence[Trajectory]) -> Trajectory:

@@ -49,7 +49,7 @@ def replay(run: RunScript, variant: str, *, python: Path) -> Replayed:
 
 def _tape(data: bytes) -> ReadTape:
     recording = read_recording(data)
-    runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
+    runs = rebuild(recording.traces, recording.bodies(Signal.LOGS))
     return read_tape(max(runs, key=lambda found: len(found.trajectory.steps)))
 
 

@@ -181,8 +181,9 @@ def recordings_target(data: bytes) -> None:
         return
     for conversation in recording.conversations:
         judge_by_signals(conversation.trajectory)
-    for signal, body in recording.requests:
-        item_count(signal, body)
+    for signal in Signal:
+        for body in recording.bodies(signal):
+            item_count(signal, body)
 
 
 def replies_target(data: bytes) -> None:

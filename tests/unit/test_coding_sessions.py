@@ -12,6 +12,7 @@ import pytest
 from analyzer.api.local import attribute, read_runs
 from analyzer.cli.recorded_runs import load_runs
 from analyzer.recordings.read_files import read_recording
+from collector_processor.otlp import Signal
 from semconv.model import Status, StepKind, Stop, Trajectory
 
 TASK = "Rename the function total to subtotal and make the tests pass."
@@ -220,7 +221,7 @@ def test_a_long_prompt_is_not_repeated_for_each_message_of_a_session() -> None:
     for number in range(100):
         session.says(str(number))
     data = jsonl(session.rows)
-    (_, request), *_ = read_recording(data).requests
+    (request,) = read_recording(data).bodies(Signal.TRACES)
     assert len(request) < 10 * len(data)
     assert session.read().steps[0].instructions.startswith("Be careful.")
 
@@ -420,6 +421,17 @@ def test_events_of_the_openhands_sdk_are_read_too() -> None:
     assert [(step.target, step.is_failed) for step in run.steps] == [(None, False), ("terminal", True)]
     assert run.steps[1].input == '{"command": "ls"}'
     assert run.root_error == "LLMError: no credit"
+
+
+def test_the_answer_of_an_openhands_run_is_no_tool_as_well() -> None:
+    done = {"tool_name": "finish", "tool_call_id": "c"}
+    said = [{"type": "text", "text": "It is 3."}]
+    events = [
+        {"kind": "ActionEvent", "source": "agent", "thought": [], "action": {"message": "It is 3."}, **done},
+        {"kind": "ObservationEvent", "source": "environment", "observation": {"content": said}, **done},
+    ]
+    run = run_of(jsonl(events))
+    assert [(step.kind.value, step.output) for step in run.steps] == [("llm", "It is 3.")]
 
 
 def test_a_swe_agent_run_that_spent_its_budget_failed() -> None:

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.file_format import FileFormat
 from analyzer.recordings.file_text import split_text
 from analyzer.recordings.read_files import FORMATS, read_recording
+from analyzer.recordings.recording import FileFormat
 from benchmarks.hostile.files import grown, mutations
 from benchmarks.hostile.files import read as read_mutation
 from collector_processor.otlp import Signal
@@ -56,7 +56,7 @@ def read(data: bytes) -> None:
     refusal = ""
     try:
         found = read_recording(data)
-        rebuild(found.bodies(Signal.TRACES), found.bodies(Signal.LOGS))
+        rebuild(found.traces, found.bodies(Signal.LOGS))
     except UnreadableInput as error:
         refusal = str(error)
     assert "\n" not in refusal

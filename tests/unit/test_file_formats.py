@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from analyzer.api.local import attribute, read_runs
-from analyzer.recordings.file_format import FileFormat
 from analyzer.recordings.file_text import split_text
 from analyzer.recordings.read_files import FORMATS
+from analyzer.recordings.recording import FileFormat
 from semconv.model import Status, StepKind
 from tools.references.files_reference import PAGE, page
 

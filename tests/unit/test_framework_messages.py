@@ -30,6 +30,21 @@ def test_model_messages_of_the_ai_sdk_say_which_result_is_an_error() -> None:
     assert tools(works) == [("assistant", "tide_table", '{"high": "14:20"}', "")]
 
 
+def test_a_whole_result_of_the_ai_sdk_has_its_messages_in_the_response() -> None:
+    call = {"type": "tool-call", "toolCallId": "c1", "toolName": "tide_table", "input": {}}
+    failed = {**call, "type": "tool-result", "output": {"type": "error-text", "value": ERROR}}
+    said = [
+        {"role": "assistant", "content": [call]},
+        {"role": "tool", "content": [failed]},
+        {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]},
+    ]
+    steps = [{"content": [call], "response": {"messages": said[:2]}}, {"response": {"messages": said}}]
+    whole, kept = run({"steps": steps}), run({"messages": [USER], "text": ANSWER, "steps": steps})
+    assert tools(whole) == tools(kept) == [("assistant", "tide_table", ERROR, ERROR)]
+    assert whole.output == kept.output == ANSWER
+    assert kept.task == TASK
+
+
 def test_version_4_of_the_ai_sdk_nests_the_call() -> None:
     done = {"state": "result", "toolCallId": "c1", "toolName": "tide_table", "args": {}, "result": "14:20"}
     parts = [

@@ -11,9 +11,10 @@ import pytest
 
 from analyzer.api.local import attribute
 from analyzer.inquiry.errors import UnreadableInput
-from analyzer.recordings.file_format import Recording
 from analyzer.recordings.file_text import split_text
 from analyzer.recordings.read_files import read_recording
+from analyzer.recordings.recording import Recording
+from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
 from semconv.model import Status
 from tests.operations import operations
@@ -102,7 +103,7 @@ def read_or_refuse(text: str) -> Recording:
 def test_a_value_of_another_type_is_read_or_refused_in_one_line(name: str, wrong: Any) -> None:
     for document in damaged(example(name), wrong):
         found = read_or_refuse(json.dumps(document))
-        assert all(decode(body).rejected == 0 for _, body in found.requests)
+        assert all(decode(body).rejected == 0 for body in found.bodies(Signal.TRACES))
 
 
 def longer(name: str, times: int) -> bytes:

@@ -18,8 +18,7 @@ from analyzer.pulling.langfuse import LANGFUSE, pull_langfuse
 from analyzer.pulling.langsmith import LANGSMITH, pull_langsmith
 from analyzer.pulling.mlflow import MLFLOW, pull_mlflow
 from analyzer.pulling.phoenix import PHOENIX, pull_phoenix
-from analyzer.recordings.file_format import read_as
-from collector_processor.otlp import Signal
+from analyzer.recordings.recording import read_as
 from collector_processor.rebuild.stages import rebuild
 
 PAST_NS = 1_790_000_000_123_456_789
@@ -101,7 +100,7 @@ RUN = "0af76519-16cd-43dd-8448-eb211c80319c"
 def steps_of(backend: Backend, found: Iterable[Found]) -> list[tuple[str, str]]:
     """Return trace id and output of each step of the runs that were found."""
     recordings = [read_as(backend.file_format, each.records) for each in found]
-    runs = rebuild([body for each in recordings for body in each.bodies(Signal.TRACES)])
+    runs = rebuild([request for each in recordings for request in each.traces])
     return [(str(step.trace_id), step.output) for run in runs for step in run.trajectory.steps]
 
 

@@ -23,7 +23,7 @@ from tests.tapes import chat_body
 
 def recorded(name: str, variant: str = "normal") -> Run:
     recording = read_recording(catalogue()[name].fixture(variant).read_bytes())
-    runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
+    runs = rebuild(recording.traces, recording.bodies(Signal.LOGS))
     return max(runs, key=lambda run: len(run.trajectory.steps))
 
 

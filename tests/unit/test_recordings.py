@@ -27,7 +27,7 @@ from semconv.model import Outcome, OutcomeSource, StepKind
 from tests.factories import TRACE, chat, span_id, workflow
 
 MULTIPLY = {"id": "c1", "function": {"name": "multiply", "arguments": "[3, 48]"}}
-MESSAGES = [
+MESSAGES: list[dict[str, Any]] = [
     {"role": "user", "content": "What is 3 * 48?"},
     {"role": "assistant", "tool_calls": [MULTIPLY]},
     {"role": "tool", "tool_call_id": "c1", "content": "144"},
@@ -98,7 +98,7 @@ def test_files_given_in_each_others_place_are_told(tmp_path: Path) -> None:
 )
 def test_a_model_apis_messages_are_a_run_like_its_spans(text: str) -> None:
     recording = read_recording(text.encode())
-    (run,) = rebuild(recording.bodies(Signal.TRACES))
+    (run,) = rebuild(recording.traces)
     steps = [(one.agent, one.kind, one.target, one.output) for one in run.trajectory.steps]
     assert steps == [
         ("assistant", StepKind.LLM, None, "call multiply([3, 48])"),
@@ -106,6 +106,51 @@ def test_a_model_apis_messages_are_a_run_like_its_spans(text: str) -> None:
         ("assistant", StepKind.LLM, None, "It is 154."),
     ]
     assert (run.trajectory.task, run.trajectory.output) == ("What is 3 * 48?", "It is 154.")
+
+
+ANSWER = {"choices": [{"index": 0, "message": {**MESSAGES[-1], "refusal": None}, "finish_reason": "stop"}]}
+FIRST = {"choices": [{"index": 0, "message": MESSAGES[1], "finish_reason": "tool_calls"}]}
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [{"messages": MESSAGES[:1], "response": FIRST}, {"messages": MESSAGES[:-1], "response": ANSWER}],
+        [{"request": {"messages": MESSAGES[:-1]}, "response": {"status": 200, "body": ANSWER}}],
+        [{"messages": MESSAGES[:-1], **ANSWER}],
+        [[{**one, "metadata": {"turn": 1}, "thread_id": "t"} for one in MESSAGES]],
+    ],
+    ids=["a proxy's log", "a batch", "one document", "messages with keys of a program"],
+)
+def test_requests_with_their_responses_are_a_run(documents: list[Any]) -> None:
+    text = "\n".join(map(json.dumps, documents))
+    (run,) = rebuild(read_recording(text.encode()).traces)
+    assert [step.kind for step in run.trajectory.steps] == [StepKind.LLM, StepKind.TOOL, StepKind.LLM]
+    assert (run.trajectory.task, run.trajectory.output) == ("What is 3 * 48?", "It is 154.")
+
+
+def test_dialogues_one_a_line_are_runs_in_the_order_of_the_file() -> None:
+    answers = [f"It is {number}." for number in range(9)]
+    lines = [
+        json.dumps({"messages": [*MESSAGES[:-1], {"role": "assistant", "content": one}]}) for one in answers
+    ]
+    runs = rebuild(read_recording("\n".join(lines).encode()).traces)
+    assert [run.trajectory.output for run in runs] == answers
+    assert not any(run.trajectory.is_recorded_conversation for run in runs)
+
+
+def test_a_prompt_that_was_asked_several_times_has_all_its_answers() -> None:
+    answers = [{"role": "assistant", "content": f"It is {number}."} for number in range(3)]
+    lines = [{"messages": MESSAGES[:1], "choices": [{"message": one}]} for one in answers]
+    runs = rebuild(read_recording("\n".join(map(json.dumps, lines)).encode()).traces)
+    assert [run.trajectory.output for run in runs] == ["It is 0.", "It is 1.", "It is 2."]
+
+
+@pytest.mark.parametrize("more", [{"mistake_agent": "assistant", "mistake_step": 1}, {"ground_truth": "144"}])
+def test_messages_with_a_label_or_the_right_answer_are_a_conversation_log(more: dict[str, Any]) -> None:
+    (read,) = read_recording(json.dumps({"messages": MESSAGES, **more}).encode()).conversations
+    assert (read.label is not None) == ("mistake_agent" in more)
+    assert (read.trajectory.reference is not None) == ("ground_truth" in more)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +296,7 @@ OBSERVATIONS = [
     ids=["trace", "download", "page of observations", "list"],
 )
 def test_an_export_from_langfuse_is_read_like_its_spans(document: object) -> None:
-    (run,) = rebuild(read_recording(json.dumps(document).encode()).bodies(Signal.TRACES), [])
+    (run,) = rebuild(read_recording(json.dumps(document).encode()).traces)
     said = [(step.agent, step.kind, step.target, step.output, step.error) for step in run.trajectory.steps]
     assert said == [
         ("planner", StepKind.LLM, None, "154", ""),
@@ -274,7 +319,7 @@ def test_scores_of_an_export_from_langfuse_are_evaluations(place: str) -> None:
     document: dict[str, Any] = {"trace": {"id": "t", "name": "n"}, "observations": OBSERVATIONS}
     (document["trace"] if place == "trace" else document)["scores"] = scores
     recorded = read_recording(json.dumps(document).encode())
-    (run,) = rebuild(recorded.bodies(Signal.TRACES), [])
+    (run,) = rebuild(recorded.traces)
     trajectory = run.trajectory
     assert (trajectory.outcome, trajectory.outcome_source) == (Outcome.FAILURE, OutcomeSource.USER)
     assert [each.failed_evaluations for each in trajectory.steps if each.failed_evaluations] == [("grade",)]
@@ -283,7 +328,7 @@ def test_scores_of_an_export_from_langfuse_are_evaluations(place: str) -> None:
 def test_observations_without_a_common_parent_get_their_trace_as_one() -> None:
     apart = [{**one, "parentObservationId": None} for one in OBSERVATIONS]
     document = {"id": "t", "name": "sum", "input": "3 * 48?", "output": "154", "observations": apart}
-    (run,) = rebuild(read_recording(json.dumps(document).encode()).bodies(Signal.TRACES), [])
+    (run,) = rebuild(read_recording(json.dumps(document).encode()).traces)
     assert (run.trajectory.task, run.trajectory.output) == ("3 * 48?", "154")
 
 

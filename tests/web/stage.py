@@ -207,7 +207,7 @@ async def with_recordings(stage: Stage, most: int = 60) -> None:
     """Add the frameworks' recorded runs."""
     for path in list(fixtures())[:most]:
         recording = read_recording(path.read_bytes())
-        runs = rebuild(recording.bodies(Signal.TRACES), recording.bodies(Signal.LOGS))
+        runs = rebuild(recording.traces, recording.bodies(Signal.LOGS))
         for run in runs:
             if run.trajectory.steps:
                 service = path.name.partition(".")[0].partition("-")[0]

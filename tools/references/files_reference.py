@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from analyzer.recordings.file_format import FileFormat
 from analyzer.recordings.read_files import FORMATS
+from analyzer.recordings.recording import FileFormat
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "files.md"
 _HEAD: Final = """# Files blamespan reads

@@ -31,7 +31,8 @@ from analyzer.pulling import BACKENDS
 from analyzer.pulling.backend import Backend, Found, Wanted
 from analyzer.pulling.client import checked_url
 from analyzer.pulling.client import pull as pull_runs
-from analyzer.recordings.file_format import Recording, merged, read_as, trace_id_of
+from analyzer.recordings.fields import trace_id_of
+from analyzer.recordings.recording import Recording, merged, read_as
 from analyzer.web.reads.run_query import InvalidFilter, read_moment
 from semconv.model import Blame, Status, agent_label
 

@@ -27,6 +27,7 @@ from analyzer.cli.output import (
 )
 from analyzer.cli.recorded_runs import FilesArgument, LogsOption, load
 from analyzer.inquiry.present import console, counted
+from analyzer.recordings.recording import as_protobuf
 from collector_processor.exporters import JsonExporter, open_exporter
 from collector_processor.otlp import NO_TENANT, Delivered, Exporter, SendOutcome, Signal, TryLater
 from collector_processor.otlp.destination import (
@@ -118,7 +119,8 @@ def replay(
 
 def _requests(paths: Sequence[Path]) -> list[tuple[Signal, bytes]]:
     loaded = [request for path in paths for request in load(path).requests]
-    requests = [(signal, body) for signal, body in loaded if member_count(body)]
+    bodies = [(signal, as_protobuf(request)) for signal, request in loaded]
+    requests = [(signal, body) for signal, body in bodies if member_count(body)]
     if not requests:
         raise CommandFailed(f"{paths[0]}: no spans to send (a conversation log has none)")
     return [(signal, piece) for signal, body in requests for piece in split_by_size(body, _PIECE_BYTES)]

@@ -25,7 +25,6 @@ from analyzer.recordings.read_files import read_recording
 from benchmarks.accuracy.invariants.claims import claims
 from benchmarks.accuracy.invariants.disguise import disguised
 from benchmarks.accuracy.right_runs.__main__ import spans_of
-from collector_processor.otlp import Signal
 from collector_processor.rebuild.stages import rebuild
 from semconv.record import record
 
@@ -81,7 +80,7 @@ def case_of(row: dict[str, Any]) -> Case:
         ]
     }
     recording = read_recording(json.dumps(spans).encode())
-    trajectory = rebuild(list(recording.bodies(Signal.TRACES)), [])[0].trajectory
+    trajectory = rebuild(recording.traces)[0].trajectory
     fault = row["label"]["failure_type"] if row["label"]["faulty"] else ""
     labelled = row["label"].get("failure_step")
     wanted = {labelled, labelled + 1} if fault in _EARLY else {labelled}

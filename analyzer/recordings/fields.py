@@ -1,95 +1,16 @@
-"""What a reader of one file format is, and what it returns. Pure."""
+"""Fields of JSON documents as readers need them: texts, objects, lists, ids, times. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from analyzer.inquiry.conversation import Conversation
-from analyzer.inquiry.errors import UnreadableInput
-from collector_processor.otlp import Signal
-from semconv.model import Span, SpanId, TraceId
-from semconv.record import record
-
-Records: TypeAlias = Sequence[Any]
-"""Values of one file: its lines, its rows, the items of its list, or its only document."""
-_DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""What a document of an unexpected shape makes a reader raise."""
-
-Spans: TypeAlias = Iterable[Span]
-"""What most readers make of a file."""
-_SPANS_AT_ONCE: Final = 1_000
-
-
-@record
-class Recording:
-    """The contents of one file."""
-
-    requests: tuple[tuple[Signal, bytes], ...] = ()
-    """Export requests as protobuf, in file order."""
-    conversations: tuple[Conversation, ...] = ()
-    warnings: tuple[str, ...] = ()
-    """What of the file could not be read, a sentence each."""
-
-    def bodies(self, signal: Signal) -> tuple[bytes, ...]:
-        """Return the requests of one signal."""
-        return tuple(body for kind, body in self.requests if kind is signal)
-
-
-@record
-class FileFormat:
-    """One format: how its records are recognised, and their reader."""
-
-    name: str
-    """As its users call it: "LangSmith runs"."""
-    source: str
-    """Where the format is documented or which program writes it."""
-    how: str
-    """How its users get such a file, as Markdown without ``|``: a command, a line of code, or a button."""
-    example: str
-    """Name of the file in ``examples/files`` that shows it."""
-    recognizes: Callable[[Records], bool]
-    """Tells by the keys of the records, not by their texts. Never raises."""
-    read: Callable[[Records], Recording | Spans]
-    """Reads records that were recognised, as spans unless they are requests or conversations already.
-
-    May raise anything in ``_DEFECTS`` for values of the wrong type, also when its spans are iterated.
-    """
-    agent: str = ""
-    """The name given to an agent for which the format records none; empty if it records one."""
-    records_tools: bool = True
-    """Whether calls of tools are recorded, so that a tool that fails can be seen."""
-
-
-def read_as(file_format: FileFormat, records: Records) -> Recording:
-    """Read records in a format that recognised them.
-
-    Raises:
-        UnreadableInput: a value has a type that the format does not allow.
-    """
-    try:
-        found = file_format.read(records)
-        return found if isinstance(found, Recording) else of_spans(found)
-    except UnreadableInput:
-        raise
-    except _DEFECTS as error:
-        raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
-
-
-def of_spans(spans: Spans) -> Recording:
-    """Return the recording that holds these spans; without any, it is empty."""
-    # Importing protobuf takes longer than reading a file of conversations, which needs none of it.
-    from collector_processor.rebuild.encode import encode  # noqa: PLC0415
-
-    left = iter(spans)
-    # Requests may follow one another in the same bytes; building a large one takes several times its size.
-    body = b"".join(encode(part) for part in iter(lambda: tuple(islice(left, _SPANS_AT_ONCE)), ()))
-    return Recording(requests=((Signal.TRACES, body),) if body else ())
+from analyzer.recordings.recording import Records
+from semconv.model import SpanId, TraceId
 
 
 def dialogues_in(
@@ -110,16 +31,6 @@ def dialogues_in(
         if not are_messages(found[-1]):
             return []
     return found
-
-
-def merged(recordings: Iterable[Recording]) -> Recording:
-    """Return the contents of several recordings as one."""
-    found = tuple(recordings)
-    return Recording(
-        requests=tuple(request for each in found for request in each.requests),
-        conversations=tuple(one for each in found for one in each.conversations),
-        warnings=tuple(dict.fromkeys(warning for each in found for warning in each.warnings)),
-    )
 
 
 def objects(value: object) -> list[Mapping[str, Any]]:

@@ -1,0 +1,207 @@
+"""What a reader of one file format is, and what it returns: spans, export requests, conversations. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from types import NoneType
+from typing import Any, Final, TypeAlias
+
+from analyzer.inquiry.conversation import Conversation
+from analyzer.inquiry.errors import UnreadableInput
+from collector_processor.otlp import Signal
+from collector_processor.rebuild.decode import MOST_EVENTS, MOST_LINKS
+from collector_processor.rebuild.encode import encode
+from semconv.model import Attributes, AttributeValue, Event, Link, Resource, Scope, Span, SpanStatus
+from semconv.record import record
+
+Records: TypeAlias = Sequence[Any]
+"""Values of one file: its lines, its rows, the items of its list, or its only document."""
+Spans: TypeAlias = Iterable[Span]
+"""What most readers make of a file."""
+_SPANS_AT_ONCE: Final = 1_000
+_DEFECTS: Final = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What a document of an unexpected shape makes a reader raise."""
+
+
+@record
+class Recording:
+    """The contents of one file."""
+
+    requests: tuple[tuple[Signal, bytes | tuple[Span, ...]], ...] = ()
+    """Export requests in file order: as protobuf, or the spans that one would hold."""
+    conversations: tuple[Conversation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What of the file could not be read, a sentence each."""
+
+    @property
+    def traces(self) -> tuple[bytes | tuple[Span, ...], ...]:
+        """The requests with spans, for ``rebuild``."""
+        return tuple(body for signal, body in self.requests if signal is Signal.TRACES)
+
+    def bodies(self, signal: Signal) -> tuple[bytes, ...]:
+        """Return the requests of one signal as protobuf, which takes longer than reading them did."""
+        return tuple(as_protobuf(body) for kind, body in self.requests if kind is signal)
+
+
+@record
+class FileFormat:
+    """One format: how its records are recognised, and their reader."""
+
+    name: str
+    """As its users call it: "LangSmith runs"."""
+    source: str
+    """Where the format is documented or which program writes it."""
+    how: str
+    """How its users get such a file, as Markdown without ``|``: a command, a line of code, or a button."""
+    example: str
+    """Name of the file in ``examples/files`` that shows it."""
+    recognizes: Callable[[Records], bool]
+    """Tells by the keys of the records, not by their texts. Never raises."""
+    read: Callable[[Records], Recording | Spans]
+    """Reads records that were recognised, as spans unless they are requests or conversations already.
+
+    May raise anything in ``_DEFECTS`` for values of the wrong type, also when its spans are iterated.
+    """
+    agent: str = ""
+    """The name given to an agent for which the format records none; empty if it records one."""
+    records_tools: bool = True
+    """Whether calls of tools are recorded, so that a tool that fails can be seen."""
+
+
+def read_as(file_format: FileFormat, records: Records) -> Recording:
+    """Read records in a format that recognised them.
+
+    Raises:
+        UnreadableInput: a value has a type that the format does not allow.
+    """
+    try:
+        found = file_format.read(records)
+        return found if isinstance(found, Recording) else of_spans(found)
+    except UnreadableInput:
+        raise
+    except _DEFECTS as error:
+        raise UnreadableInput(f"cannot be read as {file_format.name}: {error!r}") from error
+
+
+def as_protobuf(request: bytes | tuple[Span, ...]) -> bytes:
+    """Return a request, or the one that holds these spans, as protobuf."""
+    if isinstance(request, bytes):
+        return request
+    starts = range(0, len(request), _SPANS_AT_ONCE)
+    # Requests may follow one another in the same bytes; building a large one takes several times its size.
+    return b"".join(encode(request[start : start + _SPANS_AT_ONCE]) for start in starts)
+
+
+def of_spans(spans: Spans) -> Recording:
+    """Return the recording that holds these spans; without any, it is empty.
+
+    Values that OTLP cannot hold (numbers of more than 64 bits, say) become what a backend would get.
+
+    Raises:
+        TypeError, ValueError: a value is of no type that OTLP has.
+    """
+    found = tuple(spans)
+    known: set[Any] = set()
+    request = found if all(_is_exact(span, known) for span in found) else as_protobuf(found)
+    return Recording(requests=((Signal.TRACES, request),) if found else ())
+
+
+def merged(recordings: Iterable[Recording]) -> Recording:
+    """Return the contents of several recordings as one."""
+    found = tuple(recordings)
+    return Recording(
+        requests=tuple(request for each in found for request in each.requests),
+        conversations=tuple(one for each in found for one in each.conversations),
+        warnings=tuple(dict.fromkeys(warning for each in found for warning in each.warnings)),
+    )
+
+
+# --- what OTLP holds ---
+#
+# Encoding and decoding takes longer than all else that is done to read messages. These tests are quick; they
+# may say no of spans that would stay equal.
+
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_SPAN_ID: Final = re.compile(r"(?!0{16})[0-9a-f]{16}")
+_INT64: Final = range(-(2**63), 2**63)
+_UINT64: Final = range(2**64)
+_UINT32: Final = range(2**32)
+_KINDS: Final = range(6)
+_SCALARS: Final = frozenset({bool, float, bytes, NoneType})
+
+
+def _is_exact(span: Span, known: set[Any]) -> bool:
+    """Tell whether a span is equal once it has been encoded and decoded.
+
+    Args:
+        span: one of several, which are all held meanwhile.
+        known: ids of traces and parents that are valid, and ``id`` of each valid resource and scope.
+    """
+    return (
+        (span.trace_id in known or _is_id(_TRACE_ID, span.trace_id, known))
+        and _SPAN_ID.fullmatch(span.span_id) is not None
+        and (span.parent_id is None or span.parent_id in known or _is_id(_SPAN_ID, span.parent_id, known))
+        and _are_texts((span.name, span.status_message, span.trace_state))
+        and _are_numbers(_UINT64, span.start_ns, span.end_ns)
+        and _are_numbers(_KINDS, span.kind)
+        and _are_numbers(_UINT32, span.flags, span.dropped_attributes)
+        and span.status.__class__ is SpanStatus
+        and _are_exact(span.attributes)
+        and not span.logs
+        and len(span.events) <= MOST_EVENTS
+        and all(map(_is_exact_event, span.events))
+        and len(span.links) <= MOST_LINKS
+        and all(map(_is_exact_link, span.links))
+        and (id(span.resource) in known or _is_source(span.resource, known))
+        and (id(span.scope) in known or _is_source(span.scope, known))
+    )
+
+
+def _is_id(form: re.Pattern[str], text: str, known: set[Any]) -> bool:
+    if not form.fullmatch(text):
+        return False
+    known.add(text)
+    return True
+
+
+def _is_exact_event(event: Event) -> bool:
+    is_timed = _are_texts((event.name,)) and _are_numbers(_UINT64, event.time_ns)
+    return is_timed and event.body is None and _are_exact(event.attributes)
+
+
+def _is_exact_link(link: Link) -> bool:
+    is_valid = _TRACE_ID.fullmatch(link.trace_id) and _SPAN_ID.fullmatch(link.span_id)
+    return bool(is_valid) and _are_exact(link.attributes)
+
+
+def _is_source(source: Resource | Scope, known: set[Any]) -> bool:
+    named = (source.name, source.version) if isinstance(source, Scope) else ()
+    if not _are_texts((source.schema_url, *named)) or not _are_exact(source.attributes):
+        return False
+    known.add(id(source))
+    return True
+
+
+def _are_exact(attributes: Attributes) -> bool:
+    return _are_texts(attributes) and (
+        _are_texts(attributes.values()) or all(map(_is_value, attributes.values()))
+    )
+
+
+def _is_value(value: AttributeValue) -> bool:
+    if isinstance(value, tuple):
+        return all(not isinstance(each, tuple) and _is_value(each) for each in value)
+    return _are_texts((value,)) or _are_numbers(_INT64, value) or value.__class__ in _SCALARS
+
+
+def _are_numbers(bounds: range, *values: object) -> bool:
+    return all(value.__class__ is int and value in bounds for value in values)
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    """Tell whether all values are texts that UTF-8 can hold: half a surrogate pair it cannot."""
+    try:
+        return all(map(str.isascii, values)) or bool("".join(values).encode())
+    except (TypeError, UnicodeEncodeError):
+        return False
