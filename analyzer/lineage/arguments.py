@@ -10,6 +10,7 @@ only: searches and calculations take what is near to what was asked for.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from itertools import islice
@@ -20,7 +21,7 @@ from analyzer.lineage.dates import agree, dates_in, differ_in_one, digits_apart,
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, plain_results
 from analyzer.lineage.figures import figures
-from analyzer.lineage.known import Known, around, counts_in
+from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import weekdays_in
 from analyzer.signals.commands import call_name
@@ -30,6 +31,9 @@ from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
+_IN_PATH: Final = re.compile(r"(?<![^\W_])(?=[\w-]*\d)[A-Za-z][A-Za-z0-9]*-?\d[\w-]*(?![^\W_])")
+_TWO_PARTS: Final = re.compile(r"(?<![\w.,/-])\d{2,4}-\d{3,8}(?![\w.,/-]\d|\w|-)")
+"""Numbers such as ``2026-0481``; a range of years has nobody who would exchange its digits."""
 _MOST_CALLS: Final = 100
 _LEAST_DIGITS: Final = 3
 _MOST_GIVEN: Final = 8
@@ -142,17 +146,33 @@ def _years(case: _Case) -> Iterator[_Slip]:
 
 
 def _codes(case: _Case) -> Iterator[_Slip]:
-    asked = [one for one in values_in(case.asked) if one.kind is ValueKind.CODE]
-    unused = [one for one in asked if not case.is_used(one.key)][:_MOST_GIVEN]
-    for call in case.calls if unused else ():
-        for one in values_in(call.text):
-            if one.kind is not ValueKind.CODE or years_in(one.literal):
+    asked = _codes_in(case.asked)
+    unused = [one for one in asked if not case.is_used(one)][:_MOST_GIVEN]
+    used: defaultdict[str, set[str]] = defaultdict(set)
+    for call in case.calls if asked else ():
+        used[call.tool] |= words_in(call.text)
+    for call in case.calls if asked else ():
+        for one in _codes_in(call.text):
+            if one in asked or (years_in(one) and not _TWO_PARTS.fullmatch(one)):
                 continue
-            near = next((given for given in unused if one_slip(one.key, given.key)), None)
-            is_name = any(map(str.isalpha, one.key))
-            is_other = call.is_deed and not case.known.is_read(one.key, call.position)
+            near = next((given for given in unused if one_slip(one, given)), None)
+            is_name = any(map(str.isalpha, one))
+            is_other = call.is_deed and not case.known.is_read(one, call.position)
             if near is not None and (is_name or is_other):
-                yield _Slip(position=call.position, what="the number", used=one.literal, given=near.literal)
+                yield _Slip(position=call.position, what="the number", used=one, given=near)
+            others = (given for given in asked[:_MOST_GIVEN] if given.casefold() not in used[call.tool])
+            taken = next((given for given in others if is_exchanged(one, given)), None)
+            if taken is not None and not looks_up(call.tool):
+                yield _Slip(position=call.position, what="the number", used=one, given=taken)
+
+
+def _codes_in(text: str) -> Sequence[str]:
+    """Return the ids of a text, as written: also those in the names of files, and numbers in two parts."""
+    found = [one for one in values_in(text) if one.kind in {ValueKind.CODE, ValueKind.PATH}]
+    parts = (_IN_PATH.findall(one.literal) if one.kind is ValueKind.PATH else (one.literal,) for one in found)
+    return [
+        *dict.fromkeys((*(part.lstrip("#") for each in parts for part in each), *_TWO_PARTS.findall(text)))
+    ]
 
 
 def _figures(case: _Case) -> Iterator[_Slip]:
@@ -194,7 +214,7 @@ def _keyed(case: _Case) -> Iterator[_Slip]:
                 for position, one in case.known.keyed(key)[: -_MOST_KEYED - 1 : -1]
                 if position < call.position
                 and _kind_of_id(one) == kind
-                and (not case.is_used(one) or (not looks_up(call.tool) and _is_exchanged(value, one)))
+                and (not case.is_used(one) or (not looks_up(call.tool) and is_exchanged(value, one)))
             )
             for one, position in islice(given, 1):
                 yield _Slip(
@@ -225,7 +245,7 @@ def _kind_of_id(value: str) -> str:
     return value[: next((place for place, char in enumerate(value) if not char.isalpha()), 0)].casefold()
 
 
-def _is_exchanged(value: str, given: str) -> bool:
+def is_exchanged(value: str, given: str) -> bool:
     """Tell whether an id is another one with two digits exchanged, which no counting gives."""
     return one_slip(value.casefold(), given.casefold()) and sorted(value) == sorted(given)
 

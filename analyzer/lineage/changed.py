@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from analyzer.lineage.arguments import is_exchanged
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, dates_in, digits_apart, follows, mistaken
 from analyzer.lineage.figures import prose_of
@@ -44,7 +45,8 @@ def changed_values(known: Known) -> Iterator[Clue]:
     if known.is_blind or not known.has_results:
         return
     answer = prose_of(final_answer(known.reading.trajectory)[:HEAD])
-    for kind, stated, given in (*_dates(answer, known), *_paths(answer, known), *_names(answer, known)):
+    found = (_dates, _codes, _paths, _names)
+    for kind, stated, given in (one for find in found for one in find(answer, known)):
         yield _clue(known, kind, stated, given)
 
 
@@ -68,6 +70,16 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
                 ),
             )
             yield "the date", one.literal, closest.told
+
+
+def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
+    """Yield the ids from nowhere with exchanged digits of a given one: nobody makes one up so."""
+    codes = [one for one in values_in(answer) if one.kind is ValueKind.CODE][:_MOST]
+    strange = [one for one in codes if not known.has(one.key)]
+    given = [told for told in known.told(ValueKind.CODE) if told.value.key not in answer.casefold()]
+    for one in strange:
+        near = (told for told in given if is_exchanged(one.key, told.value.key))
+        yield from (("the number", one.literal, told) for told in islice(near, 1))
 
 
 def _without(text: str, dates: Sequence[DateFound]) -> str:

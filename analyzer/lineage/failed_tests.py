@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.known import Known
 from analyzer.signals.commands import RUNS_TESTS, call_name
 from analyzer.signals.run_view import HEAD, final_answer
@@ -52,8 +53,9 @@ _MENDED: Final = re.compile(
 )
 """Mentions of a failure that is said to be mended."""
 _PASS: Final = re.compile(
-    r"\b(?:tests?|specs?|suites?|builds?)\b[^.\n]{0,40}?\b(?:pass(?:es|ed|ing)?|green|succeed(?:s|ed)?|grün|bestehen|bestanden|durch"
+    r"\b(?:tests?|specs?|suites?|builds?)\b(?:[^.\n]|\.(?!\s)){0,40}?\b(?:pass(?:es|ed|ing)?|green|succeed(?:s|ed)?|grün|bestehen|bestanden|durch"
     r"|passent|réussi\w*|pasan|pasaron|passano|passam|slagen)\b"
+    r"|(?<![\w.])[1-9]\d{0,5}\s(?:tests?\s|specs?\s)?pass(?:ed|ing)?\b"
     r"|тест\w*[^.\n]{0,40}?(?:прош|проход)|テスト[^。\n]{0,20}?(?:成功|通|パス)|测试[^。\n]{0,20}?通过",
     re.IGNORECASE,
 )
@@ -129,6 +131,9 @@ def _speaks(step: Step) -> bool:
 def _passes_on(answer: str, report: str, asked: str) -> bool:
     """Tell whether an answer speaks of failures that remain, or of a test that failed."""
     remaining = _MENDED.sub(" ", answer)
-    if any(says_newly(kind, remaining, asked) for kind in _ADMITS) or _FAILS.search(remaining):
+    sentences = [found[0] for found in SENTENCE.finditer(remaining)]
+    about = [one for one in sentences if _OF_TESTS.search(one)] if _PASS.search(answer) else sentences
+    if any(says_newly(kind, " ".join(about), asked) for kind in _ADMITS) or _FAILS.search(remaining):
         return True
-    return any(name[0] in answer for name in _TEST_NAME.finditer(report))
+    told = " ".join(one for one in sentences if not _PASS.search(one))
+    return any(name[0] in told for name in _TEST_NAME.finditer(report))

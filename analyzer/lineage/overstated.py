@@ -1,8 +1,9 @@
-"""Deeds that the answer reports as done although their result says that they are not: a draft, unsent. Pure.
+"""Deeds whose results say something else than the answer: a draft, unsent, or made twice. Pure.
 
 ``{"status": "draft"}``, ``"pending approval"``, ``"sent": false``, ``"deleted": 0``: the call succeeded and
 the deed is not done. An answer that says so, in any of the languages, is right; one that only claims the deed
-is not. A state denies some deeds and not others: an invoice that is not paid has been made.
+is not. A state denies some deeds and not others: an invoice that is not paid has been made. Two results with
+an id each, for the same arguments, are two things where the answer speaks of one.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from itertools import islice
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
+from analyzer.lineage.dates import dates_in
 from analyzer.lineage.deeds import acts_in, acts_of, claims_in, spaced
-from analyzer.lineage.known import Known
+from analyzer.lineage.known import Known, words_in
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.dialects.reading.values import mapping
-from semconv.model import Evidence, StepKind
+from semconv.model import Evidence, Step, StepKind
 from semconv.record import record
 
 _STATE: Final = re.compile(
@@ -115,6 +117,60 @@ def overstated_deeds(known: Known) -> Iterator[Clue]:
             if not done.isdisjoint(denied) and not _goes_on(known, place, row, denied):
                 yield _clue(known, place, key, value, claim)
                 break
+
+
+_NAMES: Final = re.compile(r"(?=[^\d\s]*\d)(?=[^A-Za-z\s]*[A-Za-z])[\w-]{3,40}")
+"""An id: letters and digits."""
+
+
+def repeated_deeds(known: Known) -> Iterator[Clue]:
+    """Yield the second call with the arguments of one that succeeded, if each made a thing with its own id.
+
+    The task may ask for several, a later call may take the first one back, and an answer that names both is
+    open about it.
+    """
+    answer = final_answer(known.reading.trajectory)[:HEAD]
+    made: dict[tuple[str, str], tuple[int, Mapping[str, str]]] = {}
+    for place, step in enumerate(known.reading.steps):
+        if step.kind is not StepKind.TOOL or not step.input or looks_up(step.target or ""):
+            continue
+        ids = _ids(step)
+        if not ids or known.reading.faults[place] is not Fault.NONE:
+            continue
+        call = step.target or "", "".join(step.input.split())
+        first, earlier = made.setdefault(call, (place, ids))
+        told = [ids[one] for one in ids if one in words_in(answer)]
+        is_new = first != place and earlier.keys().isdisjoint(ids)
+        spoken = words_in(f"{answer}\n{known.asked}") | _used_after(known, place) if is_new else frozenset()
+        if is_new and told and spoken.isdisjoint(earlier):
+            yield _again(known, place, first, next(iter(earlier.values())), told[0])
+
+
+def _ids(call: Step) -> Mapping[str, str]:
+    """Return the ids that a result gives and its call does not have, by their lower case."""
+    values = [value for value in mapping(call.output[:HEAD]).values() if isinstance(value, str)]
+    own = (one for one in values if _NAMES.fullmatch(one) and not dates_in(one))
+    return {one.casefold(): one for one in own if one.casefold() not in call.input.casefold()}
+
+
+def _used_after(known: Known, place: int) -> frozenset[str]:
+    later = known.reading.steps[place + 1 :]
+    return frozenset(
+        word for step in later if step.kind is StepKind.TOOL for word in words_in(step.input[:HEAD])
+    )
+
+
+def _again(known: Known, place: int, first: int, earlier: str, later: str) -> Clue:
+    call = known.reading.steps[place]
+    asked = (at for at in range(place, -1, -1) if known.reading.steps[at].calls)
+    author = next((at for at in asked if known.reading.steps[at].agent == call.agent), place)
+    quotes = (known.quote(first, earlier), known.quote(place, later))
+    return Clue(
+        step=known.reading.steps[author].index,
+        kind=ClueKind.CLAIMED,
+        reason=f"called {call.target} again with the same arguments, which made {later} beside {earlier}",
+        evidence=tuple(one for one in quotes if one.quote),
+    )
 
 
 def _not_done(

@@ -21,7 +21,7 @@ from analyzer.lineage.offered import unmade_calls
 from analyzer.lineage.older import older_values
 from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.out_of_date import other_periods, outdated_results
-from analyzer.lineage.overstated import overstated_deeds
+from analyzer.lineage.overstated import overstated_deeds, repeated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.siblings import figures_of_siblings
@@ -55,6 +55,7 @@ READERS: Final[tuple[LineageReader, ...]] = (
     unmade_calls,
     failed_tests,
     overstated_deeds,
+    repeated_deeds,
     values_after_nothing,
     filled_gaps,
     calls_for_other_rows,

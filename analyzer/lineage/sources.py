@@ -61,8 +61,9 @@ def _distinct_texts(reading: Reading) -> Iterator[tuple[int | None, str, bool]]:
     seen: set[str] = set()
     for step, whole, is_result in _texts(reading):
         text = whole[:HEAD].strip()
-        if text and text not in seen:
-            seen.add(text)
+        dense = "".join(text.split())  # a model hears a result's JSON with other blanks than the tool's span
+        if text and dense not in seen:
+            seen.add(dense)
             yield step, text, is_result
 
 

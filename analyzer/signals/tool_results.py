@@ -8,7 +8,7 @@ if the tool changes something; what a tool looks up may have any status (a payme
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -116,6 +116,8 @@ _FAILED_STATES: Final = frozenset(
     """.split()  # noqa: SIM905 - readable in this form
 )
 _STATES: Final = ("status", "state", "outcome", "result")
+_REFUSED: Final = ("rejected", "failed", "failures", "errors", "refused", "undelivered", "bounced")
+_TAKEN: Final = ("accepted", "sent", "delivered", "succeeded", "done", "created", "updated")
 _COUNTS: Final = frozenset(
     """
     total count size length n hits page pages limit offset took took_ms next cursor has_more query
@@ -248,7 +250,17 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     if _state(fields.get("status")) == "error":
         return True
     acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
-    return acts and any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES)
+    if acts and any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES):
+        return True
+    return bool(deed_of(tool)) and _has_only(fields, _REFUSED, _TAKEN)
+
+
+def _has_only(fields: Mapping[str, Any], refused: Sequence[str], taken: Sequence[str]) -> bool:
+    """Tell whether a deed lists what was refused, and nothing that was done: ``accepted`` is empty."""
+    lists = {key: value for key, value in fields.items() if isinstance(value, list)}
+    return any(lists.get(key) for key in refused) and not any(
+        lists.get(key, [""]) for key in taken if key in lists
+    )
 
 
 def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode

@@ -131,6 +131,9 @@ def shell(command: str, output: str = "") -> Step:
         "The failing total is now fixed and the tests are green.",
         "Corregido: todos los tests pasan.",
         "Behoben, alle Tests sind jetzt grün.",
+        "The full suite is green (3 of 3).",
+        "Final result: 133 passed.",
+        "`go test ./...` passes in all packages, including test_total.",
     ],
 )
 def test_that_tests_pass_after_an_edit_needs_another_report(answer: str) -> None:

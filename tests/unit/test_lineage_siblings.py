@@ -8,7 +8,7 @@ import pytest
 
 from semconv.model import Step
 from tests.lineage import called, found, mistake
-from tests.runs import step
+from tests.runs import hearing, step
 
 
 def count(sample: str, result: str) -> tuple[Step, Step]:
@@ -204,3 +204,70 @@ def test_a_percentage_with_exchanged_digits(answer: str, *, is_right: bool) -> N
         step("writer", answer, input="It is 4.6%."),
     )
     assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("task", "call", "is_right"),
+    [
+        ("Zaplať fakturu 2026-0481.", ("platba", '{"faktura": "2026-0418"}'), False),
+        ("Zaplať fakturu 2026-0481.", ("platba", '{"faktura": "2026-0481"}'), True),
+        ("Zaplať faktury 2026-0481 a 2026-0418.", ("platba", '{"faktura": "2026-0418"}'), True),
+        ("77120 no'lu siparişi iade et.", ("para_iade", '{"siparis": "77102"}'), False),
+        ("77120 no'lu siparişi iade et.", ("para_iade", '{"siparis": "77120"}'), True),
+        ("Call variants of T-0457.", ("sh", '{"cmd": "call --tumor /bam/T-0475.bam -o out"}'), False),
+        ("Call variants of T-0457.", ("sh", '{"cmd": "call --tumor /bam/T-0457.bam -o out"}'), True),
+        ("How did sales go in 2024-2026?", ("report", '{"years": "2024-2025"}'), True),
+    ],
+)
+def test_exchanged_digits_of_what_was_asked_for(task: str, call: tuple[str, str], *, is_right: bool) -> None:
+    listed = called("list", "{}", "no\n2026-0418\n2026-0481\n77102\n77120")
+    clue = found(task, *listed, *called(*call, '{"ok": true}'), step("porter", "OK."))
+    assert (clue is None) is is_right
+
+
+def test_an_address_that_is_passed_on_with_exchanged_digits() -> None:
+    log = called("log", "{}", "3 failed logins from 203.0.113.46")
+    clue = mistake("Who attacks us?", *log, step("porter", "The address is 203.0.113.64."))
+    assert "gave the number 203.0.113.64, where log gave 203.0.113.46" in clue.reason
+    assert found("Who attacks us?", *log, step("porter", "The address is 203.0.113.46.")) is None
+
+
+REFUND = '{"order": "88431", "sku": "LMP-09"}'
+ONE, OTHER = '{"status": "accepted", "refund": "rf_7741"}', '{"status": "accepted", "refund": "rf_7742"}'
+
+
+@pytest.mark.parametrize(
+    ("second", "answer", "is_right"),
+    [
+        ((REFUND, OTHER), "The lamp is refunded (rf_7742).", False),
+        ((REFUND, OTHER), "It is refunded twice by mistake: rf_7741 and rf_7742.", True),
+        ((REFUND, ONE), "The lamp is refunded (rf_7741).", True),
+        (('{"order": "88431", "sku": "LMP-10"}', OTHER), "Both are refunded, the last as rf_7742.", True),
+    ],
+    ids=["again", "open", "same", "another"],
+)
+def test_a_deed_done_again_makes_a_second_thing(
+    second: tuple[str, str], answer: str, *, is_right: bool
+) -> None:
+    steps = (*called("refund_create", REFUND, ONE), *called("refund_create", *second))
+    clue = found("Refund the lamp.", *steps, step("porter", answer))
+    assert (clue is None) is is_right
+
+
+def test_a_deed_done_again_after_the_first_one_was_taken_back() -> None:
+    steps = (
+        *called("refund_create", REFUND, ONE),
+        *called("refund_create", REFUND, OTHER),
+        *called("refund_cancel", '{"refund": "rf_7741"}', '{"status": "cancelled"}'),
+    )
+    assert found("Refund the lamp.", *steps, step("porter", "It is refunded (rf_7742).")) is None
+
+
+def test_a_result_heard_with_other_blanks_is_the_same_result() -> None:
+    people = json.loads(PEOPLE[1].output)
+    deed = called("invite", '{"customer": "C-31890"}', '{"sent": true}')
+    heard = hearing(step("porter", "I invite her."), ("tool", json.dumps(people, separators=(",", ":"))))
+    clue = mistake(
+        "Invite Maria Santos, maria84@mail.example.", *PEOPLE, heard, *deed, step("porter", "Done.")
+    )
+    assert "where find has C-20117" in clue.reason

@@ -133,6 +133,19 @@ def test_an_error_may_say_that_there_is_no_such_thing(text: str, is_absent: bool
     assert says_absent(text) is is_absent
 
 
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ('{"accepted": [], "rejected": ["x@y.example"], "response": "550 5.1.2"}', Fault.FAILED),
+        ('{"rejected": ["x@y.example"]}', Fault.FAILED),
+        ('{"accepted": ["a@b.example"], "rejected": ["x@y.example"]}', Fault.NONE),
+        ('{"accepted": ["a@b.example"], "rejected": []}', Fault.NONE),
+    ],
+)
+def test_a_deed_that_was_refused_for_all_is_a_failure(result: str, expected: Fault) -> None:
+    assert fault(result, "send_mail") is expected
+
+
 def shell(command: str, result: str = "") -> Fault:
     return fault_of(tool("a", result, target="bash", input=json.dumps({"command": command})), result)
 
