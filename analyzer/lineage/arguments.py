@@ -10,7 +10,6 @@ only: searches and calculations take what is near to what was asked for.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from itertools import islice
@@ -80,6 +79,16 @@ class _Case:
         """Tell whether a call uses a value."""
         return literal.casefold() in self.known.in_calls
 
+    def exchanges(self, call: _Call, value: str, given: str) -> bool:
+        """Tell whether a call has a given id with exchanged digits, and no call of its tool the id itself.
+
+        A tool that only looks things up may look at anything.
+        """
+        if looks_up(call.tool) or not is_exchanged(value, given):
+            return False
+        same = (other.text for other in self.calls if other.tool == call.tool)
+        return not any(given.casefold() in words_in(text) for text in same)
+
 
 def contradicting_arguments(known: Known) -> Iterator[Clue]:
     """Yield the values of calls that differ in one place from what people gave and no call uses."""
@@ -148,9 +157,6 @@ def _years(case: _Case) -> Iterator[_Slip]:
 def _codes(case: _Case) -> Iterator[_Slip]:
     asked = _codes_in(case.asked)
     unused = [one for one in asked if not case.is_used(one)][:_MOST_GIVEN]
-    used: defaultdict[str, set[str]] = defaultdict(set)
-    for call in case.calls if asked else ():
-        used[call.tool] |= words_in(call.text)
     for call in case.calls if asked else ():
         for one in _codes_in(call.text):
             if one in asked or (years_in(one) and not _TWO_PARTS.fullmatch(one)):
@@ -160,9 +166,8 @@ def _codes(case: _Case) -> Iterator[_Slip]:
             is_other = call.is_deed and not case.known.is_read(one, call.position)
             if near is not None and (is_name or is_other):
                 yield _Slip(position=call.position, what="the number", used=one, given=near)
-            others = (given for given in asked[:_MOST_GIVEN] if given.casefold() not in used[call.tool])
-            taken = next((given for given in others if is_exchanged(one, given)), None)
-            if taken is not None and not looks_up(call.tool):
+            taken = next((given for given in asked[:_MOST_GIVEN] if case.exchanges(call, one, given)), None)
+            if taken is not None:
                 yield _Slip(position=call.position, what="the number", used=one, given=taken)
 
 
@@ -214,7 +219,7 @@ def _keyed(case: _Case) -> Iterator[_Slip]:
                 for position, one in case.known.keyed(key)[: -_MOST_KEYED - 1 : -1]
                 if position < call.position
                 and _kind_of_id(one) == kind
-                and (not case.is_used(one) or (not looks_up(call.tool) and is_exchanged(value, one)))
+                and (not case.is_used(one) or case.exchanges(call, value, one))
             )
             for one, position in islice(given, 1):
                 yield _Slip(

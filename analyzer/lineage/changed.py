@@ -76,7 +76,8 @@ def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     """Yield the ids from nowhere with exchanged digits of a given one: nobody makes one up so."""
     codes = [one for one in values_in(answer) if one.kind is ValueKind.CODE][:_MOST]
     strange = [one for one in codes if not known.has(one.key)]
-    given = [told for told in known.told(ValueKind.CODE) if told.value.key not in answer.casefold()]
+    given = [*known.told(ValueKind.CODE)] if strange else []
+    given = [told for told in given if told.value.key not in answer.casefold()]
     for one in strange:
         near = (told for told in given if is_exchanged(one.key, told.value.key))
         yield from (("the number", one.literal, told) for told in islice(near, 1))

@@ -90,12 +90,12 @@ def _slips(new: list[Figure], heard: list[Figure], said: set[float]) -> Iterator
     for figure in new:
         if len(figure.digits) < _LEAST_DIGITS and len(shares) > _FEW_SHARES:
             continue  # alike by chance
-        results = plain_results([one.value for one in heard if one.value][-_MOST_WORKED:])
-        if any(map(figure.is_about, (*(each.value for each in heard), *results))):
-            continue
         near = (one for one in heard if one.value not in said and _is_telling(one) and _is_slip(figure, one))
         given = next(near, None)
-        if given is not None:
+        if given is None:
+            continue
+        results = plain_results([one.value for one in heard if one.value][-_MOST_WORKED:])
+        if not any(map(figure.is_about, (*(each.value for each in heard), *results))):
             yield figure, given
 
 

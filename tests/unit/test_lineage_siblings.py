@@ -119,6 +119,12 @@ def test_a_deed_on_the_id_itself_or_on_the_next_one(host: str) -> None:
     assert found("Triage A-9931.", *ALERT, *TREE, *isolated, step("porter", "Done.")) is None
 
 
+def test_a_tool_in_another_language_that_looked_at_both() -> None:
+    ours = called("jegyzokonyv", '{"szerzodes": "B-4107"}', '{"szerzodes": "B-4107", "ft": 28000}')
+    next_door = called("jegyzokonyv", '{"szerzodes": "B-4170"}', '{"szerzodes": "B-4170", "tetelek": []}')
+    assert found("Mennyi a kár (B-4107)?", *ours, *next_door, step("porter", "28 000 Ft.")) is None
+
+
 PEOPLE = called(
     "find",
     '{"name": "Maria Santos"}',
