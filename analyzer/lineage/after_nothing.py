@@ -16,7 +16,7 @@ from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, around, counts_in
 from analyzer.lineage.vocabulary import begins_with_no, first_sentence
 from analyzer.signals.commands import call_name, commands_of
-from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.run_view import HEAD, callers_of, final_answer
 from analyzer.signals.tool_names import deed_of, recalls
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import asks_whether, mentions_fault
@@ -142,14 +142,24 @@ def _calls(known: Known) -> Iterator[tuple[int, str]]:
 
 
 def _failed_at_last(known: Known) -> list[int]:
-    """Return the positions of the calls that failed and after which no call returned more than a state."""
+    """Return the positions of the calls that failed and after which no call returned more than a state.
+
+    A call of another tool in the same request was made before anybody knew of the failure, and answers
+    nothing for it.
+    """
+    steps = known.reading.steps
+    asker = callers_of(steps)
     found: list[int] = []
-    for place, step in enumerate(known.reading.steps):
+    for place, step in enumerate(steps):
         if step.kind is StepKind.TOOL:
             if known.reading.faults[place] is Fault.FAILED and not known.reading.repaired[place]:
                 found.append(place)
             elif not _only_accepts(step):
-                found.clear()
+                found = [
+                    one
+                    for one in found
+                    if asker[one] == asker[place] is not None and steps[one].target != step.target
+                ]
     return found
 
 

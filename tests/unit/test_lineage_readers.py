@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analyzer.lineage.clue import Clue, ClueKind, weigh
-from semconv.model import Step
+from semconv.model import SpanStatus, Step
 from tests.lineage import found, mistake
 from tests.runs import calling, failed_tool, step, tool
 
@@ -294,6 +296,25 @@ def after_failure(answer: str, *later: Step) -> Clue | None:
 
 
 QUEUED = (calling("reader", ("reserve", "{}")), tool("reader", '{"status": "QUEUED"}', "reserve"))
+
+
+RATE = tool("reader", "1.0", "fx", input='{"c": "EUR"}')
+
+
+@pytest.mark.parametrize(
+    ("other", "is_right"),
+    [(RATE, False), (replace(UNREAD, status=SpanStatus.UNSET, error="", output="see 1.0"), True)],
+)
+def test_a_call_of_the_same_request_does_not_answer_for_one_that_failed(
+    other: Step, *, is_right: bool
+) -> None:
+    both = calling("reader", ("tide_at", '{"port": "Brest"}'), (other.target or "", other.input))
+    clue = found("How high is the tide at Brest?", both, UNREAD, other, step("reader", "It is 17.83 m high."))
+    assert (clue is None) is is_right
+    alone = calling("reader", (other.target or "", other.input))
+    first = calling("reader", ("tide_at", '{"port": "Brest"}'))
+    later = found("How high is it?", first, UNREAD, alone, other, step("reader", "It is 17.83 m high."))
+    assert later is None
 
 
 def test_a_deed_that_returns_no_figure_does_not_answer_a_failed_call() -> None:
