@@ -24,7 +24,7 @@ from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import weekdays_in
 from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD
+from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import deed_of, looks_up
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
@@ -125,7 +125,7 @@ def _dates(case: _Case) -> Iterator[_Slip]:
         read = (*asked, *(told.date for told in case.known.dates if told.told.position < call.position))
         is_named = any(date(*day).weekday() in named for day in one.readings if day.year)
         if not any(agree(one, other) for other in read) and not (
-            is_named or follows(one, read, counts_in(case.asked), within=_NEIGHBOUR)
+            is_named or follows(one, read, (*counts_in(case.asked), *case.known.counts), within=_NEIGHBOUR)
         ):
             given = min(near, key=lambda each: digits_apart(one, each))
             yield _Slip(position=call.position, what="the date", used=one.literal, given=given.literal)
@@ -155,6 +155,7 @@ def _years(case: _Case) -> Iterator[_Slip]:
 
 
 def _codes(case: _Case) -> Iterator[_Slip]:
+    answer = words_in(final_answer(case.known.reading.trajectory))
     asked = _codes_in(case.asked)
     unused = [one for one in asked if not case.is_used(one)][:_MOST_GIVEN]
     for call in case.calls if asked else ():
@@ -167,7 +168,7 @@ def _codes(case: _Case) -> Iterator[_Slip]:
             if near is not None and (is_name or is_other):
                 yield _Slip(position=call.position, what="the number", used=one, given=near)
             taken = next((given for given in asked[:_MOST_GIVEN] if case.exchanges(call, one, given)), None)
-            if taken is not None:
+            if taken is not None and one.casefold() not in answer and taken.casefold() in answer:
                 yield _Slip(position=call.position, what="the number", used=one, given=taken)
 
 
@@ -193,12 +194,20 @@ def _figures(case: _Case) -> Iterator[_Slip]:
             continue
         near = next((each for each in unused if pairs * alike_by_chance(one, each.value) <= BY_CHANCE), None)
         beside = [each.value for each in figures(call.text) if each.value != one.value][:_MOST_GIVEN]
-        is_derived = any(map(one.is_about, (*worked_out, *(plain_results(beside) if near else ()))))
+        returned = _figures_before(case.known, call.position) if near else ()
+        computed = (*plain_results(beside), *plain_results([near.value, *returned])) if near else ()
+        is_derived = any(map(one.is_about, (*worked_out, *computed)))
         is_read = case.known.is_number_read(one.value, call.position) or case.known.is_read(
             one.literal, call.position
         )
         if near is not None and not is_derived and not is_read:
             yield _Slip(position=call.position, what="the figure", used=one.literal, given=near.literal)
+
+
+def _figures_before(known: Known, position: int) -> Sequence[float]:
+    """Return the latest figures that results gave before a call, at most ``_MOST_GIVEN``."""
+    found = (one.value for place, each in known.figures() if place < position for one in each)
+    return [*dict.fromkeys(found)][-_MOST_GIVEN:]
 
 
 def _keyed(case: _Case) -> Iterator[_Slip]:
@@ -219,6 +228,7 @@ def _keyed(case: _Case) -> Iterator[_Slip]:
                 for position, one in case.known.keyed(key)[: -_MOST_KEYED - 1 : -1]
                 if position < call.position
                 and _kind_of_id(one) == kind
+                and not _is_near(value, one)
                 and (not case.is_used(one) or case.exchanges(call, value, one))
             )
             for one, position in islice(given, 1):
@@ -248,6 +258,17 @@ def _is_id(value: str) -> bool:
 def _kind_of_id(value: str) -> str:
     """Return the letters with which an id begins; empty if it begins with something else."""
     return value[: next((place for place, char in enumerate(value) if not char.isalpha()), 0)].casefold()
+
+
+def _is_near(value: str, given: str) -> bool:
+    """Tell whether an id is one of the next or the previous ones of a series."""
+    ours, theirs = (re.fullmatch(r"(.*?)(\d{1,9})", one) for one in (value, given))
+    if ours is None or theirs is None or ours[1] != theirs[1]:
+        return False
+    return 0 < abs(int(ours[2]) - int(theirs[2])) <= _NEXT
+
+
+_NEXT: Final = 3
 
 
 def is_exchanged(value: str, given: str) -> bool:

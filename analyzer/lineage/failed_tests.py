@@ -17,7 +17,7 @@ from typing import Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.known import Known
-from analyzer.signals.commands import RUNS_TESTS, call_name
+from analyzer.signals.commands import RUNS_TESTS, call_name, commands_of
 from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.wordings import Kind, kinds_said, says_newly
@@ -30,6 +30,8 @@ _READS: Final = re.compile(
 """A part of a command that prints what others wrote."""
 _EDITS: Final = re.compile(r"edit|write|patch|replace|insert|create|save|rename", re.IGNORECASE)
 """Words in the names of tools that change files and run nothing."""
+_OTHER_TREE: Final = re.compile(r"\bstash\b|\bworktree\b|\bcheckout\b|\bbisect\b|\|\|\s*true\b")
+"""Commands that test an earlier state on purpose, or whose failures do not matter."""
 _OF_TESTS: Final = re.compile(r"test|prueba|prova|тест|テスト|测试|測試|테스트|اختبار|परीक्षण", re.IGNORECASE)
 _FAILURES: Final = re.compile(
     r"(?<![\w.])[1-9]\d{0,5} (?:tests? )?(?:failed|failing|failures?)\b|\bFAILED \((?:failures|errors)=\d+\)?"
@@ -98,11 +100,15 @@ def _last_tests(steps: Sequence[Step]) -> tuple[Step | None, bool]:
     ``None`` if a call after it may have run tests too.
     """
     is_edited = False
-    for step in reversed(steps):
+    for place, step in reversed([*enumerate(steps)]):
         if step.kind is not StepKind.TOOL:
             continue
         if _runs_tests(step):
-            return step, is_edited
+            return (
+                (None, False)
+                if _is_of_another_tree(step) or _had_passed(steps[:place])
+                else (step, is_edited)
+            )
         name = call_name(step)
         is_edit = _EDITS.search(name) is not None
         if not is_edit and not looks_up(name):
@@ -111,8 +117,26 @@ def _last_tests(steps: Sequence[Step]) -> tuple[Step | None, bool]:
     return None, False
 
 
+def _is_of_another_tree(step: Step) -> bool:
+    return _OTHER_TREE.search(step.input[:HEAD]) is not None
+
+
+def _had_passed(earlier: Sequence[Step]) -> bool:
+    """Tell whether tests had passed since the last edit: what fails after it is something else."""
+    for step in reversed(earlier):
+        if step.kind is not StepKind.TOOL:
+            continue
+        if _runs_tests(step):
+            return _FAILURES.search(f"{step.output}\n{step.error}"[-HEAD:]) is None
+        if not looks_up(call_name(step)):
+            return False
+    return False
+
+
 def _runs_tests(step: Step) -> bool:
     tool = step.target or ""
+    if commands := commands_of(step):
+        return any(one.startswith("check ") for one in commands)
     command = _READS.sub(" ", step.input[:HEAD])
     is_edit = looks_up(tool) or _EDITS.search(tool) is not None
     return not is_edit and RUNS_TESTS.search(f"{tool} {command}") is not None

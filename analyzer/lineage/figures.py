@@ -310,8 +310,10 @@ def _currency(before: str) -> re.Match[str] | None:
 
 
 def _unit_of_key(key: str) -> str:
-    """Return the unit with which a key ends; empty for a rate, as in ``mg_par_kg`` and ``price_kg``."""
+    """Return the unit at the end of a key, or its currency; empty for a rate such as ``mg_par_kg``."""
     *before, ending = key.split("_")
+    if before and before[0] in CURRENCY_CODES and ending != "rate":
+        return before[0]  # usd_price
     is_rate = any(word in _KEY_UNITS or word in _CURRENCIES or _RATE.match(word) for word in before)
     return "" if is_rate else _CURRENCIES.get(ending, ending if ending in _KEY_UNITS else "")
 

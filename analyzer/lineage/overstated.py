@@ -17,8 +17,9 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import dates_in
 from analyzer.lineage.deeds import acts_in, acts_of, claims_in, spaced
 from analyzer.lineage.known import Known, words_in
+from analyzer.signals.commands import call_name
 from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.tool_names import looks_up
+from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, Step, StepKind
@@ -107,12 +108,14 @@ def overstated_deeds(known: Known) -> Iterator[Clue]:
     claims = list(claims_in(answer)) if answer else []
     done = acts_in(answer) if claims else frozenset()
     claimed = frozenset[str]().union(*(acts for _, acts in claims))
-    for place in known.last_calls.values() if claims else ():
+    for tool, place in known.last_calls.items() if claims else ():
         step = known.reading.steps[place]
+        by_others = frozenset[str]().union(*(acts_of(one or "") for one in known.last_calls if one != tool))
         if looks_up(step.target or "") or known.reading.faults[place] is not Fault.NONE:
             continue
         row = mapping(step.output[:HEAD])
-        for key, value, denied in _not_done(row, f"{known.asked}\n{answer}", claimed):
+        for key, value, said in _not_done(row, f"{known.asked}\n{answer}", claimed):
+            denied = said - (by_others - acts_of(tool or ""))
             claim = next((sentence for sentence, acts in claims if acts & denied), claims[0][0])
             if not done.isdisjoint(denied) and not _goes_on(known, place, row, denied):
                 yield _clue(known, place, key, value, claim)
@@ -126,13 +129,14 @@ _NAMES: Final = re.compile(r"(?=[^\d\s]*\d)(?=[^A-Za-z\s]*[A-Za-z])[\w-]{3,40}")
 def repeated_deeds(known: Known) -> Iterator[Clue]:
     """Yield the second call with the arguments of one that succeeded, if each made a thing with its own id.
 
-    The task may ask for several, a later call may take the first one back, and an answer that names both is
-    open about it.
+    Payments, bookings and messages count: to build or to train again is the way to a better result. The task
+    may ask for several, a call between may have changed what is needed, a later one may take the first one
+    back, and an answer that names both is open about it.
     """
     answer = final_answer(known.reading.trajectory)[:HEAD]
     made: dict[tuple[str, str], tuple[int, Mapping[str, str]]] = {}
     for place, step in enumerate(known.reading.steps):
-        if step.kind is not StepKind.TOOL or not step.input or looks_up(step.target or ""):
+        if step.kind is not StepKind.TOOL or not step.input or not _is_for_good(step.target or ""):
             continue
         ids = _ids(step)
         if not ids or known.reading.faults[place] is not Fault.NONE:
@@ -142,8 +146,28 @@ def repeated_deeds(known: Known) -> Iterator[Clue]:
         told = [ids[one] for one in ids if one in words_in(answer)]
         is_new = first != place and earlier.keys().isdisjoint(ids)
         spoken = words_in(f"{answer}\n{known.asked}") | _used_after(known, place) if is_new else frozenset()
-        if is_new and told and spoken.isdisjoint(earlier):
+        if is_new and told and spoken.isdisjoint(earlier) and not _has_changes(known, first, place):
             yield _again(known, place, first, next(iter(earlier.values())), told[0])
+
+
+def _is_for_good(tool: str) -> bool:
+    """Tell whether a tool's deed reaches somebody each time that it is done."""
+    return deed_of(tool) in _REACHING or bool(acts_of(tool) & _REACHING)
+
+
+_REACHING: Final = frozenset(
+    {"book", "buy", "charge", "order", "pay", "purchase", "refund", "reserve", "send", "ship", "transfer"}
+)
+
+
+def _has_changes(known: Known, first: int, place: int) -> bool:
+    """Tell whether a call of another tool between two calls may have changed something."""
+    between = known.reading.steps[first + 1 : place]
+    tool = known.reading.steps[first].target
+    return any(
+        step.kind is StepKind.TOOL and step.target != tool and not looks_up(call_name(step))
+        for step in between
+    )
 
 
 def _ids(call: Step) -> Mapping[str, str]:
@@ -192,7 +216,7 @@ def _not_done(
                 yield str(key), "0", denied
         elif value is False and _DONE_KEY.match(str(key)):
             if not re.search(_UNDONE, answer, re.IGNORECASE):
-                yield str(key), "false", acts_in(spaced(str(key))) or _FINAL
+                yield str(key), "false", acts_in(spaced(str(key)))
         elif isinstance(value, str) and len(value) <= _LONGEST and _STATE.search(str(key)):
             state = next((one for one in _STATES if one.says.search(value)), None)
             if state is not None and not state.tells.search(answer):

@@ -1,8 +1,8 @@
 """Answers from the call for something else: for sample S12 with what was returned for S21. Pure.
 
-Two calls of a tool that differ in one name, one of which is asked for: if the answer gives figures that only
-the other call returned, and none that only the right one did, it answers for the wrong thing. Nothing may
-lead from the right one to the other: a result that names it, or people who do.
+Two calls of a tool that differ in one name, one of which is asked for: an answer that names it, gives figures
+that only the other call returned, and none that only the right one did, answers for the wrong thing. Nothing
+may lead from the right one to the other: a result that names it, people who do, or an order in the task.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ from semconv.record import record
 
 _TOKEN: Final = re.compile(r"[^\W_]+")
 _DIGIT: Final = re.compile(r"\d")
+_ORDER: Final = re.compile(
+    r"\b(?:before|after|next|previous|prior|following|successor|vor|nächste\w*|vorige\w*|avant|après|suivant\w*"
+    r"|précédent\w*|antes|después|siguiente|anterior|depois|seguinte|prima|dopo|successiv\w*|precedente|przed"
+    r"|sonraki|önceki|före|efter)\b|之前|之后|前の|次の|이전|다음",
+    re.IGNORECASE,
+)
+"""Words by which a task asks for the neighbour of what it names."""
 _LEAST_WORD: Final = 4
 """Letters of a word that tells two files apart."""
 _LEAST_SHARED: Final = 3
@@ -48,12 +55,15 @@ def figures_of_siblings(known: Known) -> Iterator[Clue]:
     """Yield the answers with figures of a call for a sibling of what was asked for; at most one."""
     answer = final_answer(known.reading.trajectory)[:HEAD]
     stated = frozenset(one.value for one in figures(answer) if not one.is_small and not one.is_label)
+    if _ORDER.search(known.asked):
+        return  # "the quarter before Q3"
     asked = _names(known.asked) | words_in(known.asked) if stated else frozenset()
+    said = _names(answer) | words_in(answer)
     pairs = (pair for looks in _looks(known).values() for pair in permutations(looks, 2)) if asked else ()
     spoken = _names(f"{known.asked}\n{answer}") | words_in(f"{known.asked}\n{answer}")
     for right, other in pairs:
         name, instead = _difference(right, other, asked)
-        if not name or instead in spoken:
+        if not name or name not in said or instead in spoken:
             continue
         own = right.values - other.values
         taken = (other.values - right.values) & stated

@@ -118,6 +118,9 @@ def _misconverted_at_once(known: Known) -> Iterator[Clue]:
         for one, other in pairwise(said):
             given = _Returned(unit=one.unit, figure=one, step=position)
             is_same = one.digits == other.digits in answered and len(one.digits) >= _LEAST_SAME
+            is_same = (
+                is_same and one.literal_digits != other.literal_digits
+            )  # "512 MB of RAM, 512 GB of disk"
             if is_same and other.start - one.end <= _RIGHT_AFTER and _is_wrong_in_any_reading(one, other):
                 yield _clue(known, position, other, given)
                 return

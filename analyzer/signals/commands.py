@@ -37,7 +37,7 @@ _BEFORE: Final = re.compile(r"sudo|time|nohup|env|exec|command|xargs|timeout|\d+
 """Words before the program."""
 _WRITES: Final = re.compile(r"(?<![\d&>=-])>{1,2}\s?(?!&|/dev/)[^\s>]")
 _WORD: Final = re.compile(r"[A-Za-z][\w-]*")
-_OPTIONS_WITH_VALUE: Final = frozenset({"-C", "-n", "-f", "-c", "--namespace", "--context", "--prefix"})
+_OPTIONS_WITH_VALUE: Final = frozenset({"-C", "-n", "-f", "-c", "--namespace", "--context", "--prefix", "-s"})
 _OF_TWO_WORDS: Final = frozenset({"gh", "aws", "gcloud", "az", "docker", "systemctl"})
 """Programs whose subcommands may have two words: ``gh pr create``."""
 _SCRIPT: Final = re.compile(r"\.{0,2}/(?!usr/|bin/|opt/)|.*\.(?:sh|py|js|ts|rb|pl)$")
@@ -58,7 +58,8 @@ _PRINTS: Final = frozenset(
 )
 """Programs and subcommands that print what others wrote."""
 _CHANGES: Final = {
-    "rm": "delete", "rmdir": "delete", "mv": "move", "cp": "create", "mkdir": "create",
+    "rm": "delete", "rmdir": "delete", "shred": "delete", "dropdb": "delete", "scancel": "cancel",
+    "mv": "move", "cp": "create", "mkdir": "create",
     "touch": "create", "ln": "create",
     "chmod": "change", "chown": "change", "kill": "stop", "pkill": "stop",
 }  # fmt: skip
@@ -69,6 +70,12 @@ RUNS_TESTS: Final = re.compile(
     re.IGNORECASE,
 )
 """Words in a command that runs tests, or checks in another way."""
+
+
+_TESTS: Final = re.compile(rf"(?:{RUNS_TESTS.pattern})(?::[\w:-]+)?|e2e", re.IGNORECASE)
+"""A word that says that a command runs tests."""
+_MOST_BEFORE_TESTS: Final = 6
+_DELETES: Final = re.compile(r"\s--?delete\b|\s-exec\s+rm\b")
 
 
 def call_name(step: Step) -> str:
@@ -123,10 +130,12 @@ def _name(command: str) -> str:
     if not words:
         return ""
     name = " ".join(words)
-    if RUNS_TESTS.search(command):
+    verb = next((_CHANGES[word] for word in words if word in _CHANGES), "")
+    if verb or _DELETES.search(command):
+        return f"{verb or 'delete'} {name}"
+    is_test = any(_TESTS.fullmatch(word) for word in command.split()[:_MOST_BEFORE_TESTS])
+    if is_test and words[0] not in _READS and not deed_of(name):
         return f"check {name}"
-    if words[0] in _CHANGES:
-        return f"{_CHANGES[words[0]]} {name}"
     if words[0] == "sed" and " -i" in command:
         return f"edit {name}"
     if words[0] in _READS and _WRITES.search(command):

@@ -151,7 +151,7 @@ def fault_of(step: Step, output: str) -> Fault:
         return Fault.FAILED
     if not text and step.content is not ContentState.COMPLETE:
         return Fault.NONE  # its result was not recorded
-    if deed_of(name):
+    if deed_of(name) or (commands_of(step) and not looks_up(name)):
         return Fault.NONE  # a tool that changes something may return nothing
     return Fault.EMPTY if _is_nothing(text) else Fault.NONE
 

@@ -157,3 +157,19 @@ def test_that_tests_pass_after_an_edit_needs_another_report(answer: str) -> None
 )
 def test_an_edit_after_failing_tests_is_no_clue(answer: str, later: list[Step]) -> None:
     assert clues(answer, REPORTS["pytest"], *later, task="Fix the failing test.") == []
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [shell("pytest -q", "80 passed in 2.1s"), shell("git stash && pytest -q", "3 failed, 77 passed")],
+        [shell("pytest -q", "80 passed in 2.1s"), shell("pytest tests/known_broken || true", "1 failed")],
+        [shell("pytest -q", "80 passed in 2.1s"), shell("cd ../old && pytest -q", "3 failed, 77 passed")],
+        [shell("grep -rn '1 failed' tests/golden.txt", "tests/golden.txt:1 failed, 2 passed")],
+    ],
+    ids=["stash", "known", "another tree", "quoted"],
+)
+def test_failures_of_something_else_than_the_work(steps: list[Step]) -> None:
+    answer = step("coder", "Done, all 80 tests pass.", kind=StepKind.LLM)
+    reading = read(run(*steps, answer, task="Rename total.", output=answer.output))
+    assert [*failed_tests(Known(reading))] == []

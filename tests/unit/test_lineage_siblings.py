@@ -34,7 +34,7 @@ def test_figures_of_another_house_of_a_street() -> None:
         "Qual é a renda na Rua das Flores 12?",
         *called("ler", '{"ficheiro": "rua-das-flores-12.pdf"}', "Rua das Flores 12: 980 €, até 31/08/2027"),
         *called("ler", '{"ficheiro": "rua-das-flores-21.pdf"}', "Rua das Flores 21: 1.150 €, até 31/12/2027"),
-        step("porter", "A renda é de 1.150 €."),
+        step("porter", "A renda da Rua das Flores 12 é de 1.150 €."),
     )
     assert clue.reason.endswith("for flores 12 with what ler returned for flores 21")
 
@@ -44,7 +44,7 @@ def test_figures_of_an_earlier_version_than_the_one_asked_for() -> None:
         "What did diesel cost by the corrected report?",
         *read("prelim", "depot,km,l_per_100km\nKiel,84000,31.4"),
         *read("corrected_v2", "depot,km,l_per_100km,remark\nKiel,84000,29.8,sensor 14"),
-        step("porter", "Kiel used 31.4 l per 100 km."),
+        step("porter", "By the corrected report, Kiel used 31.4 l per 100 km."),
     )
     assert clue.reason.endswith("answered for corrected with what read_csv returned for prelim")
 
@@ -85,6 +85,14 @@ def test_figures_of_an_earlier_version_than_the_one_asked_for() -> None:
             "Kiel used 29.8 l per 100 km.",
         ),
         (
+            "What was the revenue in the quarter before Q3?",
+            [
+                called("revenue", '{"quarter": "Q3"}', "512340"),
+                called("revenue", '{"quarter": "Q2"}', "478910"),
+            ],
+            "In the quarter before Q3 it was 478,910.",
+        ),
+        (
             "Which towns ban stoves, and what is the fine?",
             [
                 called(
@@ -95,7 +103,7 @@ def test_figures_of_an_earlier_version_than_the_one_asked_for() -> None:
             "The fine is 450 euros.",
         ),
     ],
-    ids=["right", "both", "said", "led", "renamed", "derived", "limit", "corrected", "pages"],
+    ids=["right", "both", "said", "led", "renamed", "derived", "limit", "corrected", "before", "pages"],
 )
 def test_figures_of_what_was_asked_for_or_led_to(
     task: str, calls: list[tuple[Step, Step]], answer: str
@@ -187,6 +195,8 @@ def test_a_deed_on_what_belongs_to_the_wrong_entry(visit: str, *, is_right: bool
         ("272.000 cm², es decir 272 m².", False),
         ("272.000 cm², es decir 27,2 m².", True),
         ("We ran 1,240 m, and the lake is 124 km away.", True),
+        ("It has 512 MB of RAM, 512 GB of disk.", True),
+        ("325 W, 325 kW in all.", True),
     ],
 )
 def test_the_same_digits_in_another_unit_beside_each_other(answer: str, *, is_right: bool) -> None:
@@ -227,7 +237,7 @@ def test_a_percentage_with_exchanged_digits(answer: str, *, is_right: bool) -> N
 )
 def test_exchanged_digits_of_what_was_asked_for(task: str, call: tuple[str, str], *, is_right: bool) -> None:
     listed = called("list", "{}", "no\n2026-0418\n2026-0481\n77102\n77120")
-    clue = found(task, *listed, *called(*call, '{"ok": true}'), step("porter", "OK."))
+    clue = found(task, *listed, *called(*call, '{"ok": true}'), step("porter", f"Done: {task}"))
     assert (clue is None) is is_right
 
 
@@ -258,6 +268,39 @@ def test_a_deed_done_again_makes_a_second_thing(
     steps = (*called("refund_create", REFUND, ONE), *called("refund_create", *second))
     clue = found("Refund the lamp.", *steps, step("porter", answer))
     assert (clue is None) is is_right
+
+
+@pytest.mark.parametrize(
+    ("tool", "between"),
+    [
+        ("build", ("edit_file", '{"path": "a.py"}', "ok")),
+        ("refund_create", ("refund_cancel", '{"refund": "rf_7741"}', '{"status": "cancelled"}')),
+        ("train_model", ("get_metrics", "{}", '{"loss": "nan"}')),
+    ],
+    ids=["built again", "taken back", "trained again"],
+)
+def test_a_deed_done_again_with_a_reason(tool: str, between: tuple[str, str, str]) -> None:
+    steps = (*called(tool, REFUND, ONE), *called(*between), *called(tool, REFUND, OTHER))
+    assert found("Refund or build it.", *steps, step("porter", "It is done (rf_7742).")) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [("v1.4.2", "v1.4.3"), ("B41", "B42"), ("r0042", "r0043"), ("C14", "C13")],
+)
+def test_the_next_id_of_a_series(given: str, used: str) -> None:
+    looked = called("look", "{}", json.dumps({"tag": given, "free": False}))
+    deed = called("publish_tag", json.dumps({"tag": used}), '{"ok": true}')
+    assert found("Publish the next one.", *looked, *deed, step("porter", f"Published {used}.")) is None
+
+
+def test_an_id_with_exchanged_digits_that_a_search_gave_for_another_person() -> None:
+    people = called(
+        "search", '{"name": "Ito"}', '[{"id": 88231, "name": "Ito"}, {"id": 88213, "name": "Sato"}]'
+    )
+    deed = called("cancel", '{"id": 88231}', '{"ok": true}')
+    task = "88213 is Mr Sato's booking. Cancel the one of Mr Ito."
+    assert found(task, *people, *deed, step("porter", "Booking 88231 of Mr Ito is cancelled.")) is None
 
 
 def test_a_deed_done_again_after_the_first_one_was_taken_back() -> None:

@@ -250,7 +250,7 @@ class Asked:
         """Return a bound of the time for a browser's picker, in UTC; empty without one, and for an age."""
         try:
             found = datetime.fromisoformat(self.get(name))
-        except ValueError:
+        except (ValueError, OverflowError):
             return ""
         return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
