@@ -34,6 +34,7 @@ from collector_processor.rebuild.encode import encode, encode_logs
 from collector_processor.rebuild.stages import rebuild
 from collector_processor.settings import Settings
 from collector_processor.trajectory import order
+from semconv.attributes import TASK_OUTCOME, TASK_OUTCOME_SOURCE
 from semconv.model import LogRecord, Outcome, OutcomeSource, Span, Status, Trace, Trajectory
 from semconv.record import record, replace
 
@@ -85,6 +86,7 @@ class Reporter:
         said = await _said(seen.ended, self._wishes)
         # Of several runs only the last can have ended the program.
         of_runs = [*[_Said() for _ in runs[1:]], said] if runs else []
+        self.runs = tuple(_as_told(run, its) for run, its in zip(runs, of_runs, strict=True))
         return tuple([await self._judged(each, its) for each, its in zip(runs, of_runs, strict=True)])
 
     def save(self, seen: Seen) -> None:
@@ -120,6 +122,18 @@ class Reporter:
         if self._wishes.opens:
             self._shown.append(Shown(spans=run.trace.spans, trajectory=trajectory, analysis=analysis))
         return Judged(trajectory=trajectory, attribution=analysis.attribution)
+
+
+def _as_told(run: Run, said: _Said) -> Run:
+    """Return a run whose root span says how it ended, so that a saved run is judged as it was here."""
+    if said.outcome is None or said.source is None:
+        return run
+    told = {TASK_OUTCOME: said.outcome.value, TASK_OUTCOME_SOURCE: said.source.value}
+    spans = tuple(
+        one if one.parent_id else replace(one, attributes={**one.attributes, **told})
+        for one in run.trace.spans
+    )
+    return replace(run, trace=replace(run.trace, spans=spans))
 
 
 class Once:

@@ -229,6 +229,25 @@ print(urllib.request.urlopen(urllib.request.Request(url, body.encode())).read().
 """
 
 
+@pytest.mark.parametrize("words", [["--failed"], ["--expect", "3,999"]])
+def test_a_run_that_only_its_user_calls_failed_is_failed_in_its_file_too(
+    tmp_path: Path, words: list[str]
+) -> None:
+    right = INSTRUMENTED.replace("3,530", "3,630")
+    (tmp_path / "sales.py").write_text(right)
+    ended = run(tmp_path, *words, "--format", "json", "--save", "run.json", "--", sys.executable, "sales.py")
+    here = json.loads(ended.stdout)
+    assert here["status"] == "attributed", ended.stderr
+    again = subprocess.run(
+        [sys.executable, "-m", "analyzer", "attribute", "run.json", "--format", "json"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    there = json.loads(again.stdout)
+    assert [there[key] for key in ("status", "agent", "step")] == [
+        here[key] for key in ("status", "agent", "step")
+    ]
+
+
 def test_a_program_over_grpc_and_without_variables_is_seen_too(tmp_path: Path) -> None:
     (tmp_path / "sales.py").write_text(INSTRUMENTED)
     ended = run(tmp_path, "--format", "json", sys.executable, "sales.py")
