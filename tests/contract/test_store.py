@@ -443,6 +443,19 @@ def test_every_usual_scheme_opens_the_store(server: PostgresServer, scheme: str,
         assert db.execute("SELECT version_num FROM alembic_version").fetchone() == (SCHEMA,)
 
 
+def test_parameters_of_the_url_hold_beside_ours(server: PostgresServer) -> None:
+    place = f"host={server.folder}&options=-csearch_path%3Dpg_temp&application_name=mine"
+    engine = open_engine(f"postgresql://postgres@/postgres?{place}")
+    with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+        shown = {}
+        for name in ("search_path", "application_name", "statement_timeout"):
+            cursor.execute(f"SHOW {name}")
+            ((shown[name],),) = cursor.fetchall()
+    engine.dispose()
+    assert (shown["search_path"], shown["application_name"]) == ("pg_temp", "mine")
+    assert shown["statement_timeout"] != "0"
+
+
 @pytest.mark.parametrize(
     ("servers", "given"),
     [

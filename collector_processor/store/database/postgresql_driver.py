@@ -96,22 +96,26 @@ class _Connection(psycopg.Connection[Any]):
 def open_engine(url: str) -> Engine:
     """Return an engine for the connections of one process; it does not connect yet.
 
+    Parameters of the URL, such as ``?connect_timeout=30``, replace ours; its ``options`` are added to ours.
+
     Raises:
         CollectorError: the URL cannot be used.
     """
-    arguments = {
-        "autocommit": True,
+    ours: dict[str, Any] = {
         "connect_timeout": _CONNECT_S,
-        "options": f"-c statement_timeout={_STATEMENT_MS} {_SERVER_KEEPALIVES}",
         "application_name": "blamespan",
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,
     }
     try:
+        place = _read_url(url)
+        own = {name: value for name, value in ours.items() if name not in place.query}
+        asked = place.query.get("options", "")
+        options = f"-c statement_timeout={_STATEMENT_MS} {_SERVER_KEEPALIVES} {asked}".rstrip()
         engine = create_engine(
-            _read_url(url),
-            connect_args=arguments,
+            place,
+            connect_args={"autocommit": True, "options": options, **own},
             pool_size=_POOL,
             pool_pre_ping=True,
             pool_reset_on_return=None,
