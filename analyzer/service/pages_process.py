@@ -225,7 +225,7 @@ class Service:
     async def beat(self) -> None:
         """Say regularly that this process runs, until cancelled."""
         while True:
-            self._writer.write(_line({"ask": ALIVE, "id": next(self._ids)}))
+            self._send({"ask": ALIVE, "id": next(self._ids)})
             await asyncio.sleep(BEAT_S)
 
     async def ready(self) -> None:
@@ -241,11 +241,16 @@ class Service:
         found = await self._ask({"ask": PROBE, "path": path, "accept": accept}, _ANSWER_S)
         return ProbeAnswer(**found) if found else _GONE
 
+    def _send(self, question: Mapping[str, Any]) -> None:
+        """Send a question; a service that has ended, as ``listen`` will tell, gets none."""
+        if not self._writer.is_closing():
+            self._writer.write(_line(question))
+
     async def _ask(self, question: dict[str, Any], patience_s: float) -> Question | None:
         id_ = next(self._ids)
         asked: asyncio.Future[Question] = asyncio.get_running_loop().create_future()
         self._asked[id_] = asked
-        self._writer.write(_line({**question, "id": id_}))
+        self._send({**question, "id": id_})
         try:
             async with asyncio.timeout(patience_s):
                 return await asked
