@@ -43,6 +43,7 @@ _OF_TWO_WORDS: Final = frozenset({"gh", "aws", "gcloud", "az", "docker", "system
 _SCRIPT: Final = re.compile(r"\.{0,2}/(?!usr/|bin/|opt/)|.*\.(?:sh|py|js|ts|rb|pl)$")
 """A program of the project's own, whose name tells nothing for sure."""
 _MOST_WORDS: Final = 12
+"""Words of a command among which it has its name."""
 _PROGRAMS: Final = {"apt-get": "apt"}
 """Other names of programs whose own name has a word that a subcommand may be."""
 _READS: Final = frozenset(
@@ -59,8 +60,7 @@ _PRINTS: Final = frozenset(
 """Programs and subcommands that print what others wrote."""
 _CHANGES: Final = {
     "rm": "delete", "rmdir": "delete", "shred": "delete", "dropdb": "delete", "scancel": "cancel",
-    "mv": "move", "cp": "create", "mkdir": "create",
-    "touch": "create", "ln": "create",
+    "mv": "move", "cp": "create", "mkdir": "create", "touch": "create", "ln": "create",
     "chmod": "change", "chown": "change", "kill": "stop", "pkill": "stop",
 }  # fmt: skip
 """Programs that change something, with the verb for what they do."""
@@ -69,13 +69,13 @@ RUNS_TESTS: Final = re.compile(
     r"|mvn|gradlew?|bazel|behat|cypress|playwright)(?![A-Za-z])",
     re.IGNORECASE,
 )
-"""Words in a command that runs tests, or checks in another way."""
-
-
+"""Words in the name of a tool, or a command, that runs tests."""
 _TESTS: Final = re.compile(rf"(?:{RUNS_TESTS.pattern})(?::[\w:-]+)?|e2e", re.IGNORECASE)
-"""A word that says that a command runs tests."""
+"""A word of a command that says that it runs tests: ``test:unit``."""
 _MOST_BEFORE_TESTS: Final = 6
+"""Words of a command among which it stands."""
 _DELETES: Final = re.compile(r"\s--?delete\b|\s-exec\s+rm\b")
+"""Options by which a search, or a copy, deletes."""
 
 
 def call_name(step: Step) -> str:
@@ -99,7 +99,7 @@ def prints_others_words(step: Step) -> bool:
 
 def commands_of(step: Step) -> tuple[str, ...]:
     """Return the commands that a shell ran, each by program and subcommand; empty for another tool."""
-    return _named(step.target or "", step.input[:_HEAD]) if _is_shell(step) else ()
+    return _named(step.input[:_HEAD]) if _is_shell(step) else ()
 
 
 def _is_shell(step: Step) -> bool:
@@ -107,7 +107,7 @@ def _is_shell(step: Step) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _named(_tool: str, arguments: str) -> tuple[str, ...]:
+def _named(arguments: str) -> tuple[str, ...]:
     command = _QUOTED.sub(" ", _command_in(arguments))
     return tuple(filter(None, map(_name, _APART.split(command)[-_MOST:])))
 
@@ -133,7 +133,7 @@ def _name(command: str) -> str:
     verb = next((_CHANGES[word] for word in words if word in _CHANGES), "")
     if verb or _DELETES.search(command):
         return f"{verb or 'delete'} {name}"
-    is_test = any(_TESTS.fullmatch(word) for word in command.split()[:_MOST_BEFORE_TESTS])
+    is_test = any(_TESTS.fullmatch(word) for word in (words[0], *command.split()[:_MOST_BEFORE_TESTS]))
     if is_test and words[0] not in _READS and not deed_of(name):
         return f"check {name}"
     if words[0] == "sed" and " -i" in command:

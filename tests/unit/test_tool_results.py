@@ -197,6 +197,8 @@ def test_what_a_command_reads_checks_or_does_in_silence_is_no_failure(command: s
         ("gh pr create --title 'x'", "gh pr create"),
         ("apt-get install -y jq", "apt install"),
         ("npm test 2>&1 | tail", "check npm test"),
+        ("vendor/bin/phpunit 2>&1 | tail -3", "check phpunit"),
+        ("python -m pytest -q", "check python pytest"),
         ("rm -rf tests/tmp test", "delete rm"),
         ("docker rm -f test-db", "delete docker rm"),
         ("helm uninstall web -n test", "helm uninstall"),
