@@ -9,9 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from analyzer.inquiry.conversation import Conversation
 from analyzer.inquiry.errors import UnreadableInput
-from collector_processor.otlp import Signal
-from collector_processor.rebuild.decode import MOST_EVENTS, MOST_LINKS
-from collector_processor.rebuild.encode import encode
+from collector_processor.otlp import MOST_EVENTS, MOST_LINKS, Signal
 from semconv.model import Attributes, AttributeValue, Event, Link, Resource, Scope, Span, SpanStatus
 from semconv.record import record
 
@@ -90,6 +88,8 @@ def as_protobuf(request: bytes | tuple[Span, ...]) -> bytes:
         return request
     starts = range(0, len(request), _SPANS_AT_ONCE)
     # Requests may follow one another in the same bytes; building a large one takes several times its size.
+    from collector_processor.rebuild.encode import encode  # noqa: PLC0415 - imports protobuf
+
     return b"".join(encode(request[start : start + _SPANS_AT_ONCE]) for start in starts)
 
 

@@ -22,6 +22,11 @@ HOP_HEADER: Final = "x-blamespan-hop"
 """Header with the ids of the instances that a request went through, comma separated, to detect loops."""
 TOKEN_HEADER: Final = "x-blamespan-token"  # noqa: S105 - a header name
 
+MOST_EVENTS: Final = 16_384
+"""Events read of one span; SDKs keep 128 by default, and an event may take two bytes."""
+MOST_LINKS: Final = 1_024
+"""Links read of one span; a run has at most 256 traces."""
+
 
 class TraceKey(NamedTuple):
     """Identity of a trace; the same trace id of two tenants is two traces."""

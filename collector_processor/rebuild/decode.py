@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector_processor.otlp import MalformedRequestError
+from collector_processor.otlp import MOST_EVENTS, MOST_LINKS, MalformedRequestError
 from collector_processor.wire.salvage import LOGS, MAX_NESTING, TOO_DEEP, TRACES, Mended, mend
 from semconv.model import (
     Attributes,
@@ -33,10 +33,6 @@ from semconv.model import (
 
 TRACE_ID_BYTES: Final = 16
 SPAN_ID_BYTES: Final = 8
-MOST_EVENTS: Final = 16_384
-"""Events read of one span; SDKs keep 128 by default, and an event may take two bytes."""
-MOST_LINKS: Final = 1_024
-"""Links read of one span; a run has at most 256 traces."""
 EVENT_NAME: Final = "event.name"
 """Attribute with the event name of a log record, in SDKs before OTLP 1.5."""
 
