@@ -31,10 +31,11 @@ SPANS: Final = 7
 
 
 def flipped(content: bytes) -> bytes:
-    """Flip one bit in every second page."""
+    """Flip some bits in every second page, also in its head: elsewhere they may change a text alone."""
     chance, changed = random.Random(5), bytearray(content)
-    for start in range(0, len(content), 2 * _PAGE):
-        changed[chance.randrange(start, min(start + 2 * _PAGE, len(content)))] ^= 1 << chance.randrange(8)
+    for start in range(2 * _PAGE, len(content), 2 * _PAGE):
+        for place in (start + 1, chance.randrange(start, min(start + 2 * _PAGE, len(content)))):
+            changed[place] ^= 1 << chance.randrange(8)
     return bytes(changed)
 
 
