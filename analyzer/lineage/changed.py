@@ -21,7 +21,7 @@ from analyzer.lineage.known import BEFORE, Known, Told, around, counts_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import titles
 from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.run_view import HEAD
 
 _MOST: Final = 40
 """Values of the answer that are looked at."""
@@ -44,7 +44,7 @@ def changed_values(known: Known) -> Iterator[Clue]:
     """Yield the answer's values that differ in one place from what was given, which the answer lacks."""
     if known.is_blind or not known.has_results:
         return
-    answer = prose_of(final_answer(known.reading.trajectory)[:HEAD])
+    answer = prose_of(known.answer)
     found = (_dates, _codes, _paths, _names)
     for kind, stated, given in (one for find in found for one in find(answer, known)):
         yield _clue(known, kind, stated, given)
@@ -76,10 +76,15 @@ def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
     """Yield the ids from nowhere with exchanged digits of a given one: nobody makes one up so."""
     codes = [one for one in values_in(answer) if one.kind is ValueKind.CODE][:_MOST]
     strange = [one for one in codes if not known.has(one.key)]
-    given = [*known.told(ValueKind.CODE)] if strange else []
-    given = [told for told in given if told.value.key not in answer.casefold()]
+    given: defaultdict[str, list[Told]] = defaultdict(list)
+    for told in known.told(ValueKind.CODE) if strange else ():
+        given["".join(sorted(told.value.key))].append(told)
+    small = answer.casefold()
     for one in strange:
-        near = (told for told in given if is_exchanged(one.key, told.value.key))
+        same = given.get("".join(sorted(one.key)), ())
+        near = (
+            told for told in same if is_exchanged(one.key, told.value.key) and told.value.key not in small
+        )
         yield from (("the number", one.literal, told) for told in islice(near, 1))
 
 

@@ -21,8 +21,8 @@ from analyzer.lineage.values import Value, ValueKind, values_in
 from analyzer.lineage.vocabulary import number_words
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import numbers
-from analyzer.signals.run_view import HEAD, Reading
-from analyzer.signals.wordings import languages_in
+from analyzer.signals.run_view import HEAD, Reading, final_answer
+from analyzer.signals.wordings import languages_in, mentions_fault
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -86,6 +86,16 @@ class Known:
         people = (step.output for step in steps if step.kind is StepKind.HUMAN)
         said = (one.text for one in self.sources if not one.is_result and one.step is not None)
         return "\n".join(dict.fromkeys([*([task] if task else []), *people, *said]))[:HEAD]
+
+    @functools.cached_property
+    def answer(self) -> str:
+        """The run's answer, at most ``HEAD`` characters."""
+        return final_answer(self.reading.trajectory)[:HEAD]
+
+    @functools.cached_property
+    def admits_fault(self) -> bool:
+        """Whether the answer may say that something failed or is missing, in words that nobody asked with."""
+        return mentions_fault(self.answer, self.asked)
 
     @functools.cached_property
     def languages(self) -> tuple[str, ...]:

@@ -1,28 +1,26 @@
-"""Deeds whose results say something else than the answer: a draft, unsent, or made twice. Pure.
+"""Deeds that the answer reports as done although their result says that they are not: a draft, unsent. Pure.
 
 ``{"status": "draft"}``, ``"pending approval"``, ``"sent": false``, ``"deleted": 0``: the call succeeded and
 the deed is not done. An answer that says so, in any of the languages, is right; one that only claims the deed
-is not. A state denies some deeds and not others: an invoice that is not paid has been made. Two results with
-an id each, for the same arguments, are two things where the answer speaks of one.
+is not. A state denies some deeds and not others: an invoice that is not paid has been made.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.dates import dates_in
 from analyzer.lineage.deeds import acts_in, acts_of, claims_in, spaced
-from analyzer.lineage.known import Known, words_in
-from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.tool_names import deed_of, looks_up
+from analyzer.lineage.known import Known
+from analyzer.signals.run_view import HEAD
+from analyzer.signals.tool_names import looks_up
 from analyzer.signals.tool_results import Fault
 from semconv.dialects.reading.values import mapping
-from semconv.model import Evidence, Step, StepKind
+from semconv.model import Evidence, StepKind
 from semconv.record import record
 
 _STATE: Final = re.compile(
@@ -104,97 +102,24 @@ _STATES: Final = (
 
 def overstated_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims while the last call of their tool says that they are not."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     claims = list(claims_in(answer)) if answer else []
     done = acts_in(answer) if claims else frozenset()
     claimed = frozenset[str]().union(*(acts for _, acts in claims))
-    for tool, place in known.last_calls.items() if claims else ():
+    does = {tool: acts_of(tool or "") for tool in known.last_calls} if claims else {}
+    times = Counter(act for acts in does.values() for act in acts)
+    for tool, acts_here in does.items():
+        place = known.last_calls[tool]
         step = known.reading.steps[place]
-        by_others = frozenset[str]().union(*(acts_of(one or "") for one in known.last_calls if one != tool))
         if looks_up(step.target or "") or known.reading.faults[place] is not Fault.NONE:
             continue
         row = mapping(step.output[:HEAD])
         for key, value, said in _not_done(row, f"{known.asked}\n{answer}", claimed):
-            denied = said - (by_others - acts_of(tool or ""))
+            denied = frozenset(act for act in said if act in acts_here or not times[act])  # others did these
             claim = next((sentence for sentence, acts in claims if acts & denied), claims[0][0])
             if not done.isdisjoint(denied) and not _goes_on(known, place, row, denied):
                 yield _clue(known, place, key, value, claim)
                 break
-
-
-_NAMES: Final = re.compile(r"(?=[^\d\s]*\d)(?=[^A-Za-z\s]*[A-Za-z])[\w-]{3,40}")
-"""An id: letters and digits."""
-
-
-def repeated_deeds(known: Known) -> Iterator[Clue]:
-    """Yield the second call with the arguments of one that succeeded, if each made a thing with its own id.
-
-    Payments, bookings and messages count: to build or to train again is the way to a better result. The task
-    may ask for several, a call between may have changed what is needed, a later one may take the first one
-    back, and an answer that names both is open about it.
-    """
-    answer = final_answer(known.reading.trajectory)[:HEAD]
-    made: dict[tuple[str, str], tuple[int, Mapping[str, str]]] = {}
-    for place, step in enumerate(known.reading.steps):
-        if step.kind is not StepKind.TOOL or not step.input or not _is_for_good(step.target or ""):
-            continue
-        ids = _ids(step)
-        if not ids or known.reading.faults[place] is not Fault.NONE:
-            continue
-        call = step.target or "", "".join(step.input.split())
-        first, earlier = made.setdefault(call, (place, ids))
-        told = [ids[one] for one in ids if one in words_in(answer)]
-        is_new = first != place and earlier.keys().isdisjoint(ids)
-        spoken = words_in(f"{answer}\n{known.asked}") | _used_after(known, place) if is_new else frozenset()
-        if is_new and told and spoken.isdisjoint(earlier) and not _has_changes(known, first, place):
-            yield _again(known, place, first, next(iter(earlier.values())), told[0])
-
-
-def _is_for_good(tool: str) -> bool:
-    """Tell whether a tool's deed reaches somebody each time that it is done."""
-    return deed_of(tool) in _REACHING or bool(acts_of(tool) & _REACHING)
-
-
-_REACHING: Final = frozenset(
-    {"book", "buy", "charge", "order", "pay", "purchase", "refund", "reserve", "send", "ship", "transfer"}
-)
-
-
-def _has_changes(known: Known, first: int, place: int) -> bool:
-    """Tell whether a call of another tool between two calls may have changed something."""
-    between = known.reading.steps[first + 1 : place]
-    tool = known.reading.steps[first].target
-    return any(
-        step.kind is StepKind.TOOL and step.target != tool and not looks_up(call_name(step))
-        for step in between
-    )
-
-
-def _ids(call: Step) -> Mapping[str, str]:
-    """Return the ids that a result gives and its call does not have, by their lower case."""
-    values = [value for value in mapping(call.output[:HEAD]).values() if isinstance(value, str)]
-    own = (one for one in values if _NAMES.fullmatch(one) and not dates_in(one))
-    return {one.casefold(): one for one in own if one.casefold() not in call.input.casefold()}
-
-
-def _used_after(known: Known, place: int) -> frozenset[str]:
-    later = known.reading.steps[place + 1 :]
-    return frozenset(
-        word for step in later if step.kind is StepKind.TOOL for word in words_in(step.input[:HEAD])
-    )
-
-
-def _again(known: Known, place: int, first: int, earlier: str, later: str) -> Clue:
-    call = known.reading.steps[place]
-    asked = (at for at in range(place, -1, -1) if known.reading.steps[at].calls)
-    author = next((at for at in asked if known.reading.steps[at].agent == call.agent), place)
-    quotes = (known.quote(first, earlier), known.quote(place, later))
-    return Clue(
-        step=known.reading.steps[author].index,
-        kind=ClueKind.CLAIMED,
-        reason=f"called {call.target} again with the same arguments, which made {later} beside {earlier}",
-        evidence=tuple(one for one in quotes if one.quote),
-    )
 
 
 def _not_done(

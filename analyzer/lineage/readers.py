@@ -13,6 +13,7 @@ from analyzer.lineage.checks import refused_deeds
 from analyzer.lineage.clue import Clue
 from analyzer.lineage.cut_short import cut_lists
 from analyzer.lineage.deeds import claimed_deeds, exceeded_maxima, misreported_deeds
+from analyzer.lineage.done_again import repeated_deeds
 from analyzer.lineage.failed_tests import failed_tests
 from analyzer.lineage.flags import unmet_flags
 from analyzer.lineage.known import Known
@@ -21,7 +22,7 @@ from analyzer.lineage.offered import unmade_calls
 from analyzer.lineage.older import older_values
 from analyzer.lineage.other_calls import calls_for_other_rows
 from analyzer.lineage.out_of_date import other_periods, outdated_results
-from analyzer.lineage.overstated import overstated_deeds, repeated_deeds
+from analyzer.lineage.overstated import overstated_deeds
 from analyzer.lineage.pages import unread_pages
 from analyzer.lineage.retold import retold_figures
 from analyzer.lineage.siblings import figures_of_siblings

@@ -180,6 +180,44 @@ def _replaced(number: int) -> Trajectory:
     return run(*lists, *opened, step("a", "It is 1012."), task="What is the fee?", output="It is 1012.")
 
 
+def _sending(number: int) -> Trajectory:
+    """A run in which every tool sends something, by its own name, and none has."""
+    calls = (tool("clerk", '{"sent": false}', f"tool_{place}_send", input="{}") for place in range(number))
+    return run(*calls, task="Send it all.", output="I have sent all of it.")
+
+
+def _refunding(number: int) -> Trajectory:
+    """A run in which the same refund is made again and again, and used afterwards."""
+    made = (tool("clerk", f'{{"id": "rf_{place}"}}', "refund", input='{"o": 1}') for place in range(number))
+    used = (tool("clerk", "ok", "get", input=f'{{"id": "rf_{place}"}}') for place in range(number))
+    answer = " ".join(f"rf_{place}" for place in range(1, number))
+    return run(*made, *used, task="Refund it.", output=f"I have refunded it: {answer}.")
+
+
+def _commanding(number: int) -> Trajectory:
+    """A run of shells whose commands fail, print and test in turn."""
+    commands = ("git push && " * 40, "cat x | " * 40, "pytest; " * 40)
+    calls = (
+        tool(
+            "coder",
+            f"1 failed\nerror: {at}",
+            "bash",
+            input=json.dumps({"command": commands[at % 3] + str(at)}),
+        )
+        for at in range(number)
+    )
+    return run(*calls, task="Fix issue T-1234.", output="Pushed, all tests pass.")
+
+
+def _swapping(number: int) -> Trajectory:
+    """A run whose answer gives many ids from nowhere, beside many that a tool returned."""
+    texts = (
+        " ".join(f"AB{10_000 + place}" for place in range(at, at + 10)) for at in range(0, 10 * number, 10)
+    )
+    answer = " ".join(f"AB{90_000 + place}" for place in range(40))
+    return run(*(tool("clerk", text) for text in texts), task="Which?", output=f"They are {answer}.")
+
+
 @pytest.mark.parametrize(
     ("read_run", "made"),
     [
@@ -190,6 +228,10 @@ def _replaced(number: int) -> Trajectory:
         pytest.param(_read_lineage, _keyed, id="ids that nobody gave"),
         pytest.param(_read_lineage, _drafted, id="drafts"),
         pytest.param(_read_lineage, _replaced, id="replaced versions"),
+        pytest.param(_read_lineage, _sending, id="tools that send"),
+        pytest.param(_read_lineage, _refunding, id="refunds made again"),
+        pytest.param(_read_lineage, _commanding, id="commands"),
+        pytest.param(_read_lineage, _swapping, id="ids from nowhere"),
         pytest.param(lambda made: Ending(made).returned, _failing, id="failures and results"),
         pytest.param(lambda made: list(other_language(read(made))), _copying, id="sentences and results"),
         pytest.param(lambda made: repeats_of(read(made)), _repeating, id="repeated and given words"),
