@@ -16,7 +16,7 @@ from analyzer.lineage.figures import figures, prose_of
 from analyzer.lineage.known import Known, around, counts_in
 from analyzer.lineage.vocabulary import begins_with_no, first_sentence
 from analyzer.signals.commands import call_name, commands_of
-from analyzer.signals.run_view import HEAD, callers_of, final_answer
+from analyzer.signals.run_view import HEAD, callers_of
 from analyzer.signals.tool_names import deed_of, recalls
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import asks_whether, mentions_fault
@@ -45,7 +45,7 @@ _ROUND: Final = 5
 
 def values_after_nothing(known: Known) -> Iterator[Clue]:
     """Yield the first value from nowhere that an agent gave after its last look-up came to nothing."""
-    answer = prose_of(final_answer(known.reading.trajectory)[:HEAD])
+    answer = prose_of(known.answer)
     steps = known.reading.steps
     found = [(place, is_empty(text, steps[place].input)) for place, text in _calls(known)]
     given = {_kind(steps[place]): place for place, has_nothing in found if not has_nothing}

@@ -24,7 +24,7 @@ from analyzer.lineage.known import Known, around, counts_in, words_in
 from analyzer.lineage.values import ValueKind, values_in
 from analyzer.lineage.vocabulary import weekdays_in
 from analyzer.signals.commands import call_name
-from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of, looks_up
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
@@ -155,7 +155,7 @@ def _years(case: _Case) -> Iterator[_Slip]:
 
 
 def _codes(case: _Case) -> Iterator[_Slip]:
-    answer = words_in(final_answer(case.known.reading.trajectory))
+    answer = words_in(case.known.answer)
     asked = _codes_in(case.asked)
     unused = [one for one in asked if not case.is_used(one)][:_MOST_GIVEN]
     for call in case.calls if asked else ():

@@ -18,7 +18,7 @@ from analyzer.lineage.known import Known
 from analyzer.lineage.vocabulary import denies, has_alternative, phrases, weekdays, weekdays_in
 from analyzer.lineage.weekdays import ENGLISH, days_of
 from analyzer.signals.numbers import DENSE
-from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import languages_in
@@ -66,7 +66,7 @@ class _Hours:
 
 def barred_times(known: Known) -> Iterator[Clue]:
     """Yield the calls that take a day of the week or an hour which the task rules out."""
-    task, answer = known.asked, final_answer(known.reading.trajectory)[:HEAD]
+    task, answer = known.asked, known.answer
     if not task or not answer:
         return
     days, hours = dict(_days(task, known.languages)), list(_hours(task, known.languages))

@@ -17,7 +17,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import acts_of
 from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.vocabulary import denies, has_alternative
-from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.wordings import Kind, languages_in, said
 from semconv.dialects.reading.values import mapping
@@ -106,7 +106,7 @@ class _Refusal:
 def refused_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds on a thing that the last check of it had refused."""
     refusals: dict[str, _Refusal] = {}
-    if _is_open(final_answer(known.reading.trajectory)[:HEAD]) or has_alternative(known.asked):
+    if _is_open(known.answer) or has_alternative(known.asked):
         return
     for position, step in enumerate(known.reading.steps):
         if step.kind is StepKind.HUMAN:

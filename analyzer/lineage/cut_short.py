@@ -20,7 +20,7 @@ from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, counts_in, words_in
 from analyzer.lineage.sources import LARGEST
 from analyzer.lineage.vocabulary import number_words, phrases
-from analyzer.signals.run_view import HEAD, QUOTE, final_answer
+from analyzer.signals.run_view import QUOTE
 from analyzer.signals.wordings import languages_in
 from semconv.model import Evidence
 
@@ -39,7 +39,7 @@ _COUNTED: Final = re.compile(
 
 def cut_lists(known: Known) -> Iterator[Clue]:
     """Yield the lists of results of which the answer counts fewer entries than there are."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     words = words_in(answer)
     for step, text in known.results() if answer else ():
         for listed in lists_in(text):

@@ -19,7 +19,7 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import Figure, figures, words_of
 from analyzer.lineage.known import Known, around
 from analyzer.signals.commands import call_name, commands_of
-from analyzer.signals.run_view import HEAD, QUOTE, final_answer
+from analyzer.signals.run_view import HEAD, QUOTE
 from analyzer.signals.tool_names import deed_of, looks_up
 from analyzer.signals.tool_results import Fault
 from analyzer.signals.wordings import Kind, languages_in, said
@@ -146,7 +146,7 @@ def _texts(arguments: str) -> str:
 def claimed_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer claims, that no call did, and that nothing in the run speaks of."""
     tools = [_does(step) for step in known.reading.steps if step.kind is StepKind.TOOL]
-    claims = list(claims_in(final_answer(known.reading.trajectory)[:HEAD])) if tools else []
+    claims = list(claims_in(known.answer)) if tools else []
     if not any(acts for _, acts in claims) or _are_unspoken_for(known, claims):
         return
     spoken = [*map(spaced, tools), *(text for _, text in known.results())]
@@ -278,7 +278,7 @@ def _argument(known: Known, position: int, amount: _Amount) -> Evidence:
 
 def misreported_deeds(known: Known) -> Iterator[Clue]:
     """Yield the deeds that the answer reports with another figure than their result, which it lacks."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     stated = figures(answer)
     amounts = list(_unsaid_amounts(known, stated)) if any(one.unit for one in stated) else []
     reports = list(_reports(answer, stated)) if amounts else []

@@ -70,10 +70,12 @@ def failed_tests(known: Known) -> Iterator[Clue]:
     trajectory = known.reading.trajectory
     answer = final_answer(trajectory)[:HEAD]
     last, is_edited = _last_tests(trajectory.steps)
-    if last is None or not answer:
+    if last is None or not answer or _OTHER_TREE.search(last.input[:HEAD]):
         return
-    report = f"{last.output}\n{last.error}"[-HEAD:]
-    counted = _FAILURES.search(report)
+    before, was_edited = _last_tests([step for step in trajectory.steps if step.index < last.index])
+    if before is not None and not was_edited and not _failures(before):
+        return  # what fails after tests had passed, without an edit between, is something else
+    report, counted = _report(last), _failures(last)
     claims = _PASS.search(answer) is not None or (not is_edited and _claims_success(known, answer))
     if counted is None or not claims or _passes_on(answer, report, known.asked):
         return
@@ -100,15 +102,11 @@ def _last_tests(steps: Sequence[Step]) -> tuple[Step | None, bool]:
     ``None`` if a call after it may have run tests too.
     """
     is_edited = False
-    for place, step in reversed([*enumerate(steps)]):
+    for step in reversed(steps):
         if step.kind is not StepKind.TOOL:
             continue
         if _runs_tests(step):
-            return (
-                (None, False)
-                if _is_of_another_tree(step) or _had_passed(steps[:place])
-                else (step, is_edited)
-            )
+            return step, is_edited
         name = call_name(step)
         is_edit = _EDITS.search(name) is not None
         if not is_edit and not looks_up(name):
@@ -117,20 +115,12 @@ def _last_tests(steps: Sequence[Step]) -> tuple[Step | None, bool]:
     return None, False
 
 
-def _is_of_another_tree(step: Step) -> bool:
-    return _OTHER_TREE.search(step.input[:HEAD]) is not None
+def _report(tests: Step) -> str:
+    return f"{tests.output}\n{tests.error}"[-HEAD:]
 
 
-def _had_passed(earlier: Sequence[Step]) -> bool:
-    """Tell whether tests had passed since the last edit: what fails after it is something else."""
-    for step in reversed(earlier):
-        if step.kind is not StepKind.TOOL:
-            continue
-        if _runs_tests(step):
-            return _FAILURES.search(f"{step.output}\n{step.error}"[-HEAD:]) is None
-        if not looks_up(call_name(step)):
-            return False
-    return False
+def _failures(tests: Step) -> re.Match[str] | None:
+    return _FAILURES.search(_report(tests))
 
 
 def _runs_tests(step: Step) -> bool:

@@ -14,8 +14,6 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.entries import Entry, Listed, Scalar, lists_in
 from analyzer.lineage.known import Known, beginnings_in, words_in
 from analyzer.lineage.vocabulary import has_alternative
-from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.wordings import mentions_fault
 
 _NO: Final = re.compile(
     r"(?:no|not|none|non|nein|nicht|kein\w*|nee|niet|geen|não|nao|nie|brak|нет|не|yok|hay\u0131r|tidak|لا"
@@ -40,8 +38,8 @@ _WORD: Final = re.compile(rf"[^\W\d_]{{{_LEAST},}}")
 
 def unmet_flags(known: Known) -> Iterator[Clue]:
     """Yield the entries that the answer chose although they lack what the task asks for."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
-    if not answer or mentions_fault(answer, known.asked) or has_alternative(known.asked):
+    answer = known.answer
+    if not answer or known.admits_fault or has_alternative(known.asked):
         return
     lists = [(one, keys) for _, text in known.results() for one in lists_in(text) if (keys := _flags(one))]
     wanted, told = (

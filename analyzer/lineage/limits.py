@@ -18,8 +18,6 @@ from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, words_in
 from analyzer.lineage.vocabulary import has_alternative, phrases
 from analyzer.signals.normalize import excerpt
-from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.wordings import mentions_fault
 from semconv.model import Evidence
 from semconv.record import record
 
@@ -47,9 +45,9 @@ class _Limit:
 
 def broken_limits(known: Known) -> Iterator[Clue]:
     """Yield the limits of the task that the named entry of a list breaks while another keeps them."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     limits = (*_times(known.asked, known.languages), *_amounts(known.asked, known.languages))
-    if not limits or not answer or mentions_fault(answer, known.asked) or has_alternative(known.asked):
+    if not limits or not answer or known.admits_fault or has_alternative(known.asked):
         return
     small, words = answer.casefold(), words_in(answer)
     for _step, text in known.results():

@@ -15,7 +15,7 @@ from analyzer.lineage.checks import CHECKS
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.deeds import NOT_DONE, SENTENCE, acts_of, claims_in, spaced
 from analyzer.lineage.known import Known, beginnings_in
-from analyzer.signals.run_view import HEAD, QUOTE, final_answer
+from analyzer.signals.run_view import HEAD, QUOTE
 from analyzer.signals.tool_names import looks_up
 from analyzer.signals.wordings import Kind, languages_in, said
 from semconv.model import Evidence, StepKind
@@ -48,7 +48,7 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
     """Yield the claims that need a call of an offered tool which no agent called."""
     yield from _unmade_checks(known)
     unused = _unused(known)
-    claims = _reports(final_answer(known.reading.trajectory)[:HEAD]) if unused else ()
+    claims = _reports(known.answer) if unused else ()
     asked = beginnings_in(known.asked, _LETTERS) if claims else frozenset()
     called = (
         beginnings_in(" ".join(spaced(tool or "") for tool in known.last_calls), _LETTERS)
@@ -72,7 +72,7 @@ def unmade_calls(known: Known) -> Iterator[Clue]:
 
 def _unmade_checks(known: Known) -> Iterator[Clue]:
     """Yield the checks that the answer claims in words of an offered check which no agent called."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     if _CHECKED.search(answer) is None:
         return
     claims = [found[0] for found in SENTENCE.finditer(answer) if _CHECKED.search(found[0])][:_MOST_SENTENCES]

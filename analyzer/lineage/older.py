@@ -19,7 +19,6 @@ from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around
 from analyzer.lineage.vocabulary import phrases
-from analyzer.signals.run_view import HEAD, final_answer
 from semconv.model import Evidence
 from semconv.record import record
 
@@ -47,7 +46,7 @@ class _Told:
 
 def older_values(known: Known) -> Iterator[Clue]:
     """Yield the fields of which the answer has the older value alone, where people ask for what holds now."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     if not answer or not _asks_for_now(known):
         return
     stated = {value for one in figures(answer) if not one.is_label for value in one.readings}

@@ -21,9 +21,8 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import agree, dates_in
 from analyzer.lineage.entries import Entry, Listed, lists_in
 from analyzer.lineage.known import Known, around, words_in
-from analyzer.signals.run_view import HEAD, final_answer, own_words
-from analyzer.signals.tool_names import deed_of, looks_up
-from analyzer.signals.wordings import mentions_fault
+from analyzer.signals.run_view import HEAD, own_words
+from analyzer.signals.tool_names import deed_of
 from semconv.dialects.reading.values import mapping
 from semconv.model import Evidence, StepKind
 from semconv.record import record
@@ -31,6 +30,7 @@ from semconv.record import record
 _MOST_LISTS: Final = 40
 _MOST_CHOICES: Final = 2_000
 """Arguments that take an entry of a list, and are compared with what was asked for."""
+_SAYS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 _DIGIT: Final = re.compile(r"\d")
 _LEAST_NAME: Final = 3
 _LONG_NUMBER: Final = 5
@@ -65,8 +65,8 @@ class _Field:
 
 def calls_for_other_rows(known: Known) -> Iterator[Clue]:
     """Yield the calls with the id of one entry of a list where the task names another one."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
-    if mentions_fault(answer, known.asked):
+    answer = known.answer
+    if known.admits_fault:
         return
     words, small = words_in(answer), answer.casefold()
     before: dict[int, str] = {}
@@ -127,7 +127,7 @@ def _deed_led_to(known: Known, position: int, meant: str) -> int | None:
         return None
     given, others = words_in(look.output), words_in(f"{right.output}\n{right.input}")
     for place, step in enumerate(steps[position + 1 :], position + 1):
-        if step.kind is not StepKind.TOOL or looks_up(step.target or "") or not deed_of(step.target or ""):
+        if step.kind is not StepKind.TOOL or not deed_of(step.target or ""):
             continue
         used = {str(one).casefold() for one in mapping(step.input[:HEAD]).values() if isinstance(one, str)}
         if used & others:
@@ -135,9 +135,6 @@ def _deed_led_to(known: Known, position: int, meant: str) -> int | None:
         if used & given:
             return place
     return None
-
-
-_SAYS: Final = frozenset({StepKind.LLM, StepKind.AGENT})
 
 
 def _choices(known: Known) -> Mapping[str, Sequence[_Choice]]:

@@ -13,8 +13,7 @@ from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.vocabulary import denies, phrases
-from analyzer.signals.run_view import HEAD, final_answer
-from analyzer.signals.wordings import mentions_fault
+from analyzer.signals.run_view import HEAD
 from semconv.model import StepKind
 
 _OF_DATA: Final = re.compile(
@@ -31,9 +30,9 @@ _FEW_KEYS: Final = 4
 
 def outdated_results(known: Known) -> Iterator[Clue]:
     """Yield the old results whose figures the answer states for today, without their date."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     today = _today(known)
-    if not answer or today is None or mentions_fault(answer, known.asked) or denies(answer):
+    if not answer or today is None or known.admits_fault or denies(answer):
         return
     stated = {one.value for one in figures(answer)}
     for step, text in known.results():
@@ -57,7 +56,7 @@ _PERIODS: Final = (
 
 def other_periods(known: Known) -> Iterator[Clue]:
     """Yield the results for another season, quarter or week than was asked for, if the answer hides it."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     stated = {one.value for one in figures(answer)}
     for pattern in _PERIODS if answer and not denies(answer) else ():
         asked = _periods(pattern, known.asked)

@@ -19,7 +19,7 @@ from analyzer.lineage.figures import CURRENCY_CODES, figures, words_of
 from analyzer.lineage.known import Known, counts_in
 from analyzer.lineage.vocabulary import phrases
 from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD, QUOTE, final_answer
+from analyzer.signals.run_view import QUOTE
 from analyzer.signals.tool_names import deed_of
 from analyzer.signals.wordings import languages_in
 from semconv.dialects.reading.values import mapping
@@ -95,7 +95,7 @@ class _Page:
 
 def unread_pages(known: Known) -> Iterator[Clue]:
     """Yield the results that say that there is more, which no later call reads nor the answer mentions."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     steps = known.reading.steps
     wants_all, counted = _wants_all(known), _counts(answer)
     read: dict[str, dict[str, _Page]] = {}

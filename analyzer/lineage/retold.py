@@ -15,7 +15,7 @@ from analyzer.lineage.derivation import near_miss, plain_results
 from analyzer.lineage.figures import Figure, figures, prose_of
 from analyzer.lineage.known import Known
 from analyzer.signals.normalize import excerpt
-from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.run_view import HEAD
 from semconv.model import Evidence, Step, StepKind
 
 _MOST_HEARD: Final = 200
@@ -32,7 +32,7 @@ _LEAST_DIGITS: Final = 3
 
 def retold_figures(known: Known) -> Iterator[Clue]:
     """Yield the figures that an agent wrote with a slip of one that it had heard."""
-    answered = {one.value for one in figures(prose_of(final_answer(known.reading.trajectory)[:HEAD]))}
+    answered = {one.value for one in figures(prose_of(known.answer))}
     heard: defaultdict[str, _Heard] = defaultdict(_Heard)
     said: set[float] = set()
     for position, step in enumerate(known.reading.steps if answered else ()):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, words_in
-from analyzer.signals.run_view import HEAD, final_answer
+from analyzer.signals.run_view import HEAD
 from analyzer.signals.tool_results import Fault
 from semconv.dialects.reading.values import mapping
 from semconv.model import StepKind
@@ -53,7 +53,7 @@ class _Look:
 
 def figures_of_siblings(known: Known) -> Iterator[Clue]:
     """Yield the answers with figures of a call for a sibling of what was asked for; at most one."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     stated = frozenset(one.value for one in figures(answer) if not one.is_small and not one.is_label)
     if _ORDER.search(known.asked):
         return  # "the quarter before Q3"

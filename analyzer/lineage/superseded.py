@@ -17,7 +17,6 @@ from analyzer.lineage.entries import document_in
 from analyzer.lineage.figures import figures
 from analyzer.lineage.known import Known, around, words_in
 from analyzer.lineage.vocabulary import denies
-from analyzer.signals.run_view import HEAD, final_answer
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -62,7 +61,7 @@ class _Piece:
 
 def replaced_versions(known: Known) -> Iterator[Clue]:
     """Yield the replaced versions from which the answer has figures that nothing else gives."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     if not answer:
         return
     pieces = [one for result in islice(known.results(), _MOST_RESULTS) for one in _pieces(*result)]

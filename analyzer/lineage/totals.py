@@ -16,7 +16,6 @@ from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance
 from analyzer.lineage.figures import Figure, figures
 from analyzer.lineage.known import Known
 from analyzer.lineage.vocabulary import phrases
-from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.wordings import languages_in
 from semconv.record import record
 
@@ -53,7 +52,7 @@ class _Block:
 
 def wrong_totals(known: Known) -> Iterator[Clue]:
     """Yield the totals of the answer that are a slip of what the lines above them add up to."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     for block in _blocks(answer) if "\n" in answer else ():
         total = block.total
         difference = abs(total.value - block.sum)

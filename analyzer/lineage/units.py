@@ -22,7 +22,6 @@ from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, prose_of, 
 from analyzer.lineage.known import Known, counts_in
 from analyzer.signals.normalize import excerpt
 from analyzer.signals.numbers import measure_of
-from analyzer.signals.run_view import HEAD, final_answer
 from semconv.model import Evidence, StepKind
 from semconv.record import record
 
@@ -38,6 +37,7 @@ _LEAST_SAME: Final = 3
 _RIGHT_AFTER: Final = 16
 """Characters between them: the unit, and words such as "that is"."""
 _ROUNDED: Final = 0.006
+"""Relative distance within which a conversion is right: it may be rounded to three digits."""
 _BESIDE: Final = 80
 """Characters around a figure in which it may say by what it was multiplied."""
 _POWERS: Final = (10.0, 0.1, 100.0, 0.01)
@@ -84,7 +84,7 @@ def changed_units(known: Known) -> Iterator[Clue]:
         dimension = _dimension(one.unit)
         if dimension is not None and dimension[0] != "scale":
             returned[dimension[0]].setdefault((one.unit, one.figure.value), one)
-    answered = figures(final_answer(known.reading.trajectory)[:HEAD])
+    answered = figures(known.answer)
     digits, stated = {one.digits for one in answered}, {(one.value, one.unit) for one in answered}
     seen = {(figure.value, figure.unit) for source in known.sources for figure in source.figures}
     for position, figure in _said(known) if any(_dimension(one.unit) for one in answered) else ():
@@ -112,18 +112,23 @@ def changed_units(known: Known) -> Iterator[Clue]:
 
 def _misconverted_at_once(known: Known) -> Iterator[Clue]:
     """Yield the figures right after the same digits in another unit: 45,510 kg, or 4.551 t."""
-    answered = {one.digits for one in figures(final_answer(known.reading.trajectory)[:HEAD])}
+    answered = {one.digits for one in figures(known.answer)}
     for position, step in enumerate(known.reading.steps if answered else ()):
         said = figures(prose_of(known.reading.outputs[position])) if step.kind is not StepKind.TOOL else ()
         for one, other in pairwise(said):
-            given = _Returned(unit=one.unit, figure=one, step=position)
-            is_same = one.digits == other.digits in answered and len(one.digits) >= _LEAST_SAME
-            is_same = (
-                is_same and one.literal_digits != other.literal_digits
-            )  # "512 MB of RAM, 512 GB of disk"
-            if is_same and other.start - one.end <= _RIGHT_AFTER and _is_wrong_in_any_reading(one, other):
-                yield _clue(known, position, other, given)
+            is_told = other.digits in answered and _moves_the_point(one, other)
+            if is_told and _is_wrong_in_any_reading(one, other):
+                yield _clue(known, position, other, _Returned(unit=one.unit, figure=one, step=position))
                 return
+
+
+def _moves_the_point(one: Figure, other: Figure) -> bool:
+    """Tell whether a figure right after another has its digits with another number of zeros.
+
+    The same number again is another thing: 512 MB of memory, 512 GB of disk.
+    """
+    is_same = one.digits == other.digits and one.literal_digits != other.literal_digits
+    return is_same and len(one.digits) >= _LEAST_SAME and other.start - one.end <= _RIGHT_AFTER
 
 
 def _is_wrong_in_any_reading(one: Figure, other: Figure) -> bool:

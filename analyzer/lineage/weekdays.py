@@ -15,7 +15,6 @@ from analyzer.lineage.clue import Clue, ClueKind
 from analyzer.lineage.dates import DateFound, agree, dates_in
 from analyzer.lineage.known import Known, place_of
 from analyzer.lineage.vocabulary import alternatives, weekdays
-from analyzer.signals.run_view import HEAD, final_answer
 from analyzer.signals.wordings import languages_in
 
 _BEFORE: Final = r"\.?,?\s{0,2}(?:den|dem|der|the|le|el|il|o|dia|día|dnia|,|\*\*)?\s?\Z"
@@ -32,7 +31,7 @@ ENGLISH: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Satur
 
 def wrong_weekdays(known: Known) -> Iterator[Clue]:
     """Yield the answer's dates beside the name of another day of the week, unless a source has both."""
-    answer = final_answer(known.reading.trajectory)[:HEAD]
+    answer = known.answer
     languages = languages_in(answer)
     for one in dates_in(answer) if languages else ():
         named = _named_beside(answer, one, languages)

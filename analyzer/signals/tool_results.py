@@ -8,7 +8,7 @@ if the tool changes something; what a tool looks up may have any status (a payme
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -116,8 +116,9 @@ _FAILED_STATES: Final = frozenset(
     """.split()  # noqa: SIM905 - readable in this form
 )
 _STATES: Final = ("status", "state", "outcome", "result")
-_REFUSED: Final = ("rejected", "failed", "failures", "errors", "refused", "undelivered", "bounced")
-_TAKEN: Final = ("accepted", "sent", "delivered", "succeeded", "done", "created", "updated")
+_REFUSED: Final = frozenset({"rejected", "failed", "failures", "errors", "refused", "undelivered", "bounced"})
+_TAKEN: Final = frozenset({"accepted", "sent", "delivered", "succeeded", "done", "created", "updated"})
+"""Keys under which the result of a deed lists for whom it was refused, and for whom it was done."""
 _COUNTS: Final = frozenset(
     """
     total count size length n hits page pages limit offset took took_ms next cursor has_more query
@@ -146,7 +147,7 @@ def fault_of(step: Step, output: str) -> Fault:
     if commands_of(step) and looks_up(name):
         is_failed = _look_failed(text) if prints_others_words(step) else _check_failed(text, name)
     else:
-        is_failed = reports_failure(text, name) or (bool(commands_of(step)) and _command_failed(text, name))
+        is_failed = reports_failure(text, name) or (bool(commands_of(step)) and _command_failed(text))
     if is_failed:
         return Fault.FAILED
     if not text and step.content is not ContentState.COMPLETE:
@@ -178,13 +179,11 @@ def _ends_in_traceback(text: str) -> bool:
 
 def deed_failed(result: str, name: str) -> bool:
     """Tell whether the result of a call that changes something is an error, not a text that speaks of one."""
-    return bool(deed_of(name)) and (_RAISED.match(result) is not None or _command_failed(result, name))
+    return bool(deed_of(name)) and (_RAISED.match(result) is not None or _command_failed(result))
 
 
-def _command_failed(result: str, name: str) -> bool:
+def _command_failed(result: str) -> bool:
     """Tell whether a command that does more than read or check says at its end that it failed."""
-    if looks_up(name):
-        return False
     fields = mapping(result) if result[:1] == "{" else {}
     codes = [value for key, value in fields.items() if str(key).casefold() in _EXITS]
     if fields:
@@ -252,15 +251,13 @@ def _says_failed(value: Mapping[Any, Any], tool: str) -> bool:
     acts = bool(deed_of(tool)) or (only_reports and not looks_up(tool))
     if acts and any(_state(fields.get(key)) in _FAILED_STATES for key in _STATES):
         return True
-    return bool(deed_of(tool)) and _has_only(fields, _REFUSED, _TAKEN)
+    return bool(deed_of(tool)) and _is_refused_for_all(fields)
 
 
-def _has_only(fields: Mapping[str, Any], refused: Sequence[str], taken: Sequence[str]) -> bool:
+def _is_refused_for_all(fields: Mapping[str, Any]) -> bool:
     """Tell whether a deed lists what was refused, and nothing that was done: ``accepted`` is empty."""
-    lists = {key: value for key, value in fields.items() if isinstance(value, list)}
-    return any(lists.get(key) for key in refused) and not any(
-        lists.get(key, [""]) for key in taken if key in lists
-    )
+    listed = {key for key, value in fields.items() if isinstance(value, list) and value}
+    return not listed.isdisjoint(_REFUSED) and listed.isdisjoint(_TAKEN)
 
 
 def _is(value: Any, wanted: bool) -> bool:  # noqa: FBT001 - a value, not a mode
