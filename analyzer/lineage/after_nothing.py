@@ -144,8 +144,8 @@ def _calls(known: Known) -> Iterator[tuple[int, str]]:
 def _failed_at_last(known: Known) -> list[int]:
     """Return the positions of the calls that failed and after which no call returned more than a state.
 
-    A call of another tool in the same request was made before anybody knew of the failure, and answers
-    nothing for it.
+    A call of another tool in the same request was made before the agent knew of the failure, so its result
+    does not replace what the failed call would have returned.
     """
     steps = known.reading.steps
     asker = callers_of(steps)

@@ -3,8 +3,8 @@
 An argument may be anything an agent knows. It is a slip of a given value if it differs from that in one
 place, nothing that the agent had read has it, nothing gives it by counting or arithmetic, and no call uses
 the given one: whoever tries several values uses that one too. Exchanged digits of an id are a slip in any
-call that does more than look up, since nobody tries them. Dates, figures and plain numbers count in deeds
-only: searches and calculations take what is near to what was asked for.
+call that does more than look up. Dates, figures and plain numbers count in deeds only: searches and
+calculations take what is near to what was asked for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from semconv.record import record
 
 _IN_PATH: Final = re.compile(r"(?<![^\W_])(?=[\w-]*\d)[A-Za-z][A-Za-z0-9]*-?\d[\w-]*(?![^\W_])")
 _TWO_PARTS: Final = re.compile(r"(?<![\w.,/-])\d{2,4}-\d{3,8}(?![\w.,/-]\d|\w|-)")
-"""Numbers such as ``2026-0481``; a range of years has nobody who would exchange its digits."""
+"""Numbers in two parts, such as ``2026-0481``."""
 _MOST_CALLS: Final = 100
 _LEAST_DIGITS: Final = 3
 _MOST_GIVEN: Final = 8

@@ -73,7 +73,7 @@ def _dates(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
 
 
 def _codes(answer: str, known: Known) -> Iterator[tuple[str, str, Told]]:
-    """Yield the ids from nowhere with exchanged digits of a given one: nobody makes one up so."""
+    """Yield the ids that no text gives and that are a given id with two digits exchanged."""
     codes = [one for one in values_in(answer) if one.kind is ValueKind.CODE][:_MOST]
     strange = [one for one in codes if not known.has(one.key)]
     given: defaultdict[str, list[Told]] = defaultdict(list)

@@ -1,8 +1,8 @@
-"""Deeds done twice: the same refund is called again, and two results have an id each. Pure.
+"""Deeds done twice: two calls with the same arguments, each with an id of its own in its result. Pure.
 
-Payments, bookings and messages count, which reach somebody each time: to build or to train again is the way
-to a better result. The task may ask for several, a call between may have changed what is needed, a later one
-may take the first one back, and an answer that names both is open about it.
+Only payments, bookings and messages count, because each one reaches a customer; building or training again
+is normal work. A repeat is right if the task asks for several, if a call in between changed something, or if
+a later call cancels the first. An answer that names both ids has said so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from semconv.record import record
 _REACHING: Final = frozenset(
     {"book", "buy", "charge", "order", "pay", "purchase", "refund", "reserve", "send", "ship", "transfer"}
 )
-"""Deeds that reach somebody each time."""
+"""Verbs of deeds that reach a customer each time."""
 _ID: Final = re.compile(r"(?=[^\d\s]*\d)(?=[^A-Za-z\s]*[A-Za-z])[\w-]{3,40}")
 
 
@@ -57,7 +57,7 @@ def _pairs(known: Known) -> Iterator[_Again]:
     made: dict[tuple[str, str], tuple[int, Mapping[str, str]]] = {}
     answered = words_in(known.answer)
     for place, step in enumerate(known.reading.steps):
-        if step.kind is not StepKind.TOOL or not step.input or not _reaches_somebody(step.target or ""):
+        if step.kind is not StepKind.TOOL or not step.input or not _reaches_customer(step.target or ""):
             continue
         ids = _ids(step) if known.reading.faults[place] is Fault.NONE else {}
         if not ids:
@@ -68,7 +68,7 @@ def _pairs(known: Known) -> Iterator[_Again]:
             yield _Again(first=first, second=place, earlier=earlier, later=told[0])
 
 
-def _reaches_somebody(tool: str) -> bool:
+def _reaches_customer(tool: str) -> bool:
     return deed_of(tool) in _REACHING or bool(acts_of(tool) & _REACHING)
 
 
@@ -102,6 +102,6 @@ def _clue(known: Known, pair: _Again) -> Clue:
     return Clue(
         step=known.reading.steps[author].index,
         kind=ClueKind.CLAIMED,
-        reason=f"called {call.target} again with the same arguments, which made {pair.later} beside {made}",
+        reason=f"called {call.target} twice with the same arguments, which made both {made} and {pair.later}",
         evidence=tuple(one for one in quotes if one.quote),
     )

@@ -86,7 +86,9 @@ def calls_for_other_rows(known: Known) -> Iterator[Clue]:
             if deed is not None:
                 yield _clue(known, deed, choice, value, f"{meant[0]} ({meant[1]})")
             continue
-        if not choice.named().is_named_in(words, small):
+        if not choice.named().is_named_in(words, small) and not _is_righted(
+            known, position, choice, meant[0]
+        ):
             yield _clue(known, position, choice, value, f"{meant[0]} ({meant[1]})")
 
 
@@ -113,6 +115,16 @@ def _said(
         named = (entry for entry in one.listed.entries if entry.is_named_in(words, text.casefold()))
         if one.source < position and all(entry is one.entry for entry in named):
             yield position, value, one
+
+
+def _is_righted(known: Known, position: int, choice: _Choice, meant: str) -> bool:
+    """Tell whether an agent only spoke of the wrong entry, and one went on with the right one."""
+    steps = known.reading.steps
+    if steps[position].kind not in _SAYS:
+        return False
+    right = (one for one in choice.listed.entries if str(one.fields.get(choice.key)) == meant)
+    later = [own_words(step)[:HEAD] for step in steps[position + 1 :] if step.kind in _SAYS]
+    return any(one.is_named_in(words_in(text), text.casefold()) for one in right for text in later)
 
 
 def _deed_led_to(known: Known, position: int, meant: str) -> int | None:

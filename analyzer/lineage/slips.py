@@ -6,6 +6,7 @@ anybody can try.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
@@ -14,7 +15,6 @@ from typing import Final
 from analyzer.lineage.calculations import factors
 from analyzer.lineage.claims import MOST_PLAIN, Judged, World, answer_prose, judged
 from analyzer.lineage.clue import Clue, ClueKind
-from analyzer.lineage.deeds import SENTENCE
 from analyzer.lineage.derivation import BY_CHANCE, alike_by_chance, near_miss
 from analyzer.lineage.figures import CURRENCY_CODES, Figure, figures, words_of
 from analyzer.lineage.known import around
@@ -25,6 +25,10 @@ from semconv.model import Evidence, StepKind
 
 _MOST_STEPS_APART: Final = 12
 _LEAST_COLUMN: Final = 3
+_OF: Final = re.compile(r"\s[^\W\d]{1,12}(?:\s[^\W\d]{1,12}){0,2}\s|\s?/\s?")
+_OPENS: Final = re.compile(r"[^\d.,;:!?()]{0,24}[(（]\s?")  # noqa: RUF001 - Chinese brackets
+_CLOSES: Final = re.compile(r"\s?%\s?[)）]")  # noqa: RUF001 - as above
+"""What stands between two figures, before their share, and after it."""
 _NOUN: Final = 3
 """Letters of a word that names what is counted."""
 
@@ -140,19 +144,25 @@ def _computed_nearly(reading: Reading, held: Judged, claim: Figure) -> str:
 
 
 def _share_nearly(reading: Reading, claim: Figure) -> str:
-    """Return what share the other two figures of a sentence give, if a percentage is a slip of it."""
+    """Return what share two figures are, if the percentage in brackets right after them is a slip of it.
+
+    ``1,840 of 7,360 (35%)`` says that the percentage is this share. Elsewhere it may be a target, or the
+    change since last year.
+    """
     text = reading.outputs[_introduced(reading, claim)]
-    for found in SENTENCE.finditer(text):
-        said = [one for one in figures(found[0]) if not one.is_label]
-        shares, plain = ([one for one in said if (one.unit == "%") is is_share] for is_share in (True, False))
-        if [one.value for one in shares] != [claim.value] or len(plain) != 2 or claim.is_hedged:
+    said = figures(text)
+    for one, other, share in zip(said, said[1:], said[2:], strict=False):
+        is_share = (
+            share.value == claim.value
+            and _OF.fullmatch(text[one.end : other.start])
+            and _OPENS.fullmatch(text[other.end : share.start])
+            and _CLOSES.match(text[share.end :])
+        )
+        if not is_share or not 0 < one.value <= other.value:
             continue
-        part, whole = sorted(plain, key=lambda one: one.value)
-        right = 100 * part.value / whole.value if part.value > 0 else 0.0
-        others = (right, 100 - right, 100 / right * 100 if right else 0.0)
-        nearest = round(right / claim.step) * claim.step
-        if not any(map(claim.is_about, others)) and near_miss(claim, nearest):
-            return f"{part.literal} of {whole.literal} is {right:.3g}%"
+        right = 100 * one.value / other.value
+        if not claim.is_about(right) and near_miss(claim, round(right / claim.step) * claim.step):
+            return f"{one.literal} of {other.literal} is {right:.3g}%"
     return ""
 
 

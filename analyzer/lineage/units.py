@@ -35,7 +35,7 @@ _AREAS: Final = frozenset({"mm2", "cm2", "m2"})
 _LEAST_SAME: Final = 3
 """Digits that two figures beside each other share by conversion, not by chance."""
 _RIGHT_AFTER: Final = 16
-"""Characters between them: the unit, and words such as "that is"."""
+"""Characters between a figure and its conversion: the unit, and words such as "that is"."""
 _ROUNDED: Final = 0.006
 """Relative distance within which a conversion is right: it may be rounded to three digits."""
 _BESIDE: Final = 80
@@ -117,9 +117,14 @@ def _misconverted_at_once(known: Known) -> Iterator[Clue]:
         said = figures(prose_of(known.reading.outputs[position])) if step.kind is not StepKind.TOOL else ()
         for one, other in pairwise(said):
             is_told = other.digits in answered and _moves_the_point(one, other)
-            if is_told and _is_wrong_in_any_reading(one, other):
+            if is_told and _is_wrong_in_any_reading(one, other) and not _is_given(known, other):
                 yield _clue(known, position, other, _Returned(unit=one.unit, figure=one, step=position))
                 return
+
+
+def _is_given(known: Known, figure: Figure) -> bool:
+    """Tell whether a text from outside has a number: then it is no conversion, but about something else."""
+    return any(known.is_number_read(value, len(known.reading.steps)) for value in figure.readings)
 
 
 def _moves_the_point(one: Figure, other: Figure) -> bool:

@@ -1,7 +1,7 @@
-"""What a shell is told to do: the commands of a call, by program and subcommand. Pure.
+"""Commands of a shell's call, by program and subcommand, and whether they change, look up or check. Pure.
 
-The name of a shell tells nothing of what a call does, and its command does: ``git push`` changes something,
-``kubectl get pods`` looks something up, ``pytest`` checks. What a script does is not known.
+A shell's name does not tell what a call does, but its command does: ``git push`` changes something, ``kubectl
+get pods`` looks something up, ``pytest`` checks. The effect of a script is unknown.
 """
 
 from __future__ import annotations

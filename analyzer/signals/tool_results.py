@@ -32,9 +32,14 @@ _LAST_EXIT: Final = re.compile(
     r"\bexit(?:ed)?(?: with)?[ _]?(?:code|status):?\s*-?[1-9]\d{0,8}\W*$", re.IGNORECASE
 )
 _LAST_REPORT: Final = re.compile(
-    r"\W{0,3}(?:[\w./-]{1,40}:\s)?(?:error|fatal|npm ERR!|E:|Error from server\b)", re.IGNORECASE
+    r"\W{0,3}(?:[\w./-]{1,40}:\s)?"
+    r"(?:error(?:\s?:|\[|\s[A-Z]{0,4}\d|\sfrom server\b)|fatal\s?:|npm ERR!|E:\s)",
+    re.IGNORECASE,
 )
-"""The last line of a command that failed, as git, npm, apt and kubectl write it."""
+"""The last line of a command that failed, as git, npm, apt, kubectl and compilers write it.
+
+``Error rate: 3 %`` is none.
+"""
 _CANNOT_READ: Final = re.compile(
     r".{1,200}: (?:command not found|not found|No such file or directory|Permission denied)\W*$",
     re.IGNORECASE,

@@ -422,3 +422,24 @@ def test_thousands_of_calls_take_seconds() -> None:
     started = time.process_time()
     assert len(sources(reading)) == 3_000
     assert time.process_time() - started < 8
+
+
+SURVEY = tool("look", '[{"village": "A", "households": 7360, "dry": 1840, "last_year": 1363}]', "survey")
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("1,840 of 7,360 households (35%) are dry.", False),
+        ("1.840 von 7.360 Haushalten (35 %) sind trocken.", False),
+        ("7,360 世帯のうち 1,840 世帯。1,840 / 7,360 (35%)", False),
+        ("1,840 of 7,360 households (25%) are dry.", True),
+        ("1,840 of 7,360 households (about 24%) are dry.", True),
+        ("1,840 of 7,360 households are dry, 35% more than last year.", True),
+        ("1,840 of 7,360 (35% more than last year).", True),
+        ("1,840 of 7,360, against a target of 35%.", True),
+    ],
+)
+def test_a_share_in_brackets_is_that_of_the_figures_before_it(answer: str, *, is_right: bool) -> None:
+    made = run(SURVEY, step("writer", answer), task="How many households are dry?", output=answer)
+    assert (next(wrong_figures(read(made)), None) is None) is is_right

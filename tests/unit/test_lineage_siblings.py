@@ -154,6 +154,11 @@ def test_an_agent_that_passes_on_the_wrong_entry_is_blamed_and_not_the_one_that_
     assert "C-31890" in clue.reason or "K94TQ" in clue.reason
 
 
+def test_an_agent_that_rules_a_namesake_out() -> None:
+    words = step("desk", "C-31890 is her namesake, not her.")
+    assert found(ASKED, *PEOPLE, words, step("desk", "You get it back on booking KX7PL.")) is None
+
+
 @pytest.mark.parametrize(
     "words", ["Found her: customer C-20117, booking KX7PL.", "Two of them: C-20117 and C-31890. Which one?"]
 )
@@ -320,3 +325,9 @@ def test_a_result_heard_with_other_blanks_is_the_same_result() -> None:
         "Invite Maria Santos, maria84@mail.example.", *PEOPLE, heard, *deed, step("porter", "Done.")
     )
     assert "where find has C-20117" in clue.reason
+
+
+def test_a_cable_and_a_distance_with_the_same_digits() -> None:
+    looked = called("look", "{}", '{"cable": "1,250 m", "site": "125 km"}')
+    answer = "We need 1,250 m of cable, 125 km away."
+    assert found("How much cable, and how far?", *looked, step("porter", answer)) is None

@@ -176,6 +176,8 @@ def test_a_command_that_changes_something_says_at_its_end_that_it_failed(result:
         ("kubectl logs web-1", "fatal: out of memory"),
         ("pytest -q", "1 failed, 2 passed\n[exit code: 1]"),
         ("git log --oneline", "1a2b error: handle timeouts"),
+        ("python report.py", "Requests: 900\nError rate: 3 %"),
+        ("python report.py", "Rows: 900\nErrors: 0"),
         ("sed -i s/a/b/ f.py", ""),
         ("mkdir -p out && cp a out/", ""),
         ("cat > f.py <<'E'\nerror: 1\nE", ""),
