@@ -122,6 +122,12 @@ def words_of(command: str) -> tuple[str, ...]:
         return ()
 
 
+def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments before ``--``, and the command after it."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return [*arguments[:at]], [*arguments[at + 1 :]]
+
+
 def require_one(command: Sequence[str] | None, url: str | None) -> None:
     """Refuse options that name no workflow, or both a command and a URL."""
     if bool(command) == (url is not None):

@@ -246,7 +246,7 @@ async def _watching(environment: Mapping[str, str]) -> AsyncIterator[_Watch]:
 
 
 def blame_in(runs: Sequence[Run], *, crashed: bool = False) -> str | None:
-    """Return who broke one of these runs and why; empty if nobody did, ``None`` if none can be judged.
+    """Return which agent broke one of these runs and why; empty if none did, ``None`` if none can be judged.
 
     Signals and lineage judge. No model is asked, and no setting, label or history of this machine counts, so
     that the answer is the same everywhere.

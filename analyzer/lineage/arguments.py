@@ -2,8 +2,8 @@
 
 An argument may be anything an agent knows. It is a slip of a given value if it differs from that in one
 place, nothing that the agent had read has it, nothing gives it by counting or arithmetic, and no call uses
-the given one: whoever tries several values uses that one too. Exchanged digits of an id are a slip in any
-call that does more than look up. Dates, figures and plain numbers count in deeds only: searches and
+the given one: an agent that tries several values uses that one too. Exchanged digits of an id are a slip in
+any call that does more than look up. Dates, figures and plain numbers count in deeds only: searches and
 calculations take what is near to what was asked for.
 """
 

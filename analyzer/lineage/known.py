@@ -94,7 +94,7 @@ class Known:
 
     @functools.cached_property
     def admits_fault(self) -> bool:
-        """Whether the answer may say that something failed or is missing, in words that nobody asked with."""
+        """Whether the answer may say that something failed; the task's own words do not count."""
         return mentions_fault(self.answer, self.asked)
 
     @functools.cached_property

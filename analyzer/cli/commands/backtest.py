@@ -29,6 +29,7 @@ from analyzer.cli.experiment_options import (
     gateway_options,
     on_interrupt,
     require_prices,
+    split_command,
     words_of,
 )
 from analyzer.cli.experiment_runs import given_options, keep_report, remember_for
@@ -117,10 +118,10 @@ def backtest(
 
     Example: [bold]blamespan backtest trace.json --expect 480 -- python my_agents.py[/bold]
     """
-    named, command = _parts(arguments)
-    words = words_of(baseline or "")
-    if baseline is not None and not words:
-        raise WrongUsage(f"--baseline {baseline}: expected a command whose quotation marks are closed")
+    named, command = split_command(arguments)
+    if not named or not command:
+        raise WrongUsage("backtest: expected RUN|ISSUE… -- COMMAND…")
+    words = _baseline_words(baseline)
     wanted = _Wanted(
         command=Command(arguments=command),
         baseline=Command(arguments=words) if words else None,
@@ -186,12 +187,11 @@ class _Wanted:
     max_calls: int | None
 
 
-def _parts(arguments: list[str]) -> tuple[list[str], list[str]]:
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    named, command = arguments[:at], arguments[at + 1 :]
-    if not named or not command:
-        raise WrongUsage("backtest: expected RUN|ISSUE… -- COMMAND…")
-    return named, command
+def _baseline_words(baseline: str | None) -> tuple[str, ...]:
+    words = words_of(baseline or "")
+    if baseline is not None and not words:
+        raise WrongUsage(f"--baseline {baseline}: expected a command whose quotation marks are closed")
+    return words
 
 
 def _with_upstreams(options: GatewayOptions, upstream: str | None) -> GatewayOptions:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from analyzer.cli.experiment_options import AllowToolOption, words_of
+from analyzer.cli.experiment_options import AllowToolOption, split_command, words_of
 from analyzer.cli.experiment_runs import open_run
 from analyzer.cli.judged_runs import known_or_judged, settings_here
 from analyzer.cli.kept_runs import TenantOption
@@ -78,7 +78,9 @@ def pin(
 
     Example: [bold]blamespan pin trace.json --expect 480 --out tests/pinned -- python my_agents.py[/bold]
     """
-    runs, command = _parts(arguments)
+    runs, command = split_command(arguments)
+    if not runs or (not command and "--" in arguments):
+        raise WrongUsage("pin: expected RUN… [-- COMMAND…]")
     if rest is not None and len(runs) != 1:
         raise WrongUsage("--rest: expected one RUN, whose decisive call and all later ones it answers")
     checking = words_of(check or "")
@@ -94,14 +96,6 @@ def pin(
     for each in runs:
         test_file = _pin(Source(run=each, rest=rest, tenant=tenant, logs=logs or []), out, wanted)
         complain(f"wrote {test_file}, without secrets: `pytest {test_file}` runs it")
-
-
-def _parts(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    runs, command = [*arguments[:at]], [*arguments[at + 1 :]]
-    if not runs or (at < len(arguments) and not command):
-        raise WrongUsage("pin: expected RUN… [-- COMMAND…]")
-    return runs, command
 
 
 def _pin(source: Source, out: Path, wanted: Wanted) -> Path:
@@ -154,8 +148,8 @@ def _refuse_what_would_pass_now(run: Run, decisive: int | None, wanted: Wanted) 
         raise CommandFailed(f"--blameless: the recorded run itself is not blameless: {blame}")
     if decisive is not None and not blame and not (wanted.expect or wanted.check):
         raise CommandFailed(
-            "--blameless: without a model nobody is blamed in the recorded run either, so the test would"
-            " pass without a fix: say what a right answer is with --expect or --check"
+            "--blameless: without a model, the recorded run blames no agent either, so the test would pass"
+            " without a fix: say what a right answer is with --expect or --check"
         )
 
 
