@@ -25,7 +25,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, make_redactor
 from collector_processor.settings import load_settings
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.store.verdicts import RunStore
 from collector_processor.wire.facts import TraceArrival
 from collector_processor.wire.scan import scan_request

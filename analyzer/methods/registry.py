@@ -21,7 +21,7 @@ from analyzer.lab.published import (
 )
 from analyzer.methods.bisect import Bisect
 from analyzer.methods.history import History
-from analyzer.methods.investigation.investigate import Investigate
+from analyzer.methods.investigate import Investigate
 from analyzer.methods.judge import Judge
 from analyzer.methods.verify import Verify
 from analyzer.methods.votes import Sampled

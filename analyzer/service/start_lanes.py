@@ -24,8 +24,7 @@ from analyzer.issues.counting import IssueCounting
 from analyzer.issues.issue_service import IssueCounts, IssueCountsReader, IssueService
 from analyzer.issues.issue_store import IssueStore
 from analyzer.issues.labels.correcting import Corrections, SecondOpinions
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.track_records import TrackRecords, track_records, worths
 from analyzer.issues.receivers import counting_rules, receivers_of
 from analyzer.methods.registry import AUTO
@@ -49,8 +48,7 @@ from collector_processor.otlp import Exporter, Signal, TraceKey
 from collector_processor.rebuild.redaction import Cleaner, make_redactor, read_kinds
 from collector_processor.settings import Settings, WriteBack
 from collector_processor.sinks.client import SinkOutlet
-from collector_processor.store.database.connection import Database
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import Database, StoreThread
 from collector_processor.store.run_text import RunTextRows
 from collector_processor.store.verdicts import RunStore
 

@@ -32,7 +32,7 @@ from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
 from collector_processor.receivers.intake import Intake, IntakeRules
 from collector_processor.settings import Settings
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.store.verdicts import RunStore
 from semconv.model import Span, TraceId
 

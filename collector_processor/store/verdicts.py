@@ -35,9 +35,14 @@ from collector_processor.store.database.connection import (
     insert,
     upsert,
 )
-from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
 from collector_processor.store.run_history import RunHistoryRows, RunTotalsRows
-from collector_processor.store.small_tables import AbsentRows, SpendingRows, TrialRows
+from collector_processor.store.small_tables import (
+    AbsentRows,
+    KeepLimits,
+    KeptSpansRows,
+    SpendingRows,
+    TrialRows,
+)
 from semconv.model import TraceId
 
 __all__ = ["IS_CURRENT", "MAX_JOINED", "RunStore"]

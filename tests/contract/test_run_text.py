@@ -20,8 +20,8 @@ from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import Database, StoreConnection, open_database
 from collector_processor.store.deletion import delete_run, delete_tenant
-from collector_processor.store.kept_spans_table import KeepLimits, KeptSpansRows
 from collector_processor.store.run_text import RunText, RunTextRows, folded
+from collector_processor.store.small_tables import KeepLimits, KeptSpansRows
 from semconv.model import Status
 from tests.backends.postgresql import PostgresServer
 from tests.issues import DAY, Bench

@@ -17,8 +17,7 @@ from sqlalchemy import create_engine
 from analyzer.issues.agent_counts import Place
 from analyzer.issues.beside_verdicts import AnalysedRun
 from analyzer.issues.issue_store import NotedRun
-from analyzer.issues.labels.label_store import PackedRun
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.label_store import Opinion, OpinionStore, PackedRun
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import track_records
 from analyzer.issues.recurrence import Count, Notice, NoticeKind

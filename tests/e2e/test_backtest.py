@@ -29,8 +29,7 @@ from collector_processor.core.runs import RunTotals
 from collector_processor.otlp import NO_TENANT
 from collector_processor.rebuild.encode import encode
 from collector_processor.settings import load_settings
-from collector_processor.store.kept_spans_table import PackedSpans
-from collector_processor.store.small_tables import ProofRows
+from collector_processor.store.small_tables import PackedSpans, ProofRows
 from tests.e2e.test_run_command import SALES, environment, run
 from tests.issues import START, Bench
 from tests.verdicts import stored

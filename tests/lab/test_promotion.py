@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from analyzer.lab.evaluation.promotion import ALPHA, Contest, Ruling, contest, log_evidence
+from analyzer.lab.evaluation.training import ALPHA, Contest, Ruling, contest, log_evidence
 
 WIN, LOSS, BOTH, NEITHER = (False, True), (True, False), (True, True), (False, False)
 

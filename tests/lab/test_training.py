@@ -23,8 +23,15 @@ from analyzer.lab.evaluation.training import (
     train,
 )
 from analyzer.lab.evaluation.validation import Labelled, across_systems, cross_validated, prepare
-from analyzer.methods.learned.model_file import read_model, write_model
-from analyzer.methods.learned.ranker import Ranker, Record, linear_shares, signal_shares, step_rows
+from analyzer.methods.ranker import (
+    Ranker,
+    Record,
+    linear_shares,
+    read_model,
+    signal_shares,
+    step_rows,
+    write_model,
+)
 from analyzer.recordings.conversation_log import read_conversation
 
 pytest.importorskip("sklearn")

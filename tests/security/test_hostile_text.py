@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from analyzer.inquiry.present import attributes_table, console, plain, run_heading, steps_table, verdict_panel
-from analyzer.lab.evaluation.plot import to_svg
+from analyzer.lab.evaluation.bench_tables import to_svg
 from analyzer.methods.without_model import Signals
 from analyzer.telemetry.json_lines import JsonFormatter
 from collector_processor.settings import Settings

@@ -12,8 +12,7 @@ from analyzer.issues.labels.correcting import Outcome
 from analyzer.service.commands import CommandGiver, CommandTask, UnansweredError
 from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.database.connection import open_database
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread, open_database
 from tests.factories import TRACE
 from tests.issues import START
 from tests.unit.test_second_opinions import RUN, WANTED, Room, blame, room

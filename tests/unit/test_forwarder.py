@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from collector_processor.core.disk import STORE_RETRY_S
-from collector_processor.exporters.memory import MemoryExporter
+from collector_processor.exporters import MemoryExporter
 from collector_processor.forwarding.forwarder import Forwarder, ForwarderLimits
 from collector_processor.forwarding.ledger import Counts, Ledger
 from collector_processor.forwarding.sender import Sender

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.methods.investigation.influence import Tie, influence_graph
+from analyzer.methods.investigate import Tie, influence_graph
 from semconv.model import StepKind, Trajectory
 from tests.runs import run, step, tool
 

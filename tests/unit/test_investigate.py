@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from analyzer.analyses.models.scripted import ScriptedModel
-from analyzer.methods.investigation.investigate import Investigate
-from analyzer.methods.investigation.reading_session import Request, carry_out, requests_in
+from analyzer.methods.investigate import Investigate, Request, carry_out, requests_in
 from semconv.model import Abstention, Attribution, Blame, Evidence, Status, StepKind, Trajectory
 from tests.inquiries import MARKER, attribute
 from tests.runs import run, step, tool

@@ -18,7 +18,7 @@ from analyzer.issues.report import NO_RUNS, SAMPLED, IssueReports, Wanted, check
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Commit
 from collector_processor.otlp import NO_TENANT, Tenant
-from collector_processor.store.kept_spans_table import KeptSpansRows, PackedSpans
+from collector_processor.store.small_tables import KeptSpansRows, PackedSpans
 from semconv.model import Abstention, Ranked, Status
 from tests.issues import DAY, START, Bench, judged
 from tests.verdicts import stored

@@ -20,8 +20,7 @@ from analyzer.service.job_worker import JobWorker
 from analyzer.service.replicas import Announcer
 from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.core.disk import RUNS
-from collector_processor.store.database.connection import StoreConnection, open_database
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreConnection, StoreThread, open_database
 from collector_processor.store.jobs import MOST_CLAIMS, JobRows, ReplicaRows
 from semconv.model import Abstention, Attribution, Blame, Status, Trajectory
 from tests.runs import run, step

@@ -18,8 +18,8 @@ import pytest
 from collector_processor.journal import Disk, Journal, is_in_use, open_journal
 from collector_processor.journal.chunks import Chunk, Entry, JournalError, JournalLimits, Queue, State
 from collector_processor.journal.directory import LOG, MARKS, Space
+from collector_processor.journal.keeper import MAX_OPEN
 from collector_processor.journal.log_format import HEAD_BYTES
-from collector_processor.journal.open_files import MAX_OPEN
 from collector_processor.otlp import NO_TENANT, RefusedError, Signal, Tenant, TraceKey
 from collector_processor.wire.facts import TraceNote
 from collector_processor.wire.scan import scan_logs, scan_traces

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analyzer.inquiry.errors import UnreadableInput
 from analyzer.issues.labels.kept_run import MAX_PACKED, pack, unpack
-from analyzer.methods.learned.features import featurise
+from analyzer.methods.ranker_features import featurise
 from collector_processor.rebuild.redaction import keep, omit, redact
 from semconv.model import Heard, SpanStatus, StepKind, ToolCall
 from tests.runs import failed_tool, run, step, tool

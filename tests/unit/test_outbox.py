@@ -13,7 +13,7 @@ import pytest
 from collector_processor.core.disk import StoreError
 from collector_processor.core.records import Outgoing
 from collector_processor.core.scores import Lane
-from collector_processor.exporters.memory import MemoryExporter
+from collector_processor.exporters import MemoryExporter
 from collector_processor.forwarding.outbox import OutboxDelivery
 from collector_processor.forwarding.sender import (
     FIRST_WAIT_S,

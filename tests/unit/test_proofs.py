@@ -32,8 +32,7 @@ from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.kept_spans import SpanKeeper, unpack_spans
 from collector_processor.rebuild.redaction import make_redactor
 from collector_processor.store.deletion import delete_run
-from collector_processor.store.kept_spans_table import PackedSpans
-from collector_processor.store.small_tables import TrialArmRows
+from collector_processor.store.small_tables import PackedSpans, TrialArmRows
 from collector_processor.writeback.outgoing import Decision as Decided
 from collector_processor.writeback.outgoing import write_back
 from semconv.model import Attribution, Blame

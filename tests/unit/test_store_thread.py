@@ -11,7 +11,7 @@ from threading import Event, current_thread
 import pytest
 
 from collector_processor.core.disk import STORE_RETRY_S, StoreError, patiently
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 
 
 @pytest.fixture

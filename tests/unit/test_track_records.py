@@ -18,7 +18,7 @@ from analyzer.cli.judged_runs import as_labels_say, judge
 from analyzer.cli.recorded_runs import RecordedRun
 from analyzer.inquiry.calibration import Worth
 from analyzer.inquiry.verdict import to_json
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore
+from analyzer.issues.labels.label_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import FRESH_S, TrackRecords, track_records, worths
 from analyzer.methods.attribution import Attributor, as_labelled

@@ -20,8 +20,7 @@ from analyzer.analyses.load import Others
 from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.analyses.prepare import Analysed, Prepared, Preparer, ToAsk, TraceBytes
 from analyzer.analyses.run_comparison import RunComparison
-from analyzer.issues.labels.label_store import LabelStore
-from analyzer.issues.labels.opinion_store import OpinionStore
+from analyzer.issues.labels.label_store import LabelStore, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import TrackRecords, track_records
 from analyzer.methods.attribution import Attributor
@@ -33,7 +32,7 @@ from collector_processor.otlp import NO_TENANT, Signal, Tenant, TraceKey
 from collector_processor.rebuild.decode import decode, decode_logs
 from collector_processor.rebuild.encode import encode
 from collector_processor.rebuild.redaction import Cleaner, Redactor
-from collector_processor.store.database.thread import StoreThread
+from collector_processor.store.database.connection import StoreThread
 from collector_processor.writeback.annotate import CarrierPolicy
 from semconv.model import Completion, Link, Span, SpanId, Status, TraceId
 from tests.factories import TRACE, agent, chat, workflow

@@ -23,9 +23,8 @@ from typing import Final, Protocol
 from analyzer.inquiry.verdict import to_json
 from analyzer.issues.beside_verdicts import AnalysedRun, BesideVerdicts, packed_run
 from analyzer.issues.issue_store import as_noted
-from analyzer.issues.labels.label_store import LabelStore
+from analyzer.issues.labels.label_store import LabelStore, Opinion, OpinionStore, of_request
 from analyzer.issues.labels.labelling import AcceptedLabel, accept_label
-from analyzer.issues.labels.opinion_store import Opinion, OpinionStore, of_request
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, place_of
 from collector_processor.core.analysis import Analysis, CommitPort, KeepRun
 from collector_processor.core.disk import StoreError

@@ -15,8 +15,7 @@ from analyzer.inquiry.conversation import Label as Blamed
 from analyzer.inquiry.errors import AnalyzerError, UnreadableInput
 from analyzer.inquiry.visible import visible_run
 from analyzer.issues.labels.kept_run import KeptRun, unpack
-from analyzer.issues.labels.label_store import LabelledRun, LabelStore
-from analyzer.issues.labels.opinion_store import MAX_OPINIONS, Opinion, OpinionStore
+from analyzer.issues.labels.label_store import MAX_OPINIONS, LabelledRun, LabelStore, Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind, Statement, as_label, place_of, to_json
 from collector_processor.core.records import EXPERIMENT, StoredVerdict
 from collector_processor.otlp import Tenant
