@@ -169,9 +169,9 @@ class Finding:
     """The spans that lack it, in order; at least one."""
     of: int
     """Number of spans that could have had it."""
-    framework: str = ""
+    framework: str
     """Scope name of the instrumentation that wrote them."""
-    mend: tuple[str, ...] = ()
+    mend: tuple[str, ...]
     """Lines of code or settings that fix it."""
 
 

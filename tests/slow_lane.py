@@ -77,7 +77,6 @@ class MemorySource:
             self.held[key].add(self.seq)
         arrival = TraceArrival(
             seq=self.seq,
-            signal=signal,
             key=key,
             received_ns=self.seq,
             byte_count=len(body),
@@ -99,7 +98,6 @@ class MemorySource:
         return [
             TraceArrival(
                 seq=one.seq,
-                signal=one.signal,
                 key=one.key,
                 received_ns=one.received_ns,
                 byte_count=one.byte_count,

@@ -107,7 +107,7 @@ class AllAtOnce:
         return (yield from asked)
 
 
-def ask_for_all(trajectory: Trajectory, max_bytes: int, origin: str = _ORIGIN) -> Prompt:
+def ask_for_all(trajectory: Trajectory, max_bytes: int, origin: str) -> Prompt:
     """Return the prompt that asks for agent, step and reason; ``origin`` says where step numbers start."""
     log = plain_log(trajectory.steps, max_bytes)
     text = "\n".join(log.lines)

@@ -94,8 +94,6 @@ class Running:
     grpc: Address
     http: Address
     web: Address
-    instance_id: str
-    recent: Callable[[int], Awaitable[Sequence[StoredVerdict]]]
     find: Callable[[str], Awaitable[Sequence[StoredVerdict]]]
     failure: asyncio.Future[None]
     """Raises the failure of a part of the service when awaited."""
@@ -352,8 +350,6 @@ class _Service:
             grpc=listeners.grpc,
             http=listeners.http,
             web=listeners.web,
-            instance_id=base.instance_id,
-            recent=lambda limit: thread.run(store.recent, limit),
             find=lambda run_id: thread.run(store.find, run_id),
             failure=self._lifetime.failure,
             undelivered=undelivered,

@@ -162,7 +162,7 @@ class Process:
 
     def verdicts(self) -> list[StoredVerdict]:
         """Return the current final verdicts."""
-        return [one for one in self._store.recent(_MOST_VERDICTS) if not one.is_provisional]
+        return [one for one in self._store.starting_with("", None, _MOST_VERDICTS) if not one.is_provisional]
 
     def carriers(self) -> tuple[Span, ...]:
         """Return the carrier spans to send, in order."""

@@ -46,10 +46,6 @@ class MemoryExporter:
         """The successful requests, in order."""
         return [request for request in self.requests if isinstance(request.outcome, Delivered)]
 
-    def answer_next(self, *outcomes: SendOutcome) -> None:
-        """Append outcomes for the next requests."""
-        self._outcomes.extend(outcomes)
-
     async def send(self, signal: Signal, body: bytes, tenant: Tenant, hops: tuple[str, ...]) -> SendOutcome:
         """Record the request and return the next outcome."""
         outcome = self._outcomes.popleft() if self._outcomes else self._otherwise

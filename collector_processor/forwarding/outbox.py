@@ -67,9 +67,9 @@ class OutboxDelivery:
         read: Read,
         forget: Forget,
         sender: Sender | None,
-        look_s: float | None = None,
+        look_s: float | None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        delivered: Callable[[Outgoing], None] = _ignore,
+        delivered: Callable[[Outgoing], None],
     ) -> None:
         """Create the loop of one signal or sink.
 

@@ -89,7 +89,7 @@ class Renewed(Generic[T]):
         self,
         paths: tuple[Path, ...],
         make: Callable[[], T],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
         renewals: Renewals | None = None,
     ) -> None:
         """Build the first value.

@@ -247,7 +247,6 @@ class Intake:
                 feed(
                     TraceArrival(
                         seq=chunk.seq,
-                        signal=entry.signal,
                         key=TraceKey(entry.tenant, note.trace_id),
                         received_ns=entry.received_ns,
                         byte_count=note.byte_count,

@@ -284,10 +284,6 @@ class RunStore:
         row = self._db.execute("SELECT label FROM heeded").fetchone()
         return row[0] if row else 0
 
-    def recent(self, limit: int) -> list[StoredVerdict]:
-        """Return the newest verdicts, one for each run, newest first."""
-        return self._select(f"WHERE {IS_CURRENT} ORDER BY decided_ns DESC LIMIT ?", (limit,))
-
     def recent_of(self, tenant: Tenant, since_ns: int, limit: int) -> list[StoredVerdict]:
         """Return a tenant's current verdicts on ended runs decided since a Unix ns, newest first."""
         return self._select(

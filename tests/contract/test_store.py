@@ -93,7 +93,7 @@ def test_a_store_of_the_first_schema_is_brought_to_what_the_tables_say(tmp_path:
         old.executescript(Path(__file__).with_name("store_s6.sql").read_text())
     with closing(open_database(tmp_path / RUNS)) as database, closing(database.connect()) as db:
         RunStore(db).commit(Trace().commit())
-        assert [one.run_id for one in RunStore(db).recent(9)] == ["run-1"]
+        assert [one.run_id for one in RunStore(db).starting_with("", None, 9)] == ["run-1"]
     assert _differences(tmp_path / RUNS) == []
 
 
@@ -213,7 +213,11 @@ def test_of_a_commit_that_fails_nothing_is_left(db: StoreConnection) -> None:
     store.also = fail
     with pytest.raises(StoreError, match="full"):
         store.commit(Trace().commit())
-    assert (analyses_of(store, KEY), store.outbox(Signal.TRACES), store.recent(9)) == ((0, -1), [], [])
+    assert (analyses_of(store, KEY), store.outbox(Signal.TRACES), store.starting_with("", None, 9)) == (
+        (0, -1),
+        [],
+        [],
+    )
     store.also = None
     store.commit(Trace().commit())
     assert analyses_of(store, KEY) == (1, 3)
@@ -223,7 +227,11 @@ def test_a_commit_made_again_changes_nothing_but_what_is_sent(db: StoreConnectio
     store = RunStore(db)
     for times in (2, 1):
         store.commit(Trace().commit(times=times))
-    assert (analyses_of(store, KEY), len(store.recent(9)), store.outbox_size()) == ((2, 3), 1, 2)
+    assert (analyses_of(store, KEY), len(store.starting_with("", None, 9)), store.outbox_size()) == (
+        (2, 3),
+        1,
+        2,
+    )
 
 
 def test_the_outbox_skips_tenants_and_keeps_its_order(db: StoreConnection) -> None:
@@ -252,7 +260,7 @@ def test_a_run_is_deleted_together_with_the_notice_of_it(db: StoreConnection) ->
     store, lane = RunStore(db), Lane("scores:phoenix")
     store.commit(Trace(outgoing=()).commit())
     assert delete_run(db, NO_TENANT, "run-1", [Outgoing(signal=lane, body=b"gone")])
-    assert ([one.body for one in store.outbox(lane)], store.recent(9)) == ([b"gone"], [])
+    assert ([one.body for one in store.outbox(lane)], store.starting_with("", None, 9)) == ([b"gone"], [])
 
 
 def test_what_a_refused_replacement_says_goes_late(db: StoreConnection) -> None:
@@ -280,7 +288,7 @@ def test_names_that_no_database_likes_are_kept(db: StoreConnection) -> None:
     store = RunStore(db)
     odd = stored(run_id="r\0un", agent="cl\0erk ' ? % \U0001f600", service="?%s")
     store.commit(Commit(analysed=(), verdicts=(odd,)))
-    (found,) = store.recent(1)
+    (found,) = store.starting_with("", None, 1)
     assert (found.agent or "").replace("\ufffd", "\0") == odd.agent
     assert found.service == "?%s"
     assert store.current(NO_TENANT, "r\0un") == found
@@ -295,7 +303,7 @@ def test_what_is_old_is_forgotten(db: StoreConnection) -> None:
         place = RunPlace(tenant=NO_TENANT, run_id=f"run-{number}", packed=b"x" * 100)
         store.commit(Commit(analysed=((key, number),), verdicts=(verdict,), places=(place,)))
     store.prune(keep=3, most_keys=50, most_place_bytes=250)
-    assert [verdict.run_id for verdict in store.recent(99)] == ["run-19", "run-18", "run-17"]
+    assert [verdict.run_id for verdict in store.starting_with("", None, 99)] == ["run-17", "run-18", "run-19"]
     assert [analyses_of(store, key)[0] for key in keys] == [0] * 8 + [1] * 12
     assert db.execute("SELECT count(*) FROM run_key").fetchone()[0] == 50
     assert [bool(store.place(NO_TENANT, f"run-{number}")) for number in (17, 18, 19)] == [False, True, True]
@@ -409,11 +417,11 @@ def test_a_server_that_goes_away_refuses_and_is_found_again(server: PostgresServ
         with pytest.raises(StoreError, match="the store"):
             store.commit(Trace(run_id="run-2").commit())
         with pytest.raises(StoreError, match="cannot be reached"):
-            store.recent(1)
+            store.starting_with("", None, 1)
         server.start()
         db._driver._not_before = 0.0  # type: ignore[attr-defined] # as if the pause was over
         store.commit(Trace(run_id="run-2").commit())
-        assert {one.run_id for one in store.recent(9)} == {"run-1", "run-2"}
+        assert {one.run_id for one in store.starting_with("", None, 9)} == {"run-1", "run-2"}
         with pytest.raises(CollectorError, match="another blamespan uses the store"):
             database.own()
 

@@ -7,8 +7,9 @@ from collector_processor.otlp import NO_TENANT, Delivered, Exporter, Rejected, S
 
 
 async def test_answers_as_told_then_always_the_same() -> None:
-    exporter = MemoryExporter([TryLater(reason="busy")], otherwise=Rejected(reason="no"))
-    exporter.answer_next(Delivered(rejected=1))
+    exporter = MemoryExporter(
+        [TryLater(reason="busy"), Delivered(rejected=1)], otherwise=Rejected(reason="no")
+    )
     outcomes = [await exporter.send(Signal.LOGS, bytes([n]), NO_TENANT, ()) for n in range(4)]
     assert outcomes == [
         TryLater(reason="busy"),

@@ -26,6 +26,7 @@ from analyzer.lab.evaluation.training import fit_linear
 from analyzer.records.proof_records import Remembered, Report
 from analyzer.service.commands import CommandTask
 from collector_processor.core.disk import StoreError
+from collector_processor.core.records import stated_certainty
 from collector_processor.otlp import NO_TENANT, Signal
 from collector_processor.rebuild.decode import decode
 from collector_processor.rebuild.encode import encode
@@ -194,7 +195,7 @@ async def test_a_proof_of_the_blamed_step_is_a_new_version_too(room: Room, provi
     await proving.follow()
     now = room.verdict()
     assert (now.version, now.agent, now.fields["mode"]) == (2, "planner", None)
-    assert now.certainty == 0.95
+    assert stated_certainty(now.fields) == 0.95
     assert not [name for name, _ in room.sent() if name.startswith("withdrawn")]
 
 

@@ -85,7 +85,7 @@ def test_the_highest_version_is_current_and_each_run_is_listed_once(store: RunSt
     other = replace(VERDICT, run_id="run-2", decided_ns=7)
     store.commit(Commit(analysed=(), verdicts=(VERDICT, later, other)))
     assert store.current(NO_TENANT, "run-1") == later
-    assert store.recent(10) == [later, other]
+    assert store.starting_with("", None, 10) == [later, other]
     assert store.find("run-2") == [other]
     assert store.find("run-3") == []
 
@@ -93,7 +93,7 @@ def test_the_highest_version_is_current_and_each_run_is_listed_once(store: RunSt
 def test_a_provisional_verdict_is_replaced_by_the_real_one(store: RunStore) -> None:
     store.commit(Commit(analysed=(), verdicts=(replace(VERDICT, is_provisional=True),)))
     store.commit(Commit(analysed=(), verdicts=(VERDICT,)))
-    assert store.recent(10) == [VERDICT]
+    assert store.starting_with("", None, 10) == [VERDICT]
 
 
 def test_traces_that_share_a_run_key_know_of_each_other_within_their_tenant(store: RunStore) -> None:
@@ -179,7 +179,7 @@ def test_the_store_keeps_the_newest_and_forgets_the_rest(store: RunStore) -> Non
         verdict = replace(VERDICT, run_id=f"run-{number}", decided_ns=number)
         store.commit(Commit(analysed=((key, number),), verdicts=(verdict,)))
     store.prune(keep=3)
-    assert [verdict.run_id for verdict in store.recent(99)] == ["run-19", "run-18", "run-17"]
+    assert [verdict.run_id for verdict in store.starting_with("", None, 99)] == ["run-17", "run-18", "run-19"]
     assert [analyses_of(store, key)[0] for key in keys] == [0] * 8 + [1] * 12
     assert joined(store, keys[19], [f"autogen:{keys[7].trace_id}"]) == frozenset()
     assert joined(store, keys[19], [f"autogen:{keys[8].trace_id}"]) == {keys[8].trace_id}
@@ -193,7 +193,7 @@ def test_many_old_verdicts_are_forgotten_a_part_at_a_time_the_oldest_first(store
     assert store.current(NO_TENANT, f"run-{MOST_PRUNED - 1}") is None
     assert store.current(NO_TENANT, f"run-{MOST_PRUNED}") is not None
     assert not store.prune(keep=1)
-    assert store.recent(99) == [aged[-1]]
+    assert store.starting_with("", None, 99) == [aged[-1]]
     assert store._db.execute("SELECT run_id FROM run_totals").fetchall() == [(f"run-{most}",)]
 
 

@@ -22,7 +22,6 @@ from collector_processor.wire.facts import (
     TraceNote,
     kind_of,
     pack_notes,
-    span_note,
     unpack_notes,
 )
 from collector_processor.wire.protobuf import write_varint
@@ -40,6 +39,7 @@ from tests.otlp_requests import (
     record,
     request,
     span,
+    span_note,
     trace_name,
 )
 
@@ -110,11 +110,12 @@ def test_a_span_without_parent_is_a_root(trace_state: str) -> None:
         span(1, trace=1, trace_state=trace_state), span(2, trace=2, parent=1, trace_state=trace_state)
     )
     found = scan_traces(body, {trace_name(1), trace_name(2)})
-    assert [note.root_ended for note in found.traces] == [True, False]
+    assert [[parent for _, parent, *_ in note.spans] for note in found.traces] == [[0], [1]]
 
 
 def test_a_parent_of_zeros_is_none() -> None:
-    assert scan_traces(request(span(1, parent=0, attributes=WORKFLOW))).traces[0].root_ended
+    (note,) = scan_traces(request(span(1, parent=0, attributes=WORKFLOW))).traces
+    assert note.spans[0][1] == 0
 
 
 def test_a_parent_that_is_written_as_a_number_is_none() -> None:
@@ -123,7 +124,7 @@ def test_a_parent_that_is_written_as_a_number_is_none() -> None:
     assert not Span.FromString(raw).parent_span_id
     for tag in (b"\x12", b"\x12", b"\x0a"):
         raw = tag + write_varint(len(raw)) + raw
-    assert scan_traces(raw, {trace_name(1)}).traces[0].root_ended
+    assert scan_traces(raw, {trace_name(1)}).traces[0].spans[0][1] == 0
 
 
 def test_notes_say_what_the_assembler_needs() -> None:
@@ -138,7 +139,6 @@ def test_notes_say_what_the_assembler_needs() -> None:
         span_note(span_id=2, parent_id=1, bits=AGENT_BIT | MARKED_BIT),
         span_note(span_id=3, parent_id=2, bits=REMOTE_BIT),
     )
-    assert note.root_ended
 
 
 @pytest.mark.parametrize("write", [bytes, as_the_collector_writes, as_dotnet_writes])

@@ -85,9 +85,9 @@ class World:
         after = RunCount(
             service=verdict.service,
             status=verdict.status,
-            agents=summary.acting,
+            agents=tuple(dict.fromkeys(step.agent for step in decision.run.trajectory.steps)),
             blamed=summary.blamed,
-            mode=summary.mode,
+            mode=verdict_of.mode if isinstance(verdict_of := decision.attribution.verdict, Blame) else "",
         )
         run = self.counted.get(verdict.run_id)
         self.counted[verdict.run_id] = after

@@ -246,7 +246,7 @@ async def test_two_traces_of_one_run_in_one_batch_give_one_verdict(way: Way) -> 
     linked = Link(trace_id=TRACE, span_id=SpanId("0" * 15 + "1"))
     way.receive(agent(1, "planner", trace_id=OTHER.trace_id, links=(linked,)))
     await way.examine(KEY, OTHER)
-    assert [verdict.run_id for verdict in way.store.recent(9)] == [TRACE]
+    assert [verdict.run_id for verdict in way.store.starting_with("", None, 9)] == [TRACE]
     assert len({run.run_id for (run,) in way.store.identities((KEY, OTHER)).values()}) == 1
 
 
@@ -290,7 +290,7 @@ async def test_a_trace_that_joined_the_run_meanwhile_is_part_of_its_verdict(way:
 
     way.between = the_other_is_quicker
     await way.examine()
-    assert [verdict.run_id for verdict in way.store.recent(9)] == [TRACE]
+    assert [verdict.run_id for verdict in way.store.starting_with("", None, 9)] == [TRACE]
     assert (way.verdict().version, analyses_of(way.store, KEY)) == (1, (1, 1))
     assert (way.store.identities((OTHER,))[OTHER][0].run_id, way.announced) == (TRACE, [])
 

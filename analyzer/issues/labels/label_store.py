@@ -324,7 +324,7 @@ class OpinionStore:
         )
         return [_opinion(row) for row in rows]
 
-    def by_method(self, tenant: Tenant, method: str, most: int = MAX_OPINIONS) -> list[Opinion]:
+    def by_method(self, tenant: Tenant, method: str, most: int) -> list[Opinion]:
         """Return the newest opinions of one method on a tenant's runs, newest first."""
         rows = self._db.execute(
             f"SELECT {_OPINION} FROM opinion WHERE tenant = ? AND method = ? ORDER BY id DESC LIMIT ?",  # noqa: S608 - as above

@@ -105,11 +105,6 @@ def choose(candidates: Iterable[Candidate], labelled: Mapping[str, int], most: i
     return tuple(questions)
 
 
-def worth(candidate: Candidate, labelled: Mapping[str, int]) -> float:
-    """Return how much an answer on a run is expected to say, 0 or more."""
-    return _doubt(candidate) / _alike(candidate, labelled)
-
-
 def _doubt(candidate: Candidate) -> float:
     """Return how much an answer would tell while no similar run is labelled."""
     doubt = uncertainty(candidate.probabilities) + disagreement(candidate.steps)

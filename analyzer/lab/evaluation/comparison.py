@@ -23,7 +23,7 @@ class Contender:
     """One side of a comparison; ``None`` means the value from the settings."""
 
     method: str | None = None
-    model: str | None = None
+    model: str | None
     with_reference: bool = False
 
 

@@ -141,9 +141,9 @@ class Score:
     effort: Effort
     mode: str = ""
     """The verdict's failure mode; empty without one."""
-    fallback: bool = False
+    fallback: bool
     """Whether a fallback answered instead of the method."""
-    error: str | None = None
+    error: str | None
 
     @property
     def step_right(self) -> bool:

@@ -149,9 +149,9 @@ class Example:
     step is refuted."""
     keys: RunKeys
     """Keys that relate runs; related runs must stay on one side of a split."""
-    trust: float = 1.0
+    trust: float
     """Weight of the label."""
-    is_refuted: bool = False
+    is_refuted: bool
     """True if the step is only known not to be decisive."""
 
     @property

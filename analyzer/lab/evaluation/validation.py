@@ -59,7 +59,7 @@ def named(runs: Sequence[Labelled]) -> list[Labelled]:
 
 
 def cross_validated(
-    runs: Sequence[Labelled], folds: int = FOLDS, seed: int = 0, fewer: int | None = None
+    runs: Sequence[Labelled], folds: int, seed: int = 0, fewer: int | None = None
 ) -> tuple[Score, ...]:
     """Score each run by a model trained on the other folds, or on ``fewer`` runs drawn from them."""
     scores: dict[int, Score] = {}

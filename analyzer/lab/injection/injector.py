@@ -162,11 +162,8 @@ class Injected:
     """Result for one passing run."""
 
     run_id: str
-    tried: tuple[Tried, ...] = ()
     refused: str = ""
     """Reason for trying no fault."""
-    stopped: str = ""
-    """Reason for not trying every fault."""
 
 
 @record
@@ -223,7 +220,6 @@ class Injector:
         self._labels = 0
         self._have_labels: Final[set[int]] = set()
         """Calls that have a label."""
-        self.tried: Final[list[Tried]] = []
 
     async def run(self, plan: Plan, watch: Callable[[Tried], None]) -> Injected:
         """Try the run's faults, several at a time.
@@ -245,14 +241,13 @@ class Injector:
                 tried = await self._try(fault, plan)
                 if self._ended() and tried.failure is None:
                     return  # the budget decided, not the fault
-                self.tried.append(tried)
                 if tried.failure is not None:
                     self._labels += 1
                     self._have_labels.add(fault.call.index)
                 watch(tried)
 
         await in_parallel(work, self._options.parallel)
-        return Injected(run_id=self._tape.run_id, tried=tuple(self.tried), stopped=self._ended())
+        return Injected(run_id=self._tape.run_id)
 
     def _ended(self) -> str:
         """Return why no further call is paid for, or nothing."""

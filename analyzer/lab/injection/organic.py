@@ -87,7 +87,7 @@ def likenesses(samples: Sequence[Sample]) -> tuple[Likeness, ...]:
     )
 
 
-def samples_of(tried: Iterable[Tried], given: Iterable[Trajectory] = ()) -> list[Sample]:
+def samples_of(tried: Iterable[Tried], given: Iterable[Trajectory]) -> list[Sample]:
     """Return the labelled failures, those of the trials without a fault, and given organic ones.
 
     Failures of a run without a label are left out: no injected one repeats that run.
