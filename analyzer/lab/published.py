@@ -45,8 +45,8 @@ from typing import Final
 from analyzer.inquiry.match_agents import match_agent, same_agent
 from analyzer.inquiry.method import AttributionMethod, Inquiry, Message, Prompt, Reply
 from analyzer.inquiry.render import fold
-from analyzer.methods.replies.free_text import Answer, read_answer, read_reason
-from analyzer.methods.replies.settle_answer import (
+from analyzer.methods.free_text import Answer, read_answer, read_half, read_reason, read_yes_or_no
+from analyzer.methods.settle_answer import (
     LONGEST_TASK,
     ask_until_read,
     join_sentences,
@@ -54,7 +54,6 @@ from analyzer.methods.replies.settle_answer import (
     nothing_to_judge,
     step_at,
 )
-from analyzer.methods.replies.yes_or_no import read_half, read_yes_or_no
 from semconv.model import (
     Abstention,
     Blame,

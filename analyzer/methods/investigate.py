@@ -36,9 +36,9 @@ from pydantic import Field, ValidationError
 from analyzer.inquiry.method import Inquiry, Prompt, Reply
 from analyzer.inquiry.render import Rendering, excerpt, one_line, render
 from analyzer.methods.briefing import ask
+from analyzer.methods.free_text import LONGEST, objects
 from analyzer.methods.judge import OUTPUT_TOKENS, WANTED, JudgeReply, Objects, Quote, claim, supported
-from analyzer.methods.replies.free_text import LONGEST, objects
-from analyzer.methods.replies.settle_answer import (
+from analyzer.methods.settle_answer import (
     check_quotes,
     join_sentences,
     no_such_step,

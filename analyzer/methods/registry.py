@@ -23,8 +23,8 @@ from analyzer.methods.bisect import Bisect
 from analyzer.methods.history import History
 from analyzer.methods.investigate import Investigate
 from analyzer.methods.judge import Judge
+from analyzer.methods.pooling import Sampled
 from analyzer.methods.verify import Verify
-from analyzer.methods.votes import Sampled
 from analyzer.methods.without_model import LearnedRanking, Signals
 
 AUTO: Final = "auto"

@@ -11,7 +11,7 @@ from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.lab.published import AllAtOnce
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.replies.free_text import read_answer
+from analyzer.methods.free_text import read_answer
 from semconv.model import Abstention, Blame, Status, Verdict
 from tests.inquiries import attribute
 from tests.runs import run, step

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from analyzer.lab.injection.organic import (
+from analyzer.lab.injection.gates import (
     Likeness,
     Sample,
     area_under,

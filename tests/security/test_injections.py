@@ -12,7 +12,7 @@ from analyzer.inquiry.render import render
 from analyzer.inquiry.visible import visible_run
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.prompt_injection import speaking_steps
-from analyzer.methods.replies.settle_answer import check_quotes
+from analyzer.methods.settle_answer import check_quotes
 from analyzer.methods.without_model import judge_by_signals
 from analyzer.recordings.conversation_log import read_conversation
 from semconv.model import Blame, Status

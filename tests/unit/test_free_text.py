@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.methods.replies.free_text import read_answer, read_step
+from analyzer.methods.free_text import read_answer, read_step
 
 
 @pytest.mark.parametrize(

@@ -935,7 +935,7 @@ async def test_a_segment_that_few_need_is_thinned(tmp_path: Path) -> None:
 async def test_a_segment_that_a_full_disk_kept_from_being_thinned_is_thinned_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr("collector_processor.journal.reclaiming._RETRY_S", 0.0)
+    monkeypatch.setattr("collector_processor.journal.journal._RETRY_S", 0.0)
     async with journal_in(tmp_path, THIN, disk=failing(errno.ENOSPC, call, "1.new", times=2)) as journal:
         journal.mark_done((await journal.append([entry(noise(seed)) for seed in range(6)]))[1:])
         for _ in range(4):

@@ -12,7 +12,7 @@ from analyzer.inquiry.errors import UnreadableInput
 from analyzer.inquiry.method import Prompt, Reply
 from analyzer.inquiry.posterior import Order, SetRule, log_softmax
 from analyzer.methods.attribution import Attributor
-from analyzer.methods.pooled_model import UNPROVED, pool_with_model
+from analyzer.methods.pooling import UNPROVED, pool_with_model
 from analyzer.methods.ranker import (
     Panel,
     Ranker,

@@ -22,7 +22,7 @@ from analyzer.issues.labels.label_store import Opinion, OpinionStore
 from analyzer.issues.labels.run_label import Label, LabelKind
 from analyzer.issues.labels.track_records import FRESH_S, TrackRecords, track_records, worths
 from analyzer.methods.attribution import Attributor, as_labelled
-from analyzer.methods.pooled_model import UNPROVED, Trust, trust_of
+from analyzer.methods.pooling import UNPROVED, Trust, trust_of
 from analyzer.methods.without_model import judge_by_signals
 from collector_processor.core.analysis import Earned, TrackRecord
 from collector_processor.core.disk import RUNS, StoreError

@@ -8,8 +8,8 @@ from analyzer.analyses.models.scripted import ScriptedModel
 from analyzer.inquiry.errors import ModelError, ModelFailure, UnknownMethod
 from analyzer.methods.attribution import Attributor
 from analyzer.methods.judge import Judge
+from analyzer.methods.pooling import Sampled, combine
 from analyzer.methods.registry import registered
-from analyzer.methods.votes import Sampled, combine
 from semconv.model import Abstention, Blame, Ranked, Status, Verdict
 from tests.inquiries import MARKER, attribute
 from tests.runs import run, step
