@@ -47,9 +47,9 @@ class Offer:
     """The methods and models on offer."""
 
     methods: tuple[str, ...]
-    model: str = ""
+    model: str
     """The operator's model, used if none is chosen; empty if there is none."""
-    models: tuple[str, ...] = ()
+    models: tuple[str, ...]
     """Other models on offer."""
 
     def require(self, choice: Choice) -> None:

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aiohttp import web
@@ -401,10 +401,10 @@ class Doors:
     """What the receivers share."""
 
     trimmer: Trimmer
-    refusals: Counter[Cause] = field(default_factory=Counter)
+    refusals: Counter[Cause]
     """Counts refused requests."""
-    tls: TlsFiles | None = None
-    beside: Mapping[str, Beside] = field(default_factory=dict)
+    tls: TlsFiles | None
+    beside: Mapping[str, Beside]
     """Answers further paths of the port of OTLP/HTTP."""
 
 

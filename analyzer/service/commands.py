@@ -161,7 +161,7 @@ class CommandGiver:
     db: StoreConnection
     thread: StoreThread
     """Makes the calls on the connection."""
-    poke: Callable[[], Awaitable[None]] = nothing
+    poke: Callable[[], Awaitable[None]]
     """Has waiting commands carried out now; returns when that is done, or cannot be."""
     now_ns: Callable[[], int] = time.time_ns
     answer_s: float = ANSWER_S

@@ -361,7 +361,7 @@ async def test_grpc_speaks_tls_when_given_files(tls: TlsFiles) -> None:
 async def test_a_missing_tls_file_is_said_at_the_start(
     make: type[GrpcReceiver | HttpReceiver], tmp_path: Path
 ) -> None:
-    files = TlsFiles(certificate=tmp_path / "none.pem", key=tmp_path / "none.key")
+    files = TlsFiles(certificate=tmp_path / "none.pem", key=tmp_path / "none.key", client_ca=None)
     receiver = make(MemorySink(), Address(host="127.0.0.1", port=0), AdmissionRules(), files)
     with pytest.raises(ListenError, match="No such file"):
         await receiver.start()

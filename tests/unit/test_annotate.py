@@ -174,7 +174,9 @@ MOVED = ValueOrigin(
 def values_on(lineage: ValueOrigin, reason: str, policy: CarrierPolicy) -> dict[str, object]:
     verdict = replace(BLAME, reason=reason)
     attribution = Attribution(run_id=TRACE, verdict=verdict, method="signals", lineage=(lineage,))
-    decisive, _ = carriers(Judgement(trajectory=TRAJECTORY, attribution=attribution, version=1), RUN, policy)
+    decisive, _ = carriers(
+        Judgement(trajectory=TRAJECTORY, attribution=attribution, version=1, supersedes=None), RUN, policy
+    )
     named = decisive.attributes.items()
     return {name: value for name, value in named if name.startswith("blamespan.failure.value")}
 

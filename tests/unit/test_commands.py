@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.issues.labels.commands import MOST, MOST_OF_TENANT, CommandKind, Commands
 from analyzer.issues.labels.correcting import Outcome
-from analyzer.service.commands import CommandGiver, CommandTask, UnansweredError
+from analyzer.service.commands import CommandGiver, CommandTask, UnansweredError, nothing
 from collector_processor.core.disk import RUNS, StoreError
 from collector_processor.otlp import NO_TENANT, Tenant
 from collector_processor.store.database.connection import StoreThread, open_database
@@ -79,7 +79,7 @@ async def test_a_command_that_cannot_be_read_is_answered(room: Room) -> None:
 
 async def test_without_a_service_the_giver_hears_so_and_the_command_waits(room: Room) -> None:
     thread = StoreThread()
-    giver = CommandGiver(db=room.bench.db, thread=thread, answer_s=0.0)
+    giver = CommandGiver(db=room.bench.db, thread=thread, answer_s=0.0, poke=nothing)
     with pytest.raises(UnansweredError, match="when it runs"):
         await giver.delete_run(NO_TENANT, TRACE)
     assert [one.kind for one in Commands(room.bench.db).waiting()] == [CommandKind.DELETE]

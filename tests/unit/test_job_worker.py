@@ -80,7 +80,7 @@ class Analyzer:
             await announcer.leave()
 
 
-OFFERED = Offer(methods=("auto", "judge"), model="scripted")
+OFFERED = Offer(methods=("auto", "judge"), model="scripted", models=())
 
 
 async def shortly(_seconds: float) -> None:

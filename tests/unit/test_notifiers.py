@@ -182,7 +182,9 @@ async def test_what_a_receiver_refuses_is_not_sent_again_and_no_redirect_is_foll
 
 async def test_a_receiver_that_is_not_there_is_one_to_come_back_to() -> None:
     async with opened_session() as session:
-        answer = await Poster(url="http://127.0.0.1:1/hook?token=hidden", session=session).post(b"{}", "1")
+        answer = await Poster(url="http://127.0.0.1:1/hook?token=hidden", session=session, secret=None).post(
+            b"{}", "1"
+        )
     assert answer.fate is Fate.LATER
     assert "hidden" not in answer.reason
 

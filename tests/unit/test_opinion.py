@@ -72,7 +72,7 @@ def opinions(own: ScriptedModel | None = None, **others: ScriptedModel) -> Local
 
 async def test_without_a_model_only_methods_that_need_none_are_offered() -> None:
     offer = await opinions().offer()
-    assert offer == Offer(methods=("auto", "signals"))
+    assert offer == Offer(methods=("auto", "signals"), model="", models=())
     offer = await opinions(talker("own"), other=talker("other")).offer()
     assert (offer.model, offer.models) == ("own", ("other",))
     assert {"judge", "verify", "signals"} <= set(offer.methods)

@@ -39,7 +39,7 @@ def kept(run: Run, blamed: int = 3) -> bytes:
 def carriers_of(run: Run) -> list[object]:
     blame = Blame(agent="writer", step=1, reason="wrong", confidence=1.0)
     attribution = Attribution(run_id=TRACE, verdict=blame, method="person")
-    judgement = Judgement(trajectory=run.trajectory, attribution=attribution, version=2)
+    judgement = Judgement(trajectory=run.trajectory, attribution=attribution, version=2, supersedes=None)
     return list(carriers(judgement, run.trace, CarrierPolicy()))
 
 

@@ -36,6 +36,7 @@ from collector_processor.store.deletion import delete_run
 from collector_processor.store.small_tables import PackedSpans, TrialArmRows
 from collector_processor.writeback.outgoing import Decision as Decided
 from collector_processor.writeback.outgoing import write_back
+from semconv.dialects import USUAL
 from semconv.model import Attribution, Blame
 from semconv.record import replace as changed
 from tests.factories import TRACE, span_id
@@ -120,7 +121,9 @@ def test_a_proof_is_handed_over_though_the_store_refuses_its_trials(
     packed = room.second.store.spans.packed(NO_TENANT, TRACE)
     assert packed is not None
     with pytest.raises(StoreError):
-        experiment_runs.hand_over(proved, RUN, KeptTrace(verdict=room.verdict(), spans=unpack_spans(packed)))
+        experiment_runs.hand_over(
+            proved, RUN, KeptTrace(verdict=room.verdict(), spans=unpack_spans(packed), reader=USUAL)
+        )
     assert [one.run_id for one in Commands(room.bench.db).waiting()] == [TRACE]
 
 

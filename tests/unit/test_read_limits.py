@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -231,7 +232,9 @@ async def test_a_door_that_is_calm_again_does_not_say_so_for_one_that_is_still_f
     trimmer = Trimmer(recorded.heap, clock=lambda: now[0])
     settings = Settings(otlp_grpc_listen="127.0.0.1:0", otlp_http_listen="127.0.0.1:0")  # type: ignore[call-arg]
     full = MemorySink(*(RefusedError("we are full", retry_after_s=1.0) for _ in range(3)))
-    over_grpc, over_http = make_receivers(settings, full, Doors(trimmer=trimmer))
+    over_grpc, over_http = make_receivers(
+        settings, full, Doors(trimmer=trimmer, refusals=Counter(), tls=None, beside={})
+    )
 
     async def refused(client: Client, port: int) -> None:
         assert (await client.post(port, Signal.TRACES, request(span(1)))).message == "we are full"

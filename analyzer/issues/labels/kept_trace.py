@@ -41,7 +41,7 @@ class KeptTrace:
     """Its current verdict."""
     spans: KeptSpans
     """Its OTLP requests, and the changes made by redaction and shortening."""
-    reader: Reader = field(default=USUAL, compare=False, repr=False)
+    reader: Reader = field(compare=False, repr=False)
     """Reader of its spans."""
 
     def run(self) -> Run:

@@ -44,7 +44,7 @@ class AcceptedLabel:
     label: Label
     obstacle: str | None
     """Reason why a ranker cannot learn from it, in a few words; ``None`` if it can."""
-    trace_obstacle: str | None = None
+    trace_obstacle: str | None
     """Reason why the run's trace cannot be corrected; ``None`` if it can or need not be."""
 
     def to_json(self) -> dict[str, Any]:
