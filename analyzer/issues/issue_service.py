@@ -151,8 +151,8 @@ class IssueService:
     reader: IssueStore
     """The store, on a connection of its own that is closed with the service."""
     in_db: InDb
-    receivers: tuple[Receiver, ...]
-    moved: Callable[[Move], None]
+    receivers: tuple[Receiver, ...] = ()
+    moved: Callable[[Move], None] = lambda _move: None
     """Called on the event loop for each run counted or moved; must be quick and must not raise."""
     now_ns: Callable[[], int] = time.time_ns
     delivery: tuple[DeliveryCounters, ...] = field(init=False)

@@ -46,9 +46,9 @@ class ConstantStep:
     """Blames the same step in every run; the next best if a run is too short."""
 
     name: str = "constant"
-    steps: tuple[int, ...]
+    steps: tuple[int, ...] = (1,)
     """Best first."""
-    shares: tuple[float, ...]
+    shares: tuple[float, ...] = ()
     """Share of the counted runs in which each step was decisive."""
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:
@@ -68,9 +68,9 @@ class ConstantAgent:
     """Blames the first step of the same agent in every run, or of the next best agent that the run has."""
 
     name: str = "constant-agent"
-    agents: tuple[str, ...]
+    agents: tuple[str, ...] = ()
     """Normalised names, best first; if empty, the first step after step 0 is blamed."""
-    shares: tuple[float, ...]
+    shares: tuple[float, ...] = ()
     """Share of the counted runs in which each agent's first step was decisive."""
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:

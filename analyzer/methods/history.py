@@ -78,7 +78,7 @@ _NO_PAST: Final = (
 class History:
     """Names the step that distinguishes a failed run from passing ones."""
 
-    past: Past | None
+    past: Past | None = None
     name: str = "history"
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:

@@ -120,7 +120,7 @@ _UNTRAINED: Final = (
 class LearnedRanking:
     """Applies a trained ranker; without one, abstains and says how to train one."""
 
-    ranker: Ranker | None
+    ranker: Ranker | None = None
     name: str = "ranker"
 
     def investigate(self, trajectory: Trajectory) -> Inquiry:

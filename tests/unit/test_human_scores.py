@@ -16,6 +16,7 @@ from analyzer.issues.labels.run_label import LabelKind, Statement
 from analyzer.service.scores_back import ScoresBack, statement_of
 from collector_processor.core.scores import Lane, ScoreBackend
 from collector_processor.otlp import NO_TENANT, Rejected, TryLater
+from collector_processor.rebuild.redaction import redact
 from collector_processor.settings import SettingsError, load_settings
 from collector_processor.sinks import SINKS
 from collector_processor.sinks.exchange import Call, HumanScore, ScoredRun, UnexpectedAnswerError
@@ -215,6 +216,7 @@ class Here(World):
 
     def __post_init__(self) -> None:
         parts: Any = {"commits": self, "store": self.store, "labels": self.labels}  # only what is used
+        parts |= {"count": lambda: None, "counted": lambda: None, "clean": redact}
         corrections = Corrections(**parts, policy=POLICY, now_ns=lambda: NOW_NS)
         reading: Any = {"lane": Lane("scores:phoenix"), "tenant": NO_TENANT, "reader": self}
         self.back = ScoresBack(**reading, corrections=corrections, every_s=60.0, now_ns=lambda: 6)
