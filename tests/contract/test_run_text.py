@@ -193,7 +193,7 @@ def test_without_an_index_searches_are_as_before(server: PostgresServer, tmp_pat
             assert shelf.found("needle") == []
 
 
-def test_a_text_is_replaced_and_the_index_can_be_made_anew(shelf: Shelf) -> None:
+def test_a_text_is_replaced_and_the_index_can_be_rebuilt(shelf: Shelf) -> None:
     name, kept = shelf.add("needle"), shelf.add("straw")
     shelf.rows.write([RunText(tenant=NO_TENANT, run_id=name, text="thread")])
     assert shelf.found("needle") == []

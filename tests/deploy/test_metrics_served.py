@@ -14,8 +14,9 @@ from analyzer.telemetry.metric_table import METRICS
 from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import free_ports, wait_until
 from tests.deploy.shifts import work
+from tests.e2e.conftest import server
 from tests.e2e.line import Line, StartLine
-from tests.e2e.test_halves import StartAnalyzer, server, start_analyzer
+from tests.e2e.test_halves import StartAnalyzer, start_analyzer
 from tools.references.metrics_reference import page
 
 __all__ = ["server", "start_analyzer"]

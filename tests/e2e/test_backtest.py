@@ -236,7 +236,9 @@ def test_the_budget_ends_it_and_says_so(project: Path) -> None:
         (("run.json",), ("--resolve",), "--resolve"),
     ],
 )
-def test_wrong_usage_is_told(project: Path, runs: tuple[str, ...], words: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_refused(
+    project: Path, runs: tuple[str, ...], words: tuple[str, ...], told: str
+) -> None:
     ended = backtest(project, *words, runs=runs)
     assert ended.returncode == 2, ended.stderr
     assert told in ended.stderr

@@ -25,7 +25,7 @@ from collector_processor.store.jobs import JobRows
 from semconv.attributes import FAILURE_AGENT_NAME, FAILURE_FALLBACK, FAILURE_METHOD, FAILURE_MODEL
 from semconv.model import Trajectory
 from tests.backends.forked import fork
-from tests.backends.postgresql import PostgresServer, postgresql
+from tests.backends.postgresql import PostgresServer
 from tests.backends.supervise import Server, running, wait_until
 from tests.e2e.backend import Backend, grpc_backend
 from tests.e2e.line import StartLine, environment
@@ -87,13 +87,6 @@ def analyzers(folder: Path) -> Iterator[StartAnalyzer]:
             return Asked(server=server, address=said["web"])
 
         yield start
-
-
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """Name it first in a test: services that still run when it ends wait 20 s for it."""
-    with postgresql() as running:
-        yield running
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ async def test_a_contradiction_is_resolved_to_the_named_agents_nearest_step_and_
     assert "named A and step 4, which is C's" in verdict.reason
 
 
-async def test_an_agent_that_does_not_exist_leaves_the_step_to_decide_and_is_said() -> None:
+async def test_an_unknown_agent_is_reported_and_the_step_decides() -> None:
     verdict, _ = await ask(said("Santa", 2))
     assert isinstance(verdict, Blame)
     assert (verdict.agent, verdict.step) == ("B", 2)
@@ -76,7 +76,7 @@ async def test_a_model_that_finds_no_mistake_leaves_the_run_undetermined() -> No
     assert len(model.prompts) == 1
 
 
-async def test_a_log_that_is_too_long_is_folded_and_that_is_said() -> None:
+async def test_a_log_that_is_too_long_is_folded_and_the_verdict_says_so() -> None:
     _, model = await ask(said("B", 2), max_bytes=10)
     assert model.prompts[0].truncated
     assert model.prompts[0].coverage < 1

@@ -152,7 +152,7 @@ async def test_the_constant_step_is_chosen_out_of_fold_and_for_each_subset() -> 
     assert not scores[0].step_right, "its own label did not choose the step"
 
 
-async def test_the_constant_agent_is_whoever_the_other_folds_blame_most_at_its_first_step() -> None:
+async def test_the_constant_agent_is_the_most_blamed_of_the_other_folds_at_its_first_step() -> None:
     def labelled(n: int, agent: str) -> Conversation:
         trajectory = run(*(step(name, f"{n}") for name in ("a", "b", "c", "b")), run_id=f"r{n}")
         return Conversation(trajectory=trajectory, label=Label(agent=agent, step=1), subset="s")

@@ -169,7 +169,7 @@ def test_a_ranker_that_does_not_say_what_it_saw_is_refused(
         (["--promote", "none.json"], (1, "No such file")),
     ],
 )
-def test_wrong_usage_is_told(
+def test_wrong_usage_is_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],

@@ -63,7 +63,7 @@ def test_the_line_begins_with_the_keys_of_the_contract_in_order() -> None:
     assert list(one) == list(none)
 
 
-def test_the_reference_scorers_figure_stands_apart_under_its_own_name() -> None:
+def test_the_reference_scorers_figure_is_reported_under_its_own_name() -> None:
     """Label 2 is a substring of 12, which the reference scorer counts as right."""
     off = score(blamed("The WebSurfer", 12), Label(agent="WebSurfer", step=2), "s")
     line = summed(off)

@@ -183,7 +183,6 @@ def _sources(*folders: str) -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
-OPENAPI = ROOT / "analyzer" / "web" / "schemas.py"
 _FORBIDDEN_CALLS = frozenset({"eval", "exec", "compile", "__import__", "input"})
 _FORBIDDEN_MODULES = frozenset({"pickle", "cPickle", "dill", "shelve", "marshal", "telnetlib", "xmlrpc"})
 _FORBIDDEN_ATTRIBUTES = frozenset({("os", "system"), ("os", "popen"), ("subprocess", "getoutput")})

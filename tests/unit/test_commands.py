@@ -114,7 +114,7 @@ def test_a_command_that_waits_is_never_dropped_and_a_tenant_fills_only_its_own_p
     assert [one.run_id for one in commands.waiting() if one.tenant == "b"] == ["kept", "another"]
 
 
-def test_of_answers_that_nobody_reads_the_oldest_are_dropped(room: Room) -> None:
+def test_the_oldest_unread_answers_are_dropped(room: Room) -> None:
     commands = Commands(room.bench.db)
     with room.bench.db.transaction():
         for number in range(MOST + 3):
@@ -125,7 +125,7 @@ def test_of_answers_that_nobody_reads_the_oldest_are_dropped(room: Room) -> None
     assert room.bench.db.execute("SELECT count(*), min(given_ns) FROM command").fetchone() == (MOST + 1, 3)
 
 
-async def test_a_lost_answer_is_no_deletion(room: Room) -> None:
+async def test_a_lost_answer_does_not_mean_deleted(room: Room) -> None:
     thread = StoreThread()
 
     async def lose() -> None:

@@ -165,7 +165,7 @@ def test_that_a_run_did_not_fail_withdraws_the_blame_though_passing_runs_get_no_
     assert world.verdict().status == "no_failure"
 
 
-def test_after_a_rejection_nobody_is_blamed(world: World) -> None:
+def test_after_a_rejection_no_agent_is_blamed(world: World) -> None:
     world.judge()
     world.say(REJECTED)
     assert [name for name, _ in world.follow()] == [
@@ -210,7 +210,7 @@ def test_a_confirmation_changes_nothing_that_is_marked_already(world: World) -> 
     ]
 
 
-def test_an_agent_without_a_step_stands_under_the_root_alone(world: World) -> None:
+def test_an_agent_without_a_step_is_shown_under_the_root_alone(world: World) -> None:
     world.judge()
     world.say(Statement(kind=LabelKind.CORRECTED, agent="writer"))
     assert [name for name, _ in world.follow()] == [

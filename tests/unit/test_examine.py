@@ -115,7 +115,7 @@ async def test_bytes_that_cannot_be_decoded_leave_no_verdict_and_are_not_read_ag
 
 
 @pytest.mark.parametrize("links", [1, 3 * MAX_KEYS])
-async def test_links_to_traces_that_nobody_knows_are_asked_for_once(lane: SlowLane, links: int) -> None:
+async def test_links_to_unknown_traces_are_looked_up_once(lane: SlowLane, links: int) -> None:
     unknown = [
         Link(trace_id=TraceId(f"{number + 1:032x}"), span_id=SpanId("1" * 16)) for number in range(links)
     ]

@@ -33,7 +33,7 @@ def arrival(number: int, notes: int = 1, tenant: Tenant = NO_TENANT) -> TraceArr
     )
 
 
-def test_the_oldest_come_out_when_there_is_no_room() -> None:
+def test_the_oldest_are_evicted_if_there_is_no_room() -> None:
     inbox = Inbox(2 * TINY)
     assert [inbox.put(arrival(number)) for number in (1, 2)] == [(), ()]
     assert inbox.put(arrival(3)) == (arrival(1),)

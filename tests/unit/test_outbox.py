@@ -150,7 +150,7 @@ async def test_the_same_bytes_are_sent_again_after_a_crash_before_the_striking_o
     assert outbox.taken() == ["a", "a"]
 
 
-async def test_a_throttled_tenant_holds_up_nobody_else() -> None:
+async def test_a_throttled_tenant_delays_no_other() -> None:
     outbox = Outbox(TryLater(reason="quota", after_s=60))
     outbox.add("a1", ACME)
     outbox.add("a2", ACME)
@@ -177,7 +177,7 @@ async def test_a_backend_that_asks_for_no_pause_gets_ours() -> None:
     assert outbox.taken() == ["a"]
 
 
-async def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
+async def test_pauses_grow_to_a_limit_and_start_over_after_a_success() -> None:
     outbox = Outbox(*[BUSY] * 20, Delivered(), BUSY)
     outbox.add("a")
     pauses = list[float]()
@@ -260,7 +260,7 @@ async def test_what_is_refused_is_never_reported_as_delivered() -> None:
     assert outbox.delivered == []
 
 
-async def test_those_refused_together_are_bisected_until_the_bad_one_is_alone() -> None:
+async def test_a_refused_batch_is_bisected_until_the_bad_entry_is_alone() -> None:
     bad = Rejected(reason="c")
     outbox = Outbox(bad, Delivered(), bad, bad)
     for body in ("a", "b", "c", "d"):

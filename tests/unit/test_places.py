@@ -43,7 +43,7 @@ def carriers_of(run: Run) -> list[object]:
     return list(carriers(judgement, run.trace, CarrierPolicy()))
 
 
-def test_carriers_of_what_is_kept_are_those_of_the_run_itself() -> None:
+def test_carriers_of_a_kept_run_equal_those_of_the_run() -> None:
     run = run_of(*SPANS)
     assert carriers_of(unpack_place(kept(run))) == carriers_of(run)
 
@@ -54,7 +54,7 @@ def test_no_text_of_the_run_is_kept() -> None:
     assert [span.name for span in again.trace.spans] == [""] * len(again.trace.spans)
 
 
-def test_a_run_without_spans_stands_nowhere() -> None:
+def test_a_run_without_spans_has_no_place() -> None:
     bare = Run(trace=Trace(spans=()), trajectory=Trajectory(run_id="r", steps=()))
     assert pack_place(bare, NO_TENANT, (None, None)) is None
 

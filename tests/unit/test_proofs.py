@@ -144,7 +144,7 @@ def test_a_proof_of_a_step_that_nothing_blamed_says_what_to_do(room: Room) -> No
     assert proved.fix.startswith(f"Check this answer of {proved.agent}, and ask again")
 
 
-async def test_a_persons_word_stands_against_a_proof(room: Room, proving: CommandTask) -> None:
+async def test_a_persons_label_beats_a_proof(room: Room, proving: CommandTask) -> None:
     store, labels = room.second.store, room.bench.labels
     accept_label(labels, room.verdict(), Statement(kind=LabelKind.NOT_A_FAILURE), 6, verdicts=store)
     follow_labels(store, labels, room.second.policy, 7)

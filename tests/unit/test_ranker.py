@@ -236,7 +236,7 @@ def test_a_file_that_could_not_be_used_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{}", "[" * 100_000])
-def test_what_is_no_model_at_all_is_refused(text: str) -> None:
+def test_a_file_that_is_not_a_model_is_refused(text: str) -> None:
     with pytest.raises(UnreadableInput, match="not a ranker"):
         read_model(text)
 

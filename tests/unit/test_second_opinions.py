@@ -147,7 +147,7 @@ async def test_an_opinion_that_agrees_is_kept_and_changes_nothing(room: Room) ->
     assert [one.method for one in await room.second.of(NO_TENANT, TRACE)] == ["judge"]
 
 
-async def test_a_persons_word_stands(room: Room) -> None:
+async def test_a_persons_label_is_kept(room: Room) -> None:
     room.judge(blame(0, "signals"))
     store, labels = room.second.store, room.bench.labels
     accept_label(labels, room.verdict(), Statement(kind=LabelKind.NOT_A_FAILURE), 6, verdicts=store)

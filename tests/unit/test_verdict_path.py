@@ -250,7 +250,7 @@ async def test_two_traces_of_one_run_in_one_batch_give_one_verdict(way: Way) -> 
     assert len({run.run_id for (run,) in way.store.identities((KEY, OTHER)).values()}) == 1
 
 
-async def test_late_spans_are_analysed_with_those_before(way: Way) -> None:
+async def test_late_spans_are_analysed_with_the_earlier_ones(way: Way) -> None:
     way.receive(workflow(1))
     await way.examine()
     way.receive(chat(2, answer="I cannot do that.", agent_name="planner", parent=1, error="it failed"))
@@ -295,7 +295,7 @@ async def test_a_trace_that_joined_the_run_meanwhile_is_part_of_its_verdict(way:
     assert (way.store.identities((OTHER,))[OTHER][0].run_id, way.announced) == (TRACE, [])
 
 
-async def test_a_verdict_that_a_person_confirmed_meanwhile_stands(way: Way) -> None:
+async def test_a_verdict_confirmed_meanwhile_is_kept(way: Way) -> None:
     way.receive(workflow(1), chat(2, answer="Yes.", agent_name="planner", parent=1))
     await way.examine()
     way.receive(chat(3, answer="No.", agent_name="writer", parent=1, error="it failed"))
