@@ -261,7 +261,6 @@ class WorkflowRow:
     service: str
     workflow: str
     runs: int
-    last_ns: int
 
 
 class Carriers(StrEnum):

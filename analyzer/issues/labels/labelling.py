@@ -218,9 +218,7 @@ def _training_run(one: LabelledRun) -> Conversation | str:
         return "changed since it was labelled"
     return Conversation(
         trajectory=visible_run(kept.trajectory),  # in the form in which the ranker will see runs
-        label=Blamed(
-            agent=label.agent, step=place, trust=one.trust, is_refuted=one.is_refuted, why=label.why
-        ),
+        label=Blamed(agent=label.agent, step=place, trust=one.trust, is_refuted=one.is_refuted),
         source=label.service or UNNAMED,
     )
 
