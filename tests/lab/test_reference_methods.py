@@ -113,7 +113,7 @@ async def test_the_right_answer_is_shown_only_with_reference(method: str) -> Non
         assert ("right answer is: five" in shown(model.prompts[0])) is with_reference
 
 
-@pytest.mark.parametrize("method", ["step-by-step", "binary-search"])
+@pytest.mark.parametrize("method", ["all-at-once", "step-by-step", "binary-search"])
 async def test_a_log_that_is_too_long_is_folded_and_the_verdict_says_so(method: str) -> None:
     built = registered(method).build(20, "")
     long = run(step("A", "x" * 500), step("B", "y" * 500))

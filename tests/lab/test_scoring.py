@@ -13,7 +13,6 @@ from analyzer.lab.evaluation.scores import (
     confident,
     score,
     summarise,
-    tabulate,
 )
 from semconv.model import Abstention, Attribution, Blame, Effort, Ranked, Status
 from tests.contract_keys import BENCH_KEYS
@@ -110,13 +109,6 @@ def test_a_verdict_that_is_withheld_counts_as_undetermined_and_wrong() -> None:
 def test_a_fallbacks_verdict_is_counted_as_one() -> None:
     helped = replace(blamed("A", 1), fallback="signals, because judge failed")
     assert summed(scored(helped), scored(blamed("A", 1)))["fallbacks"] == 1
-
-
-def test_there_is_a_line_a_subset_and_the_total_is_last() -> None:
-    one = score(blamed("A", 1), LABEL, "one")
-    other = score(blamed("A", 1), LABEL, "other")
-    lines = tabulate([one, other, one], Subject(dataset="d", method="m"))
-    assert [(line["subset"], line["n"]) for line in lines] == [("one", 2), ("other", 1), ("total", 3)]
 
 
 def test_everything_is_counted() -> None:
