@@ -288,7 +288,6 @@ DECIDING: Final = (
     "analyzer/inquiry",
     "analyzer/history",
     "analyzer/lineage",
-    "analyzer/lab/baselines.py",
     "analyzer/lab/published.py",
     "collector_processor/core/patterns.py",
     "collector_processor/core/runs.py",

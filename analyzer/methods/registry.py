@@ -9,14 +9,17 @@ from typing import Final, TypeAlias
 
 from analyzer.inquiry.errors import UnknownMethod
 from analyzer.inquiry.method import AttributionMethod
-from analyzer.lab.baselines import ConstantAgent, ConstantStep, FirstAgentStep, RandomStep
 from analyzer.lab.published import (
     PUBLISHED,
     AllAtOnce,
     AsPublished,
     BinarySearch,
+    ConstantAgent,
+    ConstantStep,
     Fidelity,
+    FirstAgentStep,
     Hybrid,
+    RandomStep,
     StepByStep,
 )
 from analyzer.methods.bisect import Bisect

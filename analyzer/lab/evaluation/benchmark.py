@@ -18,11 +18,11 @@ from analyzer.inquiry.calibration import least_confidence
 from analyzer.inquiry.conversation import Conversation, Label
 from analyzer.inquiry.match_agents import normalise
 from analyzer.inquiry.method import AttributionMethod, consult, drive
-from analyzer.lab.baselines import ConstantAgent, ConstantStep
 from analyzer.lab.evaluation.dataset import RunKeys, families, history_key, keys_of, split, split_by_keys
 from analyzer.lab.evaluation.scores import Score, as_abstention, confident, score
 from analyzer.lab.evaluation.training import train
 from analyzer.lab.evaluation.validation import prepare
+from analyzer.lab.published import ConstantAgent, ConstantStep
 from analyzer.methods.attribution import Attributor, no_model, took
 from semconv.model import Attribution, Trajectory
 
