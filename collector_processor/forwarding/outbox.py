@@ -53,10 +53,6 @@ class _Entries:
         return (_Entries(self.entries[:half]), _Entries(self.entries[half:])) if half else None
 
 
-def _ignore(entry: Outgoing) -> None:
-    """Do nothing; the default for ``delivered``."""
-
-
 class OutboxDelivery:
     """Sends the outbox entries of one signal or sink until cancelled."""
 
