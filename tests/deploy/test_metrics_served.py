@@ -78,5 +78,5 @@ def test_an_analyzer_shows_what_the_page_says(server: PostgresServer, start_anal
     assert_bounded(shown)
 
 
-def test_every_metric_is_shown_by_somebody_and_every_label_has_a_bound() -> None:
+def test_every_metric_is_shown_by_a_process_and_every_label_has_a_bound() -> None:
     assert [metric.name for metric in METRICS if not metric.halves or metric.most_series < 1] == []

@@ -177,7 +177,7 @@ def test_a_useless_fix_is_not_fixed(project: Path) -> None:
     assert state["moved"] == 0
 
 
-def test_a_fix_that_moves_the_failure_to_another_agent_is_told(project: Path) -> None:
+def test_a_fix_that_moves_the_failure_to_another_agent_is_reported(project: Path) -> None:
     change(project, CAREFUL, ("You are the writer.", "You are the writer. Be sloppy."))
     found = document(backtest(project, "--format", "json"))
     assert (found["verdict"], found["exit_code"]) == ("moved", 1), found
@@ -211,7 +211,7 @@ def test_without_a_visible_change_only_yesterdays_program_proves(project: Path) 
     assert (found["verdict"], found["exit_code"]) == ("fixed", 0)
 
 
-def test_a_passing_run_that_breaks_is_no_fix(project: Path) -> None:
+def test_a_fix_that_breaks_a_passing_run_fails_the_backtest(project: Path) -> None:
     change(project, CAREFUL, ('total["content"]}', 'total["content"].replace("3,630", "x")}'))
     ended = backtest(project, "--format", "markdown", "--trials", "3", runs=("run.json", "good.json"))
     assert ended.returncode == 1

@@ -182,7 +182,7 @@ def test_a_recurring_failure_is_listed_resolved_and_comes_back(
         (["remove", "ab"], 2),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_invalid_input_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
 ) -> None:
     from tests.issues import Bench  # noqa: PLC0415 - stores only this test makes by hand
@@ -213,7 +213,7 @@ def test_a_receiver_that_never_answers_holds_nothing_up(start_line: StartLine) -
         assert line.terminate() == 0, "a receiver is not waited for"
 
 
-def test_a_service_behind_apprise_is_told_by_a_running_service(
+def test_a_service_behind_apprise_gets_notices_of_a_running_service(
     start_line: StartLine, pager: tuple[str, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     """The service is apprise's ``json://`` at a local server; no real one is tested."""

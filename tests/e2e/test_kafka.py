@@ -89,7 +89,7 @@ def test_a_request_goes_through_kafka_with_its_tenant(start_processor: StartProc
         assert "Traceback" not in line.server.log.read_text(errors="replace")
 
 
-def test_key_and_partition_are_those_of_the_collectors_exporter(
+def test_key_and_partition_equal_those_of_the_collectors_exporter(
     start_processor: StartProcessor, collector: Doors, kafka: KafkaBroker
 ) -> None:
     """10,000 traces, sent to the Collector and to a blamespan: each lands twice in one partition."""

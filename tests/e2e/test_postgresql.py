@@ -243,7 +243,7 @@ def test_while_the_server_refuses_spans_flow_on_and_verdicts_wait(
         assert "Traceback" not in line.server.log.read_text(errors="replace")
 
 
-def test_a_server_that_is_away_at_the_start_is_said_and_nothing_is_taken(
+def test_a_server_that_is_away_at_the_start_is_reported_and_nothing_is_accepted(
     server: PostgresServer, tmp_path: Path
 ) -> None:
     server.stop()

@@ -167,7 +167,7 @@ def test_the_collectors_order_of_fields_is_read_like_the_usual_one(body: bytes) 
 
 
 @given(st.lists(st.sampled_from([MARKED, UNMARKED, READS_LIKE_ONE]), max_size=40), st.booleans())
-def test_a_span_is_marked_whatever_stands_beside_it(
+def test_a_span_is_marked_whatever_its_neighbours_are(
     made: list[Mapping[str, str]], is_collectors: bool
 ) -> None:
     body = request(*(span(n, trace=n % 3 + 1, attributes=attributes) for n, attributes in enumerate(made, 1)))

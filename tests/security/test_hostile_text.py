@@ -110,7 +110,7 @@ def test_our_console_takes_names_for_names(name: str, capsys: pytest.CaptureFixt
     assert "\x1b" not in shown
 
 
-def test_there_is_no_other_console_and_no_markup() -> None:
+def test_one_console_without_markup_is_used_everywhere() -> None:
     """Whatever a command prints of a run goes through a console that reads no markup."""
     made = {
         (path.relative_to(ROOT).as_posix(), ast.unparse(node.func))
