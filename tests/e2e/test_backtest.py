@@ -8,11 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -32,6 +31,7 @@ from collector_processor.settings import load_settings
 from collector_processor.store.small_tables import PackedSpans, ProofRows
 from tests.e2e.test_run_command import SALES, environment, run
 from tests.issues import START, Bench
+from tests.loopback import serve_http
 from tests.verdicts import stored
 
 PROGRAM = """
@@ -95,15 +95,8 @@ class Provider(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve_http(Provider) as address:
+        yield f"{address}/v1"
 
 
 @pytest.fixture(scope="module")

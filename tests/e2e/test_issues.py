@@ -6,9 +6,8 @@ import json
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -26,6 +25,7 @@ from tests.e2e.line import Line, StartLine
 from tests.e2e.spans import carriers
 from tests.e2e.traffic import send
 from tests.factories import agent, chat, tool, workflow
+from tests.loopback import serve_http
 
 
 def trace_id(number: int) -> TraceId:
@@ -84,13 +84,8 @@ def pager() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         def log_message(self, *_args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Pager)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/", told
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve_http(Pager) as address:
+        yield f"{address}/", told
 
 
 def test_a_recurring_failure_is_listed_resolved_and_comes_back(

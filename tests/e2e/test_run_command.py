@@ -9,10 +9,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
@@ -24,6 +23,7 @@ from collector_processor.otlp import Signal
 from collector_processor.rebuild.decode import decode
 from tests.backends.supervise import wait_until
 from tests.e2e.backend import grpc_backend
+from tests.loopback import serve_http
 
 PLAIN = """
 import json, os, sys
@@ -94,15 +94,8 @@ def provider() -> Iterator[str]:
 
 @contextmanager
 def serving(provider: type[BaseHTTPRequestHandler] = Provider) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), provider)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve_http(provider) as address:
+        yield f"{address}/v1"
 
 
 def run(folder: Path, *words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
